@@ -1,0 +1,66 @@
+# make help lists the targets. CMakeLists.txt holds the build itself.
+
+SAN    ?=
+PREFIX ?= /usr/local
+JOBS   ?= $(shell nproc)
+FUZZ   ?= $(if $(SAN),0,10)
+
+comma  := ,
+BUILD  := $(if $(SAN),build/san-$(subst $(comma),-,$(SAN)),build)
+# The variables of this make are none of the inner make's business.
+CMAKE  := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake
+PROGRAM := $(BUILD)/echelon
+
+.PHONY: all help setup lab test bench parity install lint format fuzz clean configure
+
+all: configure ## build the library and the program: build/echelon
+	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+
+help: ## this list
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@echo "  SAN=address,undefined or SAN=thread: a sanitizer build of its own, with any target"
+	@echo "  FUZZ=SECONDS: time for each fuzzer in make test and make fuzz; 0 leaves them out"
+
+configure:
+	@[ -f $(BUILD)/CMakeCache.txt ] || $(CMAKE) -S . -B $(BUILD) -DECH_SAN=$(SAN) >/dev/null
+
+lab: ## set up, build and run the lab (for now: one short training)
+	@tools/setup build
+	@$(MAKE) --no-print-directory all
+	$(PROGRAM) train --model linear --dim 512 --depth 3 --batch-size 64 --steps 40 --warmup 5
+
+test: ## set up, build and run every test
+	@tools/setup build test
+	@$(MAKE) --no-print-directory all
+	@$(CMAKE) --build $(BUILD) -j $(JOBS) --target tests
+	@tools/run_tests $(BUILD) --fuzz $(FUZZ)
+
+bench: ## measure against PyTorch (installs it)
+	@tools/setup build bench
+	@$(MAKE) --no-print-directory all
+	bench/run $(PROGRAM)
+
+parity: ## compare losses and weights with PyTorch (installs it)
+	@tools/setup build bench
+	@$(MAKE) --no-print-directory all
+	bench/parity $(PROGRAM)
+
+install: all ## install under PREFIX (/usr/local); DESTDIR is honoured
+	@DESTDIR=$(DESTDIR) $(CMAKE) --install $(BUILD) --prefix $(PREFIX)
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
+
+lint: ## formatting, static analysis, include order, scripts, links
+	@tools/setup build test lint
+	@$(MAKE) --no-print-directory configure
+	@tools/lint $(BUILD)
+
+format: ## rewrite the C files as .clang-format says
+	@tools/setup lint
+	@find include src tests fuzz bench examples -name '*.[ch]' 2>/dev/null | xargs clang-format -i
+
+fuzz: ## run each fuzzer for FUZZ seconds
+	@tools/setup build test
+	@tools/fuzz $(FUZZ)
+
+clean: ## remove everything that was built
+	rm -rf build
