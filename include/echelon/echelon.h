@@ -1,0 +1,205 @@
+/* Echelon: define a model, train it, and know what it costs. The whole public interface.
+ *
+ * Life of a program:
+ *
+ *     ech_ctx *ctx;         ech_ctx_create(NULL, &ctx);
+ *     ech_graph *g;         ech_graph_create(ctx, &g);
+ *     ech_value x = ech_input(g, "x", ECH_F32, 2, (int64_t[]){ECH_BATCH, 16});
+ *     ech_value y = ech_input(g, "y", ECH_F32, 2, (int64_t[]){ECH_BATCH, 4});
+ *     ech_value h = ech_relu(g, ech_linear(g, "fc1", x, 32, true));
+ *     ech_value loss = ech_mse(g, ech_linear(g, "fc2", h, 4, true), y);
+ *
+ *     ech_train_options o = ech_train_defaults();
+ *     o.batch = 64;
+ *     ech_trainer *t;
+ *     if (ech_trainer_create(ctx, g, loss, &o, &t) < 0) puts(ech_ctx_error(ctx));
+ *     ech_trainer_write(t, "x", xs, sizeof xs);  ech_trainer_write(t, "y", ys, sizeof ys);
+ *     ech_step s;           ech_trainer_step(t, &s);
+ *
+ *     ech_trainer_destroy(t);  ech_graph_destroy(g);  ech_ctx_destroy(ctx);
+ *
+ * Functions return ECH_OK or a negative status and leave one sentence in the context. The functions that
+ * build a graph return a value, or a negative status that later calls pass on, so that a chain needs one
+ * check at its end. The library never prints and never exits. A context and what was made with it belong to
+ * one thread at a time.
+ */
+#ifndef ECHELON_H
+#define ECHELON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ECH_VERSION "0.1.0"
+
+#if defined(__GNUC__)
+#define ECH_API __attribute__((visibility("default")))
+#else
+#define ECH_API
+#endif
+
+/* ---- status ---- */
+
+#define ECH_STATUS_LIST(X)                                                                         \
+    X(OK, 0, "ok")                                                                                 \
+    X(E_INVALID, -1, "invalid argument")                                                           \
+    X(E_NOMEM, -2, "out of memory")                                                                \
+    X(E_IO, -3, "input or output failed")                                                          \
+    X(E_FORMAT, -4, "malformed data")                                                              \
+    X(E_LIMIT, -5, "over a limit")                                                                 \
+    X(E_UNSUPPORTED, -6, "not supported")                                                          \
+    X(E_INTERNAL, -7, "internal error")
+
+typedef enum ech_status {
+#define ECH_STATUS_ENUM(id, value, text) ECH_##id = value,
+    ECH_STATUS_LIST(ECH_STATUS_ENUM)
+#undef ECH_STATUS_ENUM
+} ech_status;
+
+ECH_API const char *ech_status_name(ech_status status);
+ECH_API const char *ech_version(void);
+
+/* ---- context ---- */
+
+typedef struct ech_ctx ech_ctx;
+
+/* Where descriptions (not tensors) are allocated. free gets the size that alloc was asked for. */
+typedef struct ech_allocator {
+    void *(*alloc)(void *user, size_t bytes, size_t align);
+    void (*free)(void *user, void *ptr, size_t bytes);
+    void *user;
+} ech_allocator;
+
+/* Gets one line without a newline. */
+typedef void (*ech_log_fn)(void *user, const char *line);
+
+typedef struct ech_ctx_options {
+    ech_allocator alloc; /* zero: the heap */
+    ech_log_fn log;      /* NULL: silence */
+    void *log_user;
+} ech_ctx_options;
+
+/* options may be NULL. */
+ECH_API ech_status ech_ctx_create(const ech_ctx_options *options, ech_ctx **out);
+/* After everything that was made with it. */
+ECH_API void ech_ctx_destroy(ech_ctx *ctx);
+/* The sentence of the last failure; empty when there was none. Valid until the next call with ctx. */
+ECH_API const char *ech_ctx_error(const ech_ctx *ctx);
+
+/* ---- graph ---- */
+
+#define ECH_DTYPE_LIST(X)                                                                          \
+    X(F32, "f32", 4)                                                                               \
+    X(F64, "f64", 8)                                                                               \
+    X(BF16, "bf16", 2)                                                                             \
+    X(F16, "f16", 2)                                                                               \
+    X(S8, "s8", 1)                                                                                 \
+    X(U8, "u8", 1)                                                                                 \
+    X(S32, "s32", 4)                                                                               \
+    X(S64, "s64", 8)
+
+typedef enum ech_dtype {
+#define ECH_DTYPE_ENUM(id, text, bytes) ECH_##id,
+    ECH_DTYPE_LIST(ECH_DTYPE_ENUM)
+#undef ECH_DTYPE_ENUM
+} ech_dtype;
+
+enum { ECH_MAX_DIMS = 6 };
+
+/* Stands for the number of samples in the first dimension of an input; a trainer puts in the real one. */
+#define ECH_BATCH ((int64_t)-1)
+
+typedef struct ech_graph ech_graph;
+typedef int32_t ech_value; /* 0 and up: a value of one graph; negative: an ech_status */
+
+ECH_API ech_status ech_graph_create(ech_ctx *ctx, ech_graph **out);
+ECH_API void ech_graph_destroy(ech_graph *graph);
+/* The first failure while the graph was built, or ECH_OK. */
+ECH_API ech_status ech_graph_status(const ech_graph *graph);
+
+/* Something the program writes before each step. Names are unique in a graph. */
+ECH_API ech_value ech_input(ech_graph *graph, const char *name, ech_dtype dtype, int ndims,
+                            const int64_t *dims);
+/* y[N,O] = x[N,I] W[O,I]^T + b[O]. Parameters NAME.weight and NAME.bias, initialised as PyTorch does:
+ * uniform within 1/sqrt(I). */
+ECH_API ech_value ech_linear(ech_graph *graph, const char *name, ech_value x, int64_t out_features,
+                             bool bias);
+ECH_API ech_value ech_relu(ech_graph *graph, ech_value x);
+/* Same shapes, or b a vector as long as a's last dimension. */
+ECH_API ech_value ech_add(ech_graph *graph, ech_value a, ech_value b);
+/* Mean of (pred - target)^2 over all elements: a scalar. */
+ECH_API ech_value ech_mse(ech_graph *graph, ech_value pred, ech_value target);
+/* Mean over samples of softmax cross-entropy. logits[N,C], labels[N] of type s32: a scalar. */
+ECH_API ech_value ech_cross_entropy(ech_graph *graph, ech_value logits, ech_value labels);
+
+/* ---- training ---- */
+
+#define ECH_OPTIMIZER_LIST(X)                                                                      \
+    X(SGD, "sgd")                                                                                  \
+    X(ADAM, "adam")                                                                                \
+    X(ADAMW, "adamw")
+
+typedef enum ech_optimizer {
+#define ECH_OPTIMIZER_ENUM(id, text) ECH_##id,
+    ECH_OPTIMIZER_LIST(ECH_OPTIMIZER_ENUM)
+#undef ECH_OPTIMIZER_ENUM
+} ech_optimizer;
+
+/* PyTorch's rules and defaults, but for lr (0.01). */
+typedef struct ech_train_options {
+    int64_t batch;           /* samples per step */
+    int threads;             /* of the device; 0: every core this process may use */
+    int64_t device_memory;   /* limit in bytes; 0: none */
+    uint64_t seed;           /* of the initial parameters */
+    ech_optimizer optimizer;
+    double lr, momentum, weight_decay;
+    bool nesterov;
+    double beta1, beta2, epsilon; /* adam, adamw */
+    bool tune;               /* time candidate kernels once; off: a fixed choice */
+    const char *tuning_file; /* where timings are kept; NULL: the user's cache directory */
+    double delay_ms;         /* idle time before each backward pass */
+} ech_train_options;
+
+ECH_API ech_train_options ech_train_defaults(void);
+
+/* What one step did. Seconds; time_s runs from before the forward pass to after the optimizer step. */
+typedef struct ech_step {
+    double loss;
+    double time_s, forward_s, backward_s, optimizer_s;
+} ech_step;
+
+typedef struct ech_trainer ech_trainer;
+
+/* Plans the training of loss, allocates all it needs, and initialises the parameters. The graph is
+ * copied: it may be changed or destroyed afterwards. */
+ECH_API ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
+                                      const ech_train_options *options, ech_trainer **out);
+ECH_API void ech_trainer_destroy(ech_trainer *trainer);
+
+/* Copies a whole input or parameter in or out, by name, as row-major data of the value's type. */
+ECH_API ech_status ech_trainer_write(ech_trainer *trainer, const char *name, const void *data,
+                                     size_t bytes);
+ECH_API ech_status ech_trainer_read(ech_trainer *trainer, const char *name, void *data, size_t bytes);
+
+/* One training step. out may be NULL. */
+ECH_API ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out);
+/* The learning rate of the steps that follow. */
+ECH_API void ech_trainer_set_lr(ech_trainer *trainer, double lr);
+
+/* Parameters from or to a safetensors file. A file must hold every parameter, with its shape. */
+ECH_API ech_status ech_trainer_load(ech_trainer *trainer, const char *path);
+ECH_API ech_status ech_trainer_save(ech_trainer *trainer, const char *path);
+
+/* Bytes the plan says the device needs, and bytes the device really took; they are equal. */
+ECH_API int64_t ech_trainer_planned_memory(const ech_trainer *trainer);
+ECH_API int64_t ech_trainer_peak_memory(const ech_trainer *trainer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,32 @@
+/* Two clocks, both in nanoseconds: what the wall saw, and what this thread's core really did. */
+#ifndef ECH_BASE_CLOCK_H
+#define ECH_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline int64_t ech__clock_read(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Monotonic time. */
+static inline int64_t ech__clock_wall(void)
+{
+    return ech__clock_read(CLOCK_MONOTONIC);
+}
+
+/* CPU time of the calling thread. */
+static inline int64_t ech__clock_cpu(void)
+{
+    return ech__clock_read(CLOCK_THREAD_CPUTIME_ID);
+}
+
+static inline double ech__seconds(int64_t ns)
+{
+    return (double)ns * 1e-9;
+}
+
+#endif

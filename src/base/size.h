@@ -1,0 +1,24 @@
+/* Sizes and counts are 64-bit and overflow-checked: each function is false where the result does not fit. */
+#ifndef ECH_BASE_SIZE_H
+#define ECH_BASE_SIZE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+static inline bool ech__mul(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+static inline bool ech__add(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+
+/* Rounds up to a multiple of align, a power of two. */
+static inline int64_t ech__round_up(int64_t value, int64_t align)
+{
+    return (value + align - 1) & ~(align - 1);
+}
+
+#endif

@@ -1,0 +1,53 @@
+/* How every function reports failure: a negative status, and one sentence in the context.
+ *
+ * A sentence names the thing, the value and the limit ("--batch-size 0: must be at least 1").
+ * The first failure of a call chain writes it; callers hand the status up with ECH_TRY.
+ *
+ *     ech_status load(ech_ctx *ctx, const char *path)
+ *     {
+ *         if (!path) return ech__fail(ctx, ECH_E_INVALID, "no path was given");
+ *         ECH_TRY(open_it(ctx, path));
+ *         return ECH_OK;
+ *     }
+ */
+#ifndef ECH_BASE_STATUS_H
+#define ECH_BASE_STATUS_H
+
+#include "echelon/echelon.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a context is made of. Owned by ech_ctx_create/ech_ctx_destroy. */
+struct ech_ctx {
+    ech_allocator alloc;
+    ech_log_fn log; /* may be NULL */
+    void *log_user;
+    char error[1024]; /* the last sentence; empty when nothing failed yet */
+};
+
+/* Writes the sentence into ctx (which may be NULL) and returns code. */
+ech_status ech__fail(ech_ctx *ctx, ech_status code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Puts "prefix: " in front of the sentence that is already there and returns code. */
+ech_status ech__fail_in(ech_ctx *ctx, ech_status code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Hands one line to the context's log function, if it has one. */
+void ech__log(ech_ctx *ctx, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Context-owned heap memory, zeroed. NULL when there is none (the caller reports it). */
+void *ech__new(ech_ctx *ctx, size_t bytes);
+void ech__delete(ech_ctx *ctx, void *ptr, size_t bytes);
+
+#define ECH_TRY(expr)                                                                              \
+    do {                                                                                           \
+        ech_status try_status_ = (expr);                                                           \
+        if (try_status_ < 0)                                                                       \
+            return try_status_;                                                                    \
+    } while (0)
+
+#endif

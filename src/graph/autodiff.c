@@ -1,0 +1,154 @@
+/* Reverse-mode differentiation: walks the forward operators backwards and lets each add its own backward
+ * operators. A gradient is only made where a parameter lies behind it, so the input of the first layer
+ * gets none. */
+#include "graph/graph.h"
+
+enum { NO_GRAD = -1, SEED = -2 };
+
+struct ech__autodiff {
+    ech_graph *graph;
+    size_t nvalues;  /* of the forward graph */
+    bool *needs;     /* [nvalues] leads back to a parameter */
+    ech_value *grad; /* [nvalues] gradient so far, NO_GRAD, or SEED for the loss itself */
+};
+
+ech_value ech__ad_of(struct ech__autodiff *ad, ech_value value)
+{
+    return ad->grad[value];
+}
+
+bool ech__ad_needs(const struct ech__autodiff *ad, ech_value value)
+{
+    return ad->needs[value];
+}
+
+const ech__type *ech__ad_type(const struct ech__autodiff *ad, ech_value value)
+{
+    return &ad->graph->values[value].type;
+}
+
+ech_value ech__ad_add(struct ech__autodiff *ad, const ech__node *node)
+{
+    return ech__graph_add(ad->graph, node);
+}
+
+ech_status ech__ad_give(struct ech__autodiff *ad, ech_value value, ech_value grad)
+{
+    if (ad->graph->status < 0)
+        return ad->graph->status;
+    ech_value *slot = &ad->grad[value];
+    if (*slot == NO_GRAD || grad == SEED) {
+        *slot = grad;
+        return ECH_OK;
+    }
+    *slot = ech__graph_add(ad->graph, &(ech__node){.op = ECH__OP_ADD,
+                                                   .name = ad->graph->values[value].name,
+                                                   .nin = 2,
+                                                   .in = {*slot, grad}});
+    return ad->graph->status;
+}
+
+static void mark_needs(struct ech__autodiff *ad)
+{
+    const ech_graph *graph = ad->graph;
+    for (size_t v = 0; v < ad->nvalues; v++) {
+        ad->needs[v] = graph->values[v].kind == ECH__VALUE_PARAM;
+        ad->grad[v] = NO_GRAD;
+    }
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        const ech__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->nin; i++) {
+            for (int k = 0; k < node->nout; k++)
+                ad->needs[node->out[k]] |= ad->needs[node->in[i]];
+        }
+    }
+}
+
+static ech_status backward_of(struct ech__autodiff *ad, const ech__node *node)
+{
+    ech_ctx *ctx = ad->graph->ctx;
+    const ech__op_row *row = ech__op_info(node->op);
+    if (!row->backward)
+        return ech__fail(ctx, ECH_E_UNSUPPORTED, "%s '%s' cannot be differentiated",
+                         ech__op_name(node->op), node->name);
+    const bool seeded = ad->grad[node->out[0]] == SEED;
+    if (seeded && !row->is_loss && node->op != ECH__OP_ADD)
+        return ech__fail(ctx, ECH_E_UNSUPPORTED,
+                         "the loss is made by %s '%s'; it must be made by mse or cross_entropy, or "
+                         "be a sum of such",
+                         ech__op_name(node->op), node->name);
+    if (!seeded && row->is_loss)
+        return ech__fail(ctx, ECH_E_UNSUPPORTED, "%s '%s' is followed by other operators than add",
+                         ech__op_name(node->op), node->name);
+    if (row->is_loss && ad->needs[node->in[1]])
+        return ech__fail(ctx, ECH_E_UNSUPPORTED, "the target of %s '%s' depends on a parameter",
+                         ech__op_name(node->op), node->name);
+    return row->backward(ad, node);
+}
+
+/* What is left in the slots of the parameters becomes their gradient, with a name. */
+static ech_status name_gradients(struct ech__autodiff *ad)
+{
+    ech_graph *graph = ad->graph;
+    for (size_t v = 0; v < ad->nvalues; v++) {
+        if (graph->values[v].kind != ECH__VALUE_PARAM || ad->grad[v] < 0)
+            continue;
+        ech__value *grad = &graph->values[ad->grad[v]];
+        if (grad->kind != ECH__VALUE_ACTIVATION)
+            return ech__fail(graph->ctx, ECH_E_UNSUPPORTED,
+                             "parameters '%s' and '%s' are added directly to each other",
+                             graph->values[v].name, graph->values[grad->of].name);
+        grad->kind = ECH__VALUE_GRADIENT;
+        grad->of = (ech_value)v;
+        grad->name = ech__arena_printf(&graph->arena, "%s.grad", graph->values[v].name);
+        if (!grad->name)
+            return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the backward graph");
+    }
+    return ECH_OK;
+}
+
+ech_status ech__autodiff(ech_graph *graph, ech_value loss)
+{
+    ECH_TRY(graph->status);
+    if (loss < 0 || (size_t)loss >= graph->nvalues)
+        return ech__fail(graph->ctx, ECH_E_INVALID, "the loss is no value of this graph");
+    if (graph->values[loss].type.shape.ndims != 0)
+        return ech__fail(graph->ctx, ECH_E_INVALID, "the loss has shape %s; it must be a scalar",
+                         ech__shape_format(&graph->values[loss].type.shape).s);
+    struct ech__autodiff ad = {.graph = graph, .nvalues = graph->nvalues};
+    ad.needs = ech__arena_array(&graph->arena, ad.nvalues, sizeof *ad.needs);
+    ad.grad = ech__arena_array(&graph->arena, ad.nvalues, sizeof *ad.grad);
+    if (!ad.needs || !ad.grad)
+        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the backward graph");
+    mark_needs(&ad);
+    if (!ad.needs[loss])
+        return ech__fail(graph->ctx, ECH_E_INVALID, "the loss depends on no parameter");
+    graph->phase = ECH__PHASE_BACKWARD;
+    graph->loss = loss;
+    ad.grad[loss] = SEED;
+    for (size_t n = graph->nnodes; n-- > 0;) {
+        const ech__node node = graph->nodes[n]; /* adding nodes may move the array */
+        if (node.nout && ad.needs[node.out[0]] && ad.grad[node.out[0]] != NO_GRAD)
+            ECH_TRY(backward_of(&ad, &node));
+    }
+    return name_gradients(&ad);
+}
+
+ech_status ech__insert_delay(ech_graph *graph, double seconds)
+{
+    size_t at = 0;
+    while (at < graph->nnodes && graph->nodes[at].phase == ECH__PHASE_FORWARD)
+        at++;
+    const ech__phase phase = graph->phase;
+    graph->phase = ECH__PHASE_BACKWARD;
+    const ech_value added = ech__graph_add(
+        graph, &(ech__node){.op = ECH__OP_DELAY, .name = "delay", .attrs = {.seconds = seconds}});
+    graph->phase = phase;
+    if (added < 0)
+        return (ech_status)added;
+    const ech__node delay = graph->nodes[graph->nnodes - 1];
+    for (size_t n = graph->nnodes - 1; n > at; n--)
+        graph->nodes[n] = graph->nodes[n - 1];
+    graph->nodes[at] = delay;
+    return ECH_OK;
+}

@@ -1,0 +1,278 @@
+#include "graph/graph.h"
+
+#include <math.h>
+#include <string.h>
+
+ech_status ech_graph_create(ech_ctx *ctx, ech_graph **out)
+{
+    *out = NULL;
+    ech_graph *graph = ech__new(ctx, sizeof *graph);
+    if (!graph)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a graph");
+    graph->ctx = ctx;
+    graph->loss = -1;
+    ech__arena_init(&graph->arena, ctx->alloc);
+    *out = graph;
+    return ECH_OK;
+}
+
+void ech_graph_destroy(ech_graph *graph)
+{
+    if (!graph)
+        return;
+    ech__arena_fini(&graph->arena);
+    ech__delete(graph->ctx, graph, sizeof *graph);
+}
+
+ech_status ech_graph_status(const ech_graph *graph)
+{
+    return graph->status;
+}
+
+static ech_value broken(ech_graph *graph, ech_status status)
+{
+    if (graph->status == ECH_OK)
+        graph->status = status;
+    return (ech_value)status;
+}
+
+static ech_value out_of_memory(ech_graph *graph)
+{
+    return broken(graph, ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for a graph of %zu nodes",
+                                   graph->nnodes + 1));
+}
+
+ech_value ech__graph_value(ech_graph *graph, const ech__value *value)
+{
+    if (value->kind != ECH__VALUE_ACTIVATION && ech__graph_find(graph, value->name) >= 0)
+        return broken(graph, ech__fail(graph->ctx, ECH_E_INVALID,
+                                       "the graph has a value named '%s' already", value->name));
+    if (!ech__arena_grow(&graph->arena, (void **)&graph->values, graph->nvalues, &graph->cap_values,
+                         sizeof *graph->values))
+        return out_of_memory(graph);
+    char *name = ech__arena_printf(&graph->arena, "%s", value->name);
+    if (!name)
+        return out_of_memory(graph);
+    ech__value *place = &graph->values[graph->nvalues];
+    *place = *value;
+    place->name = name;
+    return (ech_value)graph->nvalues++;
+}
+
+static ech_status check_arity(ech_graph *graph, const ech__node *node)
+{
+    const ech__op_row *row = ech__op_info(node->op);
+    if (node->nin < row->min_in || node->nin > row->max_in)
+        return ech__fail(graph->ctx, ECH_E_INVALID, "%s takes %d to %d inputs, not %d",
+                         ech__op_name(node->op), row->min_in, row->max_in, node->nin);
+    for (int i = 0; i < node->nin; i++) {
+        if (node->in[i] < 0) /* an earlier call failed, and its sentence stands */
+            return graph->status < 0 ? graph->status
+                                     : ech__fail(graph->ctx, ECH_E_INVALID,
+                                                 "input %d of %s is no value of this graph", i,
+                                                 ech__op_name(node->op));
+        if ((size_t)node->in[i] >= graph->nvalues)
+            return ech__fail(graph->ctx, ECH_E_INVALID, "input %d of %s is no value of this graph",
+                             i, ech__op_name(node->op));
+    }
+    return ECH_OK;
+}
+
+ech_value ech__graph_add(ech_graph *graph, const ech__node *given)
+{
+    ech__node node = *given;
+    node.phase = graph->phase;
+    ech_status status = check_arity(graph, &node);
+    if (status < 0)
+        return broken(graph, status);
+    ech__type in[ECH__MAX_IN], out[ECH__MAX_OUT];
+    for (int i = 0; i < node.nin; i++)
+        in[i] = graph->values[node.in[i]].type;
+    if (node.name)
+        node.name = ech__arena_printf(&graph->arena, "%s", node.name);
+    else
+        node.name =
+            ech__arena_printf(&graph->arena, "%s_%zu", ech__op_name(node.op), graph->nnodes);
+    if (!node.name ||
+        !ech__arena_grow(&graph->arena, (void **)&graph->nodes, graph->nnodes, &graph->cap_nodes,
+                         sizeof *graph->nodes))
+        return out_of_memory(graph);
+    status = ech__op_info(node.op)->infer(graph->ctx, &node, in, out);
+    if (status < 0)
+        return broken(graph, status);
+    for (int i = 0; i < node.nout; i++) {
+        node.out[i] = ech__graph_value(graph, &(ech__value){.name = node.name,
+                                                            .kind = ECH__VALUE_ACTIVATION,
+                                                            .type = out[i],
+                                                            .of = -1});
+        if (node.out[i] < 0)
+            return node.out[i];
+    }
+    graph->nodes[graph->nnodes++] = node;
+    return node.nout ? node.out[0] : 0;
+}
+
+ech_value ech__graph_find(const ech_graph *graph, const char *name)
+{
+    for (size_t i = 0; i < graph->nvalues; i++) {
+        if (graph->values[i].kind != ECH__VALUE_ACTIVATION && !strcmp(graph->values[i].name, name))
+            return (ech_value)i;
+    }
+    return -1;
+}
+
+ech_value ech__graph_gradient(const ech_graph *graph, ech_value param)
+{
+    for (size_t i = 0; i < graph->nvalues; i++) {
+        if (graph->values[i].kind == ECH__VALUE_GRADIENT && graph->values[i].of == param)
+            return (ech_value)i;
+    }
+    return -1;
+}
+
+ech_status ech__graph_clone(const ech_graph *graph, ech_graph **out)
+{
+    ECH_TRY(ech_graph_create(graph->ctx, out));
+    ech_graph *copy = *out;
+    ech__arena *arena = &copy->arena;
+    copy->values = ech__arena_array(arena, graph->nvalues + 1, sizeof *copy->values);
+    copy->nodes = ech__arena_array(arena, graph->nnodes + 1, sizeof *copy->nodes);
+    bool ok = copy->values && copy->nodes;
+    for (size_t i = 0; ok && i < graph->nvalues; i++) {
+        copy->values[i] = graph->values[i];
+        ok = (copy->values[i].name = ech__arena_printf(arena, "%s", graph->values[i].name)) != NULL;
+    }
+    for (size_t i = 0; ok && i < graph->nnodes; i++) {
+        copy->nodes[i] = graph->nodes[i];
+        ok = (copy->nodes[i].name = ech__arena_printf(arena, "%s", graph->nodes[i].name)) != NULL;
+    }
+    if (!ok) {
+        ech_graph_destroy(copy);
+        *out = NULL;
+        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for a copy of the graph");
+    }
+    copy->nvalues = graph->nvalues;
+    copy->cap_values = graph->nvalues + 1;
+    copy->nnodes = graph->nnodes;
+    copy->cap_nodes = graph->nnodes + 1;
+    copy->phase = graph->phase;
+    copy->status = graph->status;
+    copy->loss = graph->loss;
+    return ECH_OK;
+}
+
+ech_status ech__graph_check(const ech_graph *graph)
+{
+    for (size_t v = 0; v < graph->nvalues; v++) {
+        int made = 0, at = -1;
+        for (size_t n = 0; n < graph->nnodes; n++) {
+            const ech__node *node = &graph->nodes[n];
+            for (int i = 0; i < node->nout; i++) {
+                if (node->out[i] == (ech_value)v) {
+                    made++;
+                    at = (int)n;
+                }
+            }
+        }
+        const ech__value *value = &graph->values[v];
+        const bool own = value->kind == ECH__VALUE_INPUT || value->kind == ECH__VALUE_PARAM ||
+                         value->kind == ECH__VALUE_STATE;
+        for (size_t n = 0; n < graph->nnodes; n++) {
+            for (int i = 0; i < graph->nodes[n].nin; i++) {
+                if (graph->nodes[n].in[i] == (ech_value)v && !own && (at < 0 || at >= (int)n))
+                    return ech__fail(graph->ctx, ECH_E_INTERNAL, "'%s' is used before it is made",
+                                     value->name);
+            }
+        }
+        if (made > 1 || (own && made))
+            return ech__fail(graph->ctx, ECH_E_INTERNAL, "'%s' is made %d times", value->name,
+                             made);
+    }
+    return ECH_OK;
+}
+
+/* ---- the public building calls ---- */
+
+ech_value ech_input(ech_graph *graph, const char *name, ech_dtype dtype, int ndims,
+                    const int64_t *dims)
+{
+    if (ndims < 0 || ndims > ECH_MAX_DIMS)
+        return broken(graph, ech__fail(graph->ctx, ECH_E_INVALID,
+                                       "input '%s' has %d dimensions; at most %d are possible",
+                                       name, ndims, ECH_MAX_DIMS));
+    ech__value value = {.name = name, .kind = ECH__VALUE_INPUT, .type = {.dtype = dtype}, .of = -1};
+    value.type.shape.ndims = ndims;
+    for (int k = 0; k < ndims; k++) {
+        if (dims[k] < 1 && !(k == 0 && dims[k] == ECH_BATCH))
+            return broken(graph,
+                          ech__fail(graph->ctx, ECH_E_INVALID,
+                                    "dimension %d of input '%s' is %lld; it must be at least 1", k,
+                                    name, (long long)dims[k]));
+        value.type.shape.dims[k] = dims[k];
+    }
+    return ech__graph_value(graph, &value);
+}
+
+static ech_value layer_param(ech_graph *graph, const char *layer, const char *part, ech__type type,
+                             double bound)
+{
+    char *name = ech__arena_printf(&graph->arena, "%s.%s", layer, part);
+    if (!name)
+        return out_of_memory(graph);
+    return ech__graph_value(graph, &(ech__value){.name = name,
+                                                 .kind = ECH__VALUE_PARAM,
+                                                 .type = type,
+                                                 .of = -1,
+                                                 .init = {bound}});
+}
+
+ech_value ech_linear(ech_graph *graph, const char *name, ech_value x, int64_t out_features,
+                     bool bias)
+{
+    if (x < 0 || (size_t)x >= graph->nvalues)
+        return broken(graph, x < 0 && graph->status < 0
+                                 ? graph->status
+                                 : ech__fail(graph->ctx, ECH_E_INVALID,
+                                             "linear '%s': x is no value of this graph", name));
+    const ech__type *in = &graph->values[x].type;
+    const ech_dtype dtype = in->dtype;
+    if (in->shape.ndims != 2 || out_features < 1)
+        return broken(graph, ech__fail(graph->ctx, ECH_E_INVALID,
+                                       "linear '%s' from %s to %lld features: x must be a matrix "
+                                       "and there must be at least 1 feature",
+                                       name, ech__shape_format(&in->shape).s,
+                                       (long long)out_features));
+    const int64_t in_features = in->shape.dims[1];
+    const double bound = 1.0 / sqrt((double)in_features);
+    const ech_value w = layer_param(graph, name, "weight",
+                                    (ech__type){dtype, {2, {out_features, in_features}}}, bound);
+    ech_value y = ech__graph_add(
+        graph, &(ech__node){.op = ECH__OP_LINEAR, .name = name, .nin = 2, .in = {x, w}});
+    if (!bias)
+        return y;
+    const ech_value b =
+        layer_param(graph, name, "bias", (ech__type){dtype, {1, {out_features}}}, bound);
+    return ech__graph_add(graph,
+                          &(ech__node){.op = ECH__OP_ADD, .name = name, .nin = 2, .in = {y, b}});
+}
+
+ech_value ech_relu(ech_graph *graph, ech_value x)
+{
+    return ech__graph_add(graph, &(ech__node){.op = ECH__OP_RELU, .nin = 1, .in = {x}});
+}
+
+ech_value ech_add(ech_graph *graph, ech_value a, ech_value b)
+{
+    return ech__graph_add(graph, &(ech__node){.op = ECH__OP_ADD, .nin = 2, .in = {a, b}});
+}
+
+ech_value ech_mse(ech_graph *graph, ech_value pred, ech_value target)
+{
+    return ech__graph_add(graph, &(ech__node){.op = ECH__OP_MSE, .nin = 2, .in = {pred, target}});
+}
+
+ech_value ech_cross_entropy(ech_graph *graph, ech_value logits, ech_value labels)
+{
+    return ech__graph_add(
+        graph, &(ech__node){.op = ECH__OP_CROSS_ENTROPY, .nin = 2, .in = {logits, labels}});
+}

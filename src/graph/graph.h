@@ -1,0 +1,83 @@
+/* A graph: operators over named values. It knows shapes and types, and nothing of devices or ranks.
+ *
+ * Nodes stand in an order in which they can be executed. Values are numbered for good: a pass may add
+ * values and leave some without users, but never renumbers, so that a handle given to a program stays good.
+ *
+ *     ech__node n = {.op = ECH__OP_RELU, .nin = 1, .in = {x}};
+ *     ech_value y = ech__graph_add(g, &n);            infers shapes; negative where they do not fit
+ */
+#ifndef ECH_GRAPH_GRAPH_H
+#define ECH_GRAPH_GRAPH_H
+
+#include "base/arena.h"
+#include "graph/op.h"
+
+#define ECH__VALUE_LIST(X)                                                                         \
+    X(INPUT, "input")           /* written by the program before a step */                         \
+    X(PARAM, "parameter")                                                                          \
+    X(ACTIVATION, "activation") /* lives between its producer and its last user */                 \
+    X(GRADIENT, "gradient")     /* of a parameter: .of */                                          \
+    X(STATE, "state")           /* of the optimizer, for a parameter: .of */
+
+typedef enum ech__value_kind {
+#define ECH__VALUE_ENUM(id, text) ECH__VALUE_##id,
+    ECH__VALUE_LIST(ECH__VALUE_ENUM)
+#undef ECH__VALUE_ENUM
+} ech__value_kind;
+
+/* How a parameter starts: uniform in [-bound, bound). 0: zeros. */
+typedef struct ech__init {
+    double bound;
+} ech__init;
+
+typedef struct ech__value {
+    const char *name;
+    ech__value_kind kind;
+    ech__type type;
+    ech_value of;   /* the parameter a gradient or state belongs to; else -1 */
+    ech__init init; /* parameters */
+} ech__value;
+
+struct ech_graph {
+    ech_ctx *ctx;
+    ech__arena arena;
+    ech__value *values;
+    size_t nvalues, cap_values;
+    ech__node *nodes;
+    size_t nnodes, cap_nodes;
+    ech__phase phase;  /* of the nodes added from now on */
+    ech_status status; /* first failure of a building call */
+    ech_value loss;    /* -1 until ech__autodiff */
+};
+
+/* A value of its own (input, parameter, state). The name is copied. Negative status on failure. */
+ech_value ech__graph_value(ech_graph *graph, const ech__value *value);
+
+/* Appends a node and its outputs; returns the first output, the others follow it in number. Operators
+ * without outputs return 0. The node's name may be NULL. */
+ech_value ech__graph_add(ech_graph *graph, const ech__node *node);
+
+/* The value with this name, or -1. */
+ech_value ech__graph_find(const ech_graph *graph, const char *name);
+
+/* The gradient of a parameter, or -1. */
+ech_value ech__graph_gradient(const ech_graph *graph, ech_value param);
+
+/* A copy that shares nothing with the original. */
+ech_status ech__graph_clone(const ech_graph *graph, ech_graph **out);
+
+/* Checks what passes must keep: inputs made before use, each value made once. For tests. */
+ech_status ech__graph_check(const ech_graph *graph);
+
+/* ---- passes of this room ---- */
+
+/* Folds "linear, add a bias, relu" into one linear. Before ech__autodiff. */
+ech_status ech__fuse(ech_graph *graph);
+
+/* Appends the backward operators that give every parameter under loss its gradient, and no others. */
+ech_status ech__autodiff(ech_graph *graph, ech_value loss);
+
+/* Puts an operator that idles for this long before the first backward operator. */
+ech_status ech__insert_delay(ech_graph *graph, double seconds);
+
+#endif

@@ -1,0 +1,288 @@
+#include "graph/op.h"
+
+#include <stdio.h>
+
+/* ---- shape rules ---- */
+
+static ech_status misfit(ech_ctx *ctx, const ech__node *node, const ech__type *in, const char *rule)
+{
+    char shapes[256];
+    size_t used = 0;
+    shapes[0] = 0;
+    for (int i = 0; i < node->nin && used < sizeof shapes; i++)
+        used += (size_t)snprintf(shapes + used, sizeof shapes - used, "%s%s %s", i ? ", " : "",
+                                 ech__dtype_name(in[i].dtype), ech__shape_format(&in[i].shape).s);
+    return ech__fail(ctx, ECH_E_INVALID, "%s '%s' on %s: %s", ech__op_name(node->op),
+                     node->name ? node->name : "", shapes, rule);
+}
+
+static bool is_real(ech_dtype dtype)
+{
+    return dtype == ECH_F32 || dtype == ECH_F64;
+}
+
+static ech_status same_real_types(ech_ctx *ctx, const ech__node *node, const ech__type *in)
+{
+    for (int i = 0; i < node->nin; i++) {
+        if (!is_real(in[i].dtype) || in[i].dtype != in[0].dtype)
+            return misfit(ctx, node, in, "all must be f32, or all f64");
+    }
+    return ECH_OK;
+}
+
+static ech__type matrix(ech_dtype dtype, int64_t rows, int64_t cols)
+{
+    return (ech__type){dtype, {2, {rows, cols}}};
+}
+
+static ech__type vector(ech_dtype dtype, int64_t length)
+{
+    return (ech__type){dtype, {1, {length}}};
+}
+
+static ech__type scalar(ech_dtype dtype)
+{
+    return (ech__type){dtype, {0, {0}}};
+}
+
+static ech_status infer_linear(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
+{
+    ECH_TRY(same_real_types(ctx, node, in));
+    const ech__shape *x = &in[0].shape, *w = &in[1].shape;
+    if (x->ndims != 2 || w->ndims != 2)
+        return misfit(ctx, node, in, "x and weight must be matrices");
+    if (x->dims[1] != w->dims[1])
+        return misfit(ctx, node, in, "the last dimension of x and of weight must be equal");
+    if (node->nin == 3 && (in[2].shape.ndims != 1 || in[2].shape.dims[0] != w->dims[0]))
+        return misfit(ctx, node, in, "bias must be as long as weight has rows");
+    node->nout = 1;
+    out[0] = matrix(in[0].dtype, x->dims[0], w->dims[0]);
+    return ECH_OK;
+}
+
+static ech_status infer_linear_bwd_data(ech_ctx *ctx, ech__node *node, const ech__type *in,
+                                        ech__type *out)
+{
+    ECH_TRY(same_real_types(ctx, node, in));
+    const ech__shape *dy = &in[0].shape, *w = &in[1].shape;
+    if (dy->ndims != 2 || w->ndims != 2 || dy->dims[1] != w->dims[0])
+        return misfit(ctx, node, in, "dy must have a column for each row of weight");
+    node->nout = 1;
+    out[0] = matrix(in[0].dtype, dy->dims[0], w->dims[1]);
+    return ECH_OK;
+}
+
+static ech_status infer_linear_bwd_weights(ech_ctx *ctx, ech__node *node, const ech__type *in,
+                                           ech__type *out)
+{
+    ECH_TRY(same_real_types(ctx, node, in));
+    const ech__shape *x = &in[0].shape, *dy = &in[1].shape;
+    if (x->ndims != 2 || dy->ndims != 2 || x->dims[0] != dy->dims[0])
+        return misfit(ctx, node, in, "x and dy must have the same number of rows");
+    node->nout = node->attrs.bias ? 2 : 1;
+    out[0] = matrix(in[0].dtype, dy->dims[1], x->dims[1]);
+    if (node->attrs.bias)
+        out[1] = vector(in[0].dtype, dy->dims[1]);
+    return ECH_OK;
+}
+
+static ech_status infer_add(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
+{
+    ECH_TRY(same_real_types(ctx, node, in));
+    const ech__shape *a = &in[0].shape, *b = &in[1].shape;
+    const bool row = a->ndims > 1 && b->ndims == 1 && b->dims[0] == a->dims[a->ndims - 1];
+    if (!row && !ech__shape_equal(a, b))
+        return misfit(ctx, node, in, "shapes must be equal, or b a vector as long as a's last dimension");
+    node->nout = 1;
+    out[0] = in[0];
+    return ECH_OK;
+}
+
+static ech_status infer_sum_rows(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
+{
+    ECH_TRY(same_real_types(ctx, node, in));
+    const ech__shape *a = &in[0].shape;
+    if (a->ndims < 2)
+        return misfit(ctx, node, in, "at least two dimensions are needed");
+    node->nout = 1;
+    out[0] = vector(in[0].dtype, a->dims[a->ndims - 1]);
+    return ECH_OK;
+}
+
+static ech_status infer_like_first(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
+{
+    ECH_TRY(same_real_types(ctx, node, in));
+    for (int i = 1; i < node->nin; i++) {
+        if (!ech__shape_equal(&in[0].shape, &in[i].shape))
+            return misfit(ctx, node, in, "shapes must be equal");
+    }
+    node->nout = 1;
+    out[0] = in[0];
+    return ECH_OK;
+}
+
+static ech_status infer_mse(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
+{
+    ECH_TRY(infer_like_first(ctx, node, in, out));
+    out[0] = scalar(in[0].dtype);
+    return ECH_OK;
+}
+
+static ech_status infer_cross_entropy_bwd(ech_ctx *ctx, ech__node *node, const ech__type *in,
+                                          ech__type *out)
+{
+    const ech__shape *logits = &in[0].shape, *labels = &in[1].shape;
+    if (!is_real(in[0].dtype) || in[1].dtype != ECH_S32)
+        return misfit(ctx, node, in, "logits must be f32 or f64 and labels s32");
+    if (logits->ndims != 2 || labels->ndims != 1 || logits->dims[0] != labels->dims[0])
+        return misfit(ctx, node, in, "labels must be a vector with one entry per row of logits");
+    node->nout = 1;
+    out[0] = in[0];
+    return ECH_OK;
+}
+
+static ech_status infer_cross_entropy(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
+{
+    ECH_TRY(infer_cross_entropy_bwd(ctx, node, in, out));
+    out[0] = scalar(in[0].dtype);
+    return ECH_OK;
+}
+
+static ech_status infer_update(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
+{
+    ECH_TRY(infer_like_first(ctx, node, in, out));
+    node->nout = 0;
+    return ECH_OK;
+}
+
+static ech_status infer_nothing(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
+{
+    (void)ctx, (void)in, (void)out;
+    node->nout = 0;
+    return ECH_OK;
+}
+
+/* ---- backward rules ---- */
+
+static ech_status backward_linear(struct ech__autodiff *ad, const ech__node *node)
+{
+    const ech_value x = node->in[0], w = node->in[1], y = node->out[0];
+    ech_value dy = ech__ad_of(ad, y);
+    if (node->attrs.relu)
+        dy = ech__ad_add(ad, &(ech__node){
+                                 .op = ECH__OP_RELU_BWD, .name = node->name, .nin = 2, .in = {dy, y}});
+    /* Weights first: their gradient can then travel while the data gradient is computed. */
+    const bool bias = node->nin == 3 && ech__ad_needs(ad, node->in[2]);
+    if (bias || ech__ad_needs(ad, w)) {
+        const ech_value dw = ech__ad_add(ad, &(ech__node){.op = ECH__OP_LINEAR_BWD_WEIGHTS,
+                                                          .name = node->name,
+                                                          .attrs = {.bias = bias},
+                                                          .nin = 2,
+                                                          .in = {x, dy}});
+        ECH_TRY(ech__ad_give(ad, w, dw));
+        if (bias)
+            ECH_TRY(ech__ad_give(ad, node->in[2], dw < 0 ? dw : dw + 1));
+    }
+    if (ech__ad_needs(ad, x)) {
+        const ech_value dx = ech__ad_add(
+            ad, &(ech__node){
+                    .op = ECH__OP_LINEAR_BWD_DATA, .name = node->name, .nin = 2, .in = {dy, w}});
+        ECH_TRY(ech__ad_give(ad, x, dx));
+    }
+    return ECH_OK;
+}
+
+static ech_status backward_add(struct ech__autodiff *ad, const ech__node *node)
+{
+    const ech_value dy = ech__ad_of(ad, node->out[0]);
+    if (ech__ad_needs(ad, node->in[0]))
+        ECH_TRY(ech__ad_give(ad, node->in[0], dy));
+    if (!ech__ad_needs(ad, node->in[1]))
+        return ECH_OK;
+    ech_value db = dy;
+    if (ech__ad_type(ad, node->in[1])->shape.ndims != ech__ad_type(ad, node->in[0])->shape.ndims)
+        db = ech__ad_add(
+            ad, &(ech__node){.op = ECH__OP_SUM_ROWS, .name = node->name, .nin = 1, .in = {dy}});
+    return ech__ad_give(ad, node->in[1], db);
+}
+
+static ech_status backward_relu(struct ech__autodiff *ad, const ech__node *node)
+{
+    const ech_value dy = ech__ad_of(ad, node->out[0]);
+    const ech_value dx = ech__ad_add(
+        ad, &(ech__node){
+                .op = ECH__OP_RELU_BWD, .name = node->name, .nin = 2, .in = {dy, node->out[0]}});
+    return ech__ad_give(ad, node->in[0], dx);
+}
+
+static ech_status backward_loss(struct ech__autodiff *ad, const ech__node *node, ech__op op)
+{
+    const ech_value dx = ech__ad_add(
+        ad,
+        &(ech__node){.op = op, .name = node->name, .nin = 2, .in = {node->in[0], node->in[1]}});
+    return ech__ad_give(ad, node->in[0], dx);
+}
+
+static ech_status backward_mse(struct ech__autodiff *ad, const ech__node *node)
+{
+    return backward_loss(ad, node, ECH__OP_MSE_BWD);
+}
+
+static ech_status backward_cross_entropy(struct ech__autodiff *ad, const ech__node *node)
+{
+    return backward_loss(ad, node, ECH__OP_CROSS_ENTROPY_BWD);
+}
+
+/* ---- the table ---- */
+
+static const ech__op_row rows[ECH__OP_COUNT] = {
+    [ECH__OP_LINEAR] = {.min_in = 2, .max_in = 3, .reuses = -1,
+                        .infer = infer_linear, .backward = backward_linear},
+    [ECH__OP_LINEAR_BWD_DATA] = {.min_in = 2, .max_in = 2, .reuses = -1,
+                                 .infer = infer_linear_bwd_data},
+    [ECH__OP_LINEAR_BWD_WEIGHTS] = {.min_in = 2, .max_in = 2, .reuses = -1,
+                                    .infer = infer_linear_bwd_weights},
+    [ECH__OP_ADD] = {.min_in = 2, .max_in = 2, .reuses = 0,
+                     .infer = infer_add, .backward = backward_add},
+    [ECH__OP_SUM_ROWS] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = infer_sum_rows},
+    [ECH__OP_RELU] = {.min_in = 1, .max_in = 1, .reuses = 0,
+                      .infer = infer_like_first, .backward = backward_relu},
+    [ECH__OP_RELU_BWD] = {.min_in = 2, .max_in = 2, .reuses = 0, .infer = infer_like_first},
+    [ECH__OP_MSE] = {.min_in = 2, .max_in = 2, .reuses = -1, .is_loss = true,
+                     .infer = infer_mse, .backward = backward_mse},
+    [ECH__OP_MSE_BWD] = {.min_in = 2, .max_in = 2, .reuses = 0, .infer = infer_like_first},
+    [ECH__OP_CROSS_ENTROPY] = {.min_in = 2, .max_in = 2, .reuses = -1, .is_loss = true,
+                               .infer = infer_cross_entropy, .backward = backward_cross_entropy},
+    [ECH__OP_CROSS_ENTROPY_BWD] = {.min_in = 2, .max_in = 2, .reuses = 0,
+                                   .infer = infer_cross_entropy_bwd},
+    [ECH__OP_SGD] = {.min_in = 2, .max_in = 3, .reuses = -1, .changes = 1u | 4u,
+                     .infer = infer_update},
+    [ECH__OP_ADAM] = {.min_in = 4, .max_in = 4, .reuses = -1, .changes = 1u | 4u | 8u,
+                      .infer = infer_update},
+    [ECH__OP_DELAY] = {.min_in = 0, .max_in = 0, .reuses = -1, .infer = infer_nothing},
+};
+
+const ech__op_row *ech__op_info(ech__op op)
+{
+    return &rows[op];
+}
+
+const char *ech__op_name(ech__op op)
+{
+    static const char *const names[] = {
+#define NAME(id, text) text,
+        ECH__OP_LIST(NAME)
+#undef NAME
+    };
+    return names[op];
+}
+
+const char *ech__phase_name(ech__phase phase)
+{
+    static const char *const names[] = {
+#define NAME(id, text) text,
+        ECH__PHASE_LIST(NAME)
+#undef NAME
+    };
+    return names[phase];
+}

@@ -1,0 +1,104 @@
+/* Operators: one table row each. To add one: a line in ECH__OP_LIST, its row in op.c (shape rule and
+ * backward rule), a kernel on each device, and a line in the operator harness of the tests.
+ *
+ * Shape letters: N samples, I input features, O output features, C classes.
+ */
+#ifndef ECH_GRAPH_OP_H
+#define ECH_GRAPH_OP_H
+
+#include "tensor/shape.h"
+
+/*   id, name                            inputs                   outputs */
+#define ECH__OP_LIST(X)                                                                            \
+    X(LINEAR, "linear")                 /* x[N,I] w[O,I] (b[O])   y[N,O]; attr relu */             \
+    X(LINEAR_BWD_DATA, "linear_bwd_data") /* dy[N,O] w[O,I]       dx[N,I] */                       \
+    X(LINEAR_BWD_WEIGHTS, "linear_bwd_weights") /* x[N,I] dy[N,O] dw[O,I] (db[O]); attr bias */    \
+    X(ADD, "add")                       /* a b                    a + b; b like a or a vector */   \
+    X(SUM_ROWS, "sum_rows")             /* a[...,C]               sums[C] */                       \
+    X(RELU, "relu")                     /* x                      max(x, 0) */                     \
+    X(RELU_BWD, "relu_bwd")             /* dy y                   dy where y > 0 */                \
+    X(MSE, "mse")                       /* pred target            scalar */                        \
+    X(MSE_BWD, "mse_bwd")               /* pred target            dpred */                         \
+    X(CROSS_ENTROPY, "cross_entropy")   /* logits[N,C] labels[N]  scalar */                        \
+    X(CROSS_ENTROPY_BWD, "cross_entropy_bwd") /* logits labels    dlogits */                       \
+    X(SGD, "sgd")                       /* *p g (*momentum)       changes what has a star */       \
+    X(ADAM, "adam")                     /* *p g *m *v             attr decoupled: adamw */         \
+    X(DELAY, "delay")                   /* nothing                idles for attr seconds */
+
+typedef enum ech__op {
+#define ECH__OP_ENUM(id, text) ECH__OP_##id,
+    ECH__OP_LIST(ECH__OP_ENUM)
+#undef ECH__OP_ENUM
+    ECH__OP_COUNT
+} ech__op;
+
+#define ECH__PHASE_LIST(X)                                                                         \
+    X(FORWARD, "forward")                                                                          \
+    X(BACKWARD, "backward")                                                                        \
+    X(OPTIMIZER, "optimizer")
+
+typedef enum ech__phase {
+#define ECH__PHASE_ENUM(id, text) ECH__PHASE_##id,
+    ECH__PHASE_LIST(ECH__PHASE_ENUM)
+#undef ECH__PHASE_ENUM
+    ECH__PHASE_COUNT
+} ech__phase;
+
+enum { ECH__MAX_IN = 4, ECH__MAX_OUT = 2, ECH__MAX_OPERANDS = ECH__MAX_IN + ECH__MAX_OUT };
+
+typedef struct ech__type {
+    ech_dtype dtype;
+    ech__shape shape;
+} ech__type;
+
+/* What an operator needs to know besides its operands. Unused members are zero. */
+typedef struct ech__attrs {
+    bool relu; /* linear: max(., 0) on the result */
+    bool bias; /* linear_bwd_weights: gives the bias gradient too */
+    double seconds;
+    double momentum, weight_decay, beta1, beta2, epsilon;
+    bool nesterov, decoupled;
+} ech__attrs;
+
+typedef struct ech__node {
+    ech__op op;
+    const char *name; /* of the layer: "fc1"; unique with the operator's name in most graphs */
+    ech__phase phase;
+    ech__attrs attrs;
+    int nin, nout;
+    ech_value in[ECH__MAX_IN], out[ECH__MAX_OUT];
+} ech__node;
+
+struct ech__autodiff;
+
+typedef struct ech__op_row {
+    int min_in, max_in;
+    /* The input whose memory the first output may take over, or -1. */
+    int reuses;
+    /* Bit k: input k is changed in place. Such operators treat their operands as flat arrays, so they
+     * take any layout. */
+    unsigned changes;
+    bool is_loss;
+    /* Gives the outputs' types (node->nout is set by it) or says what does not fit. */
+    ech_status (*infer)(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out);
+    /* Adds the operators of the backward pass; NULL where there is none. */
+    ech_status (*backward)(struct ech__autodiff *ad, const ech__node *node);
+} ech__op_row;
+
+const ech__op_row *ech__op_info(ech__op op);
+const char *ech__op_name(ech__op op);
+const char *ech__phase_name(ech__phase phase);
+
+/* ---- what a backward rule calls (autodiff.c) ---- */
+
+/* The gradient of a value made by this node. */
+ech_value ech__ad_of(struct ech__autodiff *ad, ech_value value);
+const ech__type *ech__ad_type(const struct ech__autodiff *ad, ech_value value);
+/* Whether a value leads back to a parameter. */
+bool ech__ad_needs(const struct ech__autodiff *ad, ech_value value);
+/* Adds a backward operator; as ech__graph_add. */
+ech_value ech__ad_add(struct ech__autodiff *ad, const ech__node *node);
+/* Says that grad is a contribution to value's gradient. */
+ech_status ech__ad_give(struct ech__autodiff *ad, ech_value value, ech_value grad);
+
+#endif

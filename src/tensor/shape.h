@@ -1,0 +1,30 @@
+/* Types and shapes. A dimension is 0 or more, or ECH_BATCH until a plan binds it. */
+#ifndef ECH_TENSOR_SHAPE_H
+#define ECH_TENSOR_SHAPE_H
+
+#include "base/status.h"
+
+typedef struct ech__shape {
+    int ndims; /* 0: a scalar */
+    int64_t dims[ECH_MAX_DIMS];
+} ech__shape;
+
+int64_t ech__dtype_bytes(ech_dtype dtype);
+const char *ech__dtype_name(ech_dtype dtype);
+/* False where no type has that name. */
+bool ech__dtype_parse(const char *name, ech_dtype *out);
+
+bool ech__shape_equal(const ech__shape *a, const ech__shape *b);
+/* The shape with ECH_BATCH replaced. */
+ech__shape ech__shape_bind(const ech__shape *shape, int64_t batch);
+/* Number of elements; false on overflow or an unbound dimension. */
+bool ech__shape_elems(const ech__shape *shape, int64_t *out);
+
+typedef struct ech__shape_text {
+    char s[96];
+} ech__shape_text;
+
+/* "[N, 1024]", for messages. */
+ech__shape_text ech__shape_format(const ech__shape *shape);
+
+#endif
