@@ -1,0 +1,272 @@
+#include "device/device.h"
+#include "base/clock.h"
+#include "base/size.h"
+
+#include <errno.h>
+#include <omp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+
+typedef struct job {
+    ech_status (*run)(void *arg);
+    void *arg;
+    ech_status result;
+} job;
+
+typedef struct device {
+    ech__device base; /* first, so that an ech__device is a device */
+    const ech__kernel_table *table;
+    void *state;
+    cpu_set_t cores;
+    bool bound;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards job and quit */
+    pthread_cond_t changed;
+    job *job; /* handed over, not finished */
+    bool quit;
+} device;
+
+static device *of(ech__device *base)
+{
+    return (device *)base;
+}
+
+int ech__device_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 1;
+    const int count = CPU_COUNT(&set);
+    return count > 0 ? count : 1;
+}
+
+/* ---- worker ---- */
+
+static void *work(void *arg)
+{
+    device *dev = arg;
+    if (dev->bound)
+        pthread_setaffinity_np(pthread_self(), sizeof dev->cores, &dev->cores);
+    omp_set_dynamic(0);
+    omp_set_num_threads(dev->base.threads);
+    pthread_mutex_lock(&dev->lock);
+    for (;;) {
+        while (!dev->job && !dev->quit)
+            pthread_cond_wait(&dev->changed, &dev->lock);
+        if (!dev->job)
+            break;
+        job *todo = dev->job;
+        pthread_mutex_unlock(&dev->lock);
+        const int64_t start = ech__clock_wall();
+        todo->result = todo->run(todo->arg);
+        const int64_t busy = ech__clock_wall() - start;
+        pthread_mutex_lock(&dev->lock);
+        dev->base.busy_ns += busy;
+        dev->job = NULL;
+        pthread_cond_broadcast(&dev->changed);
+    }
+    pthread_mutex_unlock(&dev->lock);
+    return NULL;
+}
+
+static ech_status device_call(ech__device *base, ech_status (*run)(void *arg), void *arg)
+{
+    device *dev = of(base);
+    if (pthread_equal(pthread_self(), dev->thread)) /* a job that calls again is already there */
+        return run(arg);
+    job todo = {run, arg, ECH_OK};
+    pthread_mutex_lock(&dev->lock);
+    dev->job = &todo;
+    pthread_cond_broadcast(&dev->changed);
+    while (dev->job)
+        pthread_cond_wait(&dev->changed, &dev->lock);
+    pthread_mutex_unlock(&dev->lock);
+    return todo.result;
+}
+
+/* ---- memory ---- */
+
+enum { HUGE_PAGE = 2 << 20 };
+
+/* Blocks are few and large: whole pages from the system, already zero, huge pages where it gives them. */
+static ech_status device_alloc(ech__device *base, int64_t bytes, void **out)
+{
+    *out = NULL;
+    int64_t total;
+    if (bytes < 0 || !ech__add(base->memory_used, bytes, &total))
+        return ech__fail(base->ctx, ECH_E_INVALID, "%lld bytes cannot be allocated",
+                         (long long)bytes);
+    if (base->memory_limit && total > base->memory_limit)
+        return ech__fail(base->ctx, ECH_E_LIMIT,
+                         "the device needs %lld bytes; its limit is %lld bytes", (long long)total,
+                         (long long)base->memory_limit);
+    void *ptr = mmap(NULL, (size_t)(bytes ? bytes : 1), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (ptr == MAP_FAILED)
+        return ech__fail(base->ctx, ECH_E_NOMEM, "the system gave no %lld bytes: %s",
+                         (long long)bytes, strerror(errno));
+    if (bytes >= HUGE_PAGE)
+        madvise(ptr, (size_t)bytes, MADV_HUGEPAGE);
+    base->memory_used = total;
+    if (total > base->memory_peak)
+        base->memory_peak = total;
+    *out = ptr;
+    return ECH_OK;
+}
+
+static void device_free(ech__device *base, void *ptr, int64_t bytes)
+{
+    if (!ptr)
+        return;
+    munmap(ptr, (size_t)(bytes ? bytes : 1));
+    base->memory_used -= bytes;
+}
+
+/* ---- calls that go to the kind, on the worker ---- */
+
+typedef struct request {
+    ech__device *device;
+    const ech__kernel_desc *desc;
+    ech__candidate *candidates;
+    int *count;
+    const ech__candidate *candidate;
+    const ech__binding *binding;
+    ech__kernel **kernel;
+} request;
+
+static ech_status do_candidates(void *arg)
+{
+    const request *r = arg;
+    return of(r->device)->table->candidates(r->device, r->desc, r->candidates, r->count);
+}
+
+static ech_status device_candidates(ech__device *base, const ech__kernel_desc *desc,
+                                    ech__candidate *out, int *count)
+{
+    *count = 0;
+    request r = {.device = base, .desc = desc, .candidates = out, .count = count};
+    return device_call(base, do_candidates, &r);
+}
+
+static ech_status do_create(void *arg)
+{
+    const request *r = arg;
+    return of(r->device)->table->create(r->device, r->desc, r->candidate, r->binding, r->kernel);
+}
+
+static ech_status device_create(ech__device *base, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
+{
+    *out = NULL;
+    request r = {.device = base,
+                 .desc = desc,
+                 .candidate = candidate,
+                 .binding = binding,
+                 .kernel = out};
+    return device_call(base, do_create, &r);
+}
+
+static const char *device_fingerprint(ech__device *base)
+{
+    return of(base)->table->fingerprint(base);
+}
+
+static const ech__device_ops device_ops = {
+    .fingerprint = device_fingerprint,
+    .candidates = device_candidates,
+    .create = device_create,
+    .alloc = device_alloc,
+    .free = device_free,
+    .call = device_call,
+};
+
+/* ---- life ---- */
+
+static ech_status do_open(void *arg)
+{
+    device *dev = arg;
+    return dev->table->open(&dev->base, &dev->state);
+}
+
+static ech_status do_close(void *arg)
+{
+    device *dev = arg;
+    dev->table->close(&dev->base, dev->state);
+    return ECH_OK;
+}
+
+static void stop_worker(device *dev)
+{
+    pthread_mutex_lock(&dev->lock);
+    dev->quit = true;
+    pthread_cond_broadcast(&dev->changed);
+    pthread_mutex_unlock(&dev->lock);
+    pthread_join(dev->thread, NULL);
+}
+
+static void release(device *dev)
+{
+    pthread_cond_destroy(&dev->changed);
+    pthread_mutex_destroy(&dev->lock);
+    ech__delete(dev->base.ctx, dev, sizeof *dev);
+}
+
+ech_status ech__device_create(ech_ctx *ctx, const ech__device_options *options, ech__device **out)
+{
+    static const ech__kernel_table *const tables[] = {
+        [ECH__DEVICE_CPU] = &ech__cpu_table,
+        [ECH__DEVICE_REFERENCE] = &ech__reference_table,
+    };
+    *out = NULL;
+    const int cores = ech__device_cores();
+    if (options->threads < 0 || options->threads > 1024)
+        return ech__fail(ctx, ECH_E_INVALID, "a device of %d threads: from 1 to 1024 are possible",
+                         options->threads);
+    device *dev = ech__new(ctx, sizeof *dev);
+    if (!dev)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a device");
+    dev->table = tables[options->kind];
+    dev->base = (ech__device){.ops = &device_ops,
+                              .ctx = ctx,
+                              .kind = dev->table->kind,
+                              .threads = options->threads ? options->threads : cores,
+                              .memory_limit = options->memory_limit};
+    CPU_ZERO(&dev->cores);
+    for (int i = 0; i < options->ncores; i++)
+        CPU_SET((size_t)options->cores[i], &dev->cores);
+    dev->bound = options->ncores > 0;
+    pthread_mutex_init(&dev->lock, NULL);
+    pthread_cond_init(&dev->changed, NULL);
+    const int error = pthread_create(&dev->thread, NULL, work, dev);
+    if (error) {
+        release(dev);
+        return ech__fail(ctx, ECH_E_NOMEM, "the device's thread did not start: %s",
+                         strerror(error));
+    }
+    const ech_status status = device_call(&dev->base, do_open, dev);
+    if (status < 0) {
+        stop_worker(dev);
+        release(dev);
+        return status;
+    }
+    *out = &dev->base;
+    return ECH_OK;
+}
+
+void ech__device_destroy(ech__device *base)
+{
+    if (!base)
+        return;
+    device *dev = of(base);
+    device_call(base, do_close, dev);
+    stop_worker(dev);
+    release(dev);
+}
+
+void *ech__device_state(ech__device *base)
+{
+    return of(base)->state;
+}

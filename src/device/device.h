@@ -1,0 +1,62 @@
+/* Devices: a set of cores with memory of its own, a worker thread, a fixed thread count, a busy-time counter
+ * and a memory limit.
+ *
+ *     ech__device *dev;
+ *     ECH_TRY(ech__device_create(ctx, &(ech__device_options){.kind = ECH__DEVICE_CPU, .threads = 1}, &dev));
+ *     ... plan on it, run on it ...
+ *     ech__device_destroy(dev);                       after everything that was made on it
+ *
+ * A kind of device is a table of kernels (device/cpu, device/ref); the worker, the memory and the clock here
+ * are the same for all.
+ */
+#ifndef ECH_DEVICE_DEVICE_H
+#define ECH_DEVICE_DEVICE_H
+
+#include "plan/kernel.h"
+
+#define ECH__DEVICE_LIST(X)                                                                        \
+    X(CPU, "cpu")             /* oneDNN, OpenBLAS and vector code */                               \
+    X(REFERENCE, "reference") /* plain loops in f32 and f64, for tests */
+
+typedef enum ech__device_kind {
+#define ECH__DEVICE_ENUM(id, text) ECH__DEVICE_##id,
+    ECH__DEVICE_LIST(ECH__DEVICE_ENUM)
+#undef ECH__DEVICE_ENUM
+} ech__device_kind;
+
+typedef struct ech__device_options {
+    ech__device_kind kind;
+    int threads;          /* 0: every core this process may use */
+    int64_t memory_limit; /* 0: none */
+    const int *cores;     /* where the worker and its threads may run; NULL: anywhere */
+    int ncores;
+} ech__device_options;
+
+ech_status ech__device_create(ech_ctx *ctx, const ech__device_options *options, ech__device **out);
+void ech__device_destroy(ech__device *device);
+
+/* Cores this process may use. */
+int ech__device_cores(void);
+
+/* ---- for the kinds ---- */
+
+/* What a kind brings. The functions run on the worker thread. */
+typedef struct ech__kernel_table {
+    const char *kind;
+    /* Makes what the kind needs beside the device (library handles); out may be set to NULL. */
+    ech_status (*open)(ech__device *device, void **out);
+    void (*close)(ech__device *device, void *state);
+    const char *(*fingerprint)(ech__device *device);
+    ech_status (*candidates)(ech__device *device, const ech__kernel_desc *desc, ech__candidate *out,
+                             int *count);
+    ech_status (*create)(ech__device *device, const ech__kernel_desc *desc,
+                         const ech__candidate *candidate, const ech__binding *binding,
+                         ech__kernel **out);
+} ech__kernel_table;
+
+extern const ech__kernel_table ech__cpu_table, ech__reference_table;
+
+/* What open gave. */
+void *ech__device_state(ech__device *device);
+
+#endif

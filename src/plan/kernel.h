@@ -1,0 +1,108 @@
+/* The kernel interface: what a plan asks of a device. The plan owns it, devices implement it.
+ *
+ *     describe   ech__kernel_desc: an operator with types and layouts, bound to a batch size
+ *     offer      device->ops->candidates: the ways this device can do it, without any memory
+ *     create     device->ops->create: one way made ready for fixed addresses (slow, once)
+ *     run        kernel->run: does it (fast, every step, allocates nothing)
+ *
+ * A device is a set of cores with a worker thread of its own. candidates, create, run and destroy are called
+ * on that thread (device->ops->call), because kernel libraries tie prepared kernels to a thread count.
+ */
+#ifndef ECH_PLAN_KERNEL_H
+#define ECH_PLAN_KERNEL_H
+
+#include "graph/op.h"
+#include "tensor/layout.h"
+
+/* Numbers that change from step to step. */
+typedef struct ech__scalars {
+    double lr;
+    double loss_scale; /* factor on the gradient of the loss */
+    int64_t step;      /* 1 for the first optimizer step */
+} ech__scalars;
+
+/* An operand is an input, or else an output: operands[0..nin) are the inputs. */
+typedef struct ech__operand {
+    ech_dtype dtype;
+    ech__layout layout; /* of a free operand: only the shape counts */
+    bool free;          /* the device may choose the layout (parameters and their gradients) */
+} ech__operand;
+
+typedef struct ech__kernel_desc {
+    ech__op op;
+    ech__attrs attrs;
+    int nin, nout;
+    ech__operand operands[ECH__MAX_OPERANDS];
+} ech__kernel_desc;
+
+/* One way to do it. The layouts of the free operands are filled in. */
+typedef struct ech__candidate {
+    char name[40];         /* "onednn:brgemm", "openblas", "plain": stable, used in the tuning file */
+    int64_t scratch_bytes; /* of workspace while it runs */
+    bool is_fallback;      /* a library's own reference code: a plan should never need it */
+    ech__layout layouts[ECH__MAX_OPERANDS];
+} ech__candidate;
+
+enum { ECH__MAX_CANDIDATES = 24 };
+
+typedef struct ech__kernel ech__kernel;
+
+struct ech__kernel {
+    ech_status (*run)(ech__kernel *kernel, const ech__scalars *scalars);
+    void (*destroy)(ech__kernel *kernel);
+};
+
+/* Addresses a kernel is tied to, operands first to last, and its scratch. */
+typedef struct ech__binding {
+    void *operands[ECH__MAX_OPERANDS];
+    void *scratch;
+} ech__binding;
+
+#define ECH__MEMORY_LIST(X)                                                                        \
+    X(WEIGHTS, "weights")                                                                          \
+    X(GRADIENTS, "gradients")                                                                      \
+    X(OPTIMIZER, "optimizer")                                                                      \
+    X(INPUTS, "inputs")                                                                            \
+    X(ACTIVATIONS, "activations")                                                                  \
+    X(WORKSPACE, "workspace")
+
+typedef enum ech__memory_kind {
+#define ECH__MEMORY_ENUM(id, text) ECH__MEMORY_##id,
+    ECH__MEMORY_LIST(ECH__MEMORY_ENUM)
+#undef ECH__MEMORY_ENUM
+    ECH__MEMORY_COUNT
+} ech__memory_kind;
+
+const char *ech__memory_name(ech__memory_kind kind);
+
+typedef struct ech__device ech__device;
+
+typedef struct ech__device_ops {
+    /* Processor, libraries and their versions: timings hold for one such text. */
+    const char *(*fingerprint)(ech__device *device);
+    /* Fills out with at most ECH__MAX_CANDIDATES, the preferred one first. */
+    ech_status (*candidates)(ech__device *device, const ech__kernel_desc *desc, ech__candidate *out,
+                             int *count);
+    ech_status (*create)(ech__device *device, const ech__kernel_desc *desc,
+                         const ech__candidate *candidate, const ech__binding *binding,
+                         ech__kernel **out);
+    /* Memory of the device, zeroed, aligned to 64 bytes at least. Over the limit it is refused with both
+     * figures. */
+    ech_status (*alloc)(ech__device *device, int64_t bytes, void **out);
+    void (*free)(ech__device *device, void *ptr, int64_t bytes);
+    /* Runs job on the worker thread, waits for it, and gives its result. */
+    ech_status (*call)(ech__device *device, ech_status (*job)(void *arg), void *arg);
+} ech__device_ops;
+
+/* The part of a device that others may read. */
+struct ech__device {
+    const ech__device_ops *ops;
+    ech_ctx *ctx;
+    const char *kind; /* "cpu", "reference" */
+    int threads;
+    int64_t memory_limit; /* bytes; 0: none */
+    int64_t memory_used, memory_peak;
+    int64_t busy_ns; /* time the worker spent in jobs */
+};
+
+#endif
