@@ -1,0 +1,39 @@
+# What a test script begins with:  . "$ECH_SRC/tests/support/check.sh"
+#
+#   check "what should hold" COMMAND ARGS...     one case: the command succeeds
+#   refuse "what must not" COMMAND ARGS...       one case: the command fails
+#   says "what is printed" PATTERN COMMAND ...   one case: output (both streams) matches the pattern (grep -E)
+#   skip "why"                                   leaves the whole script out
+#   finish                                       last line: the exit code
+#
+# $work is an empty directory that goes away at the end.
+# shellcheck shell=bash
+set -u
+failures=0
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+ok() { echo "ok - $1"; }
+not_ok() {
+    echo "not ok - $1"
+    [[ -s $work/.output ]] && sed 's/^/    /' "$work/.output" | tail -n 30
+    failures=$((failures + 1))
+}
+check() {
+    local what=$1
+    shift
+    if "$@" >"$work/.output" 2>&1; then ok "$what"; else not_ok "$what"; fi
+}
+refuse() {
+    local what=$1
+    shift
+    if "$@" >"$work/.output" 2>&1; then not_ok "$what"; else ok "$what"; fi
+}
+says() {
+    local what=$1 pattern=$2
+    shift 2
+    "$@" >"$work/.output" 2>&1
+    if grep -qE -- "$pattern" "$work/.output"; then ok "$what"; else not_ok "$what"; fi
+}
+skip() { echo "skipped: $1"; exit 77; }
+finish() { exit $((failures > 0)); }
