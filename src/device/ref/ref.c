@@ -1,0 +1,104 @@
+#include "device/ref/ref.h"
+
+static ech_status ref_open(ech__device *device, void **out)
+{
+    (void)device;
+    *out = NULL;
+    return ECH_OK;
+}
+
+static void ref_close(ech__device *device, void *state)
+{
+    (void)device, (void)state;
+}
+
+static const char *ref_fingerprint(ech__device *device)
+{
+    (void)device;
+    return "reference";
+}
+
+/* NULL where the types are not for this device. */
+static ech__ref_fn find(const ech__kernel_desc *desc)
+{
+    if (desc->nin == 0 || desc->operands[0].dtype == ECH_F32)
+        return ech__ref_f32[desc->op];
+    return desc->operands[0].dtype == ECH_F64 ? ech__ref_f64[desc->op] : NULL;
+}
+
+/* The layout that flat operands share: that of the first one which is not free. */
+static ech__layout shared_layout(const ech__kernel_desc *desc)
+{
+    for (int i = 0; i < desc->nin; i++) {
+        if (!desc->operands[i].free)
+            return desc->operands[i].layout;
+    }
+    return ech__layout_plain(&desc->operands[0].layout.shape);
+}
+
+static ech_status ref_candidates(ech__device *device, const ech__kernel_desc *desc,
+                                 ech__candidate *out, int *count)
+{
+    (void)device;
+    *count = 0;
+    if (!find(desc))
+        return ECH_OK;
+    ech__candidate plain = {.name = "plain"};
+    const bool flat = ech__op_info(desc->op)->changes;
+    for (int i = 0; i < desc->nin + desc->nout; i++) {
+        const ech__operand *operand = &desc->operands[i];
+        const ech__layout wanted =
+            flat ? shared_layout(desc) : ech__layout_plain(&operand->layout.shape);
+        if (!operand->free && !ech__layout_equal(&operand->layout, &wanted))
+            return ECH_OK;
+        plain.layouts[i] = wanted;
+    }
+    out[0] = plain;
+    *count = 1;
+    return ECH_OK;
+}
+
+static ech_status ref_run(ech__kernel *kernel, const ech__scalars *scalars)
+{
+    const ech__ref_kernel *self = (const ech__ref_kernel *)kernel;
+    return self->fn(self, scalars);
+}
+
+static void ref_destroy(ech__kernel *kernel)
+{
+    ech__ref_kernel *self = (ech__ref_kernel *)kernel;
+    ech__delete(self->device->ctx, self, sizeof *self);
+}
+
+static ech_status ref_create(ech__device *device, const ech__kernel_desc *desc,
+                             const ech__candidate *candidate, const ech__binding *binding,
+                             ech__kernel **out)
+{
+    ech__ref_kernel *self = ech__new(device->ctx, sizeof *self);
+    if (!self)
+        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel of %s",
+                         ech__op_name(desc->op));
+    self->base = (ech__kernel){ref_run, ref_destroy};
+    self->device = device;
+    self->fn = find(desc);
+    self->desc = *desc;
+    for (int i = 0; i < desc->nin + desc->nout; i++) {
+        self->at[i] = binding->operands[i];
+        if (!ech__layout_extent(&candidate->layouts[i], &self->extent[i])) {
+            ref_destroy(&self->base);
+            return ech__fail(device->ctx, ECH_E_LIMIT, "operand %d of %s is too large", i,
+                             ech__op_name(desc->op));
+        }
+    }
+    *out = &self->base;
+    return ECH_OK;
+}
+
+const ech__kernel_table ech__reference_table = {
+    .kind = "reference",
+    .open = ref_open,
+    .close = ref_close,
+    .fingerprint = ref_fingerprint,
+    .candidates = ref_candidates,
+    .create = ref_create,
+};

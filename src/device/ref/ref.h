@@ -1,0 +1,27 @@
+/* The reference device: plain loops that are right by inspection, for tests to hold the others against.
+ *
+ * Each operator is one function in body.inc, compiled for f32 and for f64. Sums run in double in both, and
+ * tensors are row-major; only operators that change their inputs take other layouts, as flat arrays.
+ */
+#ifndef ECH_DEVICE_REF_REF_H
+#define ECH_DEVICE_REF_REF_H
+
+#include "device/device.h"
+
+typedef struct ech__ref_kernel ech__ref_kernel;
+
+/* Runs an operator on the kernel's operands. */
+typedef ech_status (*ech__ref_fn)(const ech__ref_kernel *kernel, const ech__scalars *scalars);
+
+struct ech__ref_kernel {
+    ech__kernel base; /* first, so that an ech__kernel is an ech__ref_kernel */
+    ech__device *device;
+    ech__ref_fn fn;
+    ech__kernel_desc desc;
+    int64_t extent[ECH__MAX_OPERANDS]; /* elements of each operand, padding included */
+    void *at[ECH__MAX_OPERANDS];
+};
+
+extern const ech__ref_fn ech__ref_f32[ECH__OP_COUNT], ech__ref_f64[ECH__OP_COUNT];
+
+#endif
