@@ -1,0 +1,76 @@
+#!/bin/bash
+# What `make install` leaves behind is enough to build and run a program of one's own.
+. "$ECH_SRC/tests/support/check.sh"
+
+root=$work/root
+prefix=$root/usr/local
+lib=$prefix/lib/libechelon.so
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=$prefix/lib
+# A library that was built with sanitizers wants a program that has them too.
+san=(${ECH_SAN:+"-fsanitize=$ECH_SAN"})
+
+check "everything is installed below DESTDIR" \
+    env DESTDIR="$root" cmake --install "$ECH_BUILD" --prefix /usr/local
+cp "$work/.output" "$work/installed"
+refuse "and nothing anywhere else" sh -c 'grep "^-- Installing: " "$0" | grep -vF ": $1/usr/local/"' \
+    "$work/installed" "$root"
+
+version=$(sed -n 's/^#define ECH_VERSION "\(.*\)"/\1/p' "$ECH_SRC/include/echelon/echelon.h")
+check "the library file carries the version" test -f "$lib.$version"
+says "the soname carries the major version" 'SONAME.*\[libechelon\.so\.0\]' readelf -d "$lib"
+check "the soname is found" test -e "$prefix/lib/libechelon.so.0"
+check "no search path of the build is left in the library" \
+    sh -c 'readelf -d "$0" >"$1" && ! grep -E "R(UN)?PATH" "$1"' "$lib" "$work/dynamic"
+if [[ -z $ECH_SAN ]]; then
+    check "only ech_ symbols are visible" \
+        sh -c 'nm -D --defined-only "$0" >"$1" && test -s "$1" && ! grep -vE " ech_[a-z0-9]" "$1"' "$lib" "$work/symbols"
+fi
+says "the version is the same to a program, pkg-config and the header" "^$version\$" \
+    pkg-config --modversion echelon
+check "the pkg-config file names no path of the build" \
+    sh -c 'test -s "$0" && ! grep -F "$1" "$0"' "$PKG_CONFIG_PATH/echelon.pc" "$ECH_SRC"
+
+# compile SOURCE PROGRAM: against the installed tree and nothing else.
+compile() {
+    local flags
+    read -r -a flags <<<"$(pkg-config --cflags --libs echelon)"
+    cc -std=c11 -Wall -Wextra -Wpedantic -Werror "${san[@]}" -o "$2" "$1" "${flags[@]}"
+}
+
+cat >"$work/small.c" <<'END'
+#include <echelon/echelon.h>
+#include <string.h>
+int main(void) { return strcmp(ech_version(), ECH_VERSION) != 0; }
+END
+check "a program builds against the header and pkg-config" compile "$work/small.c" "$work/small"
+check "and runs against the library" "$work/small"
+cp "$work/small.c" "$work/small.cpp"
+if echo 'int main() { return 0; }' | cc -x c++ -fsyntax-only - 2>/dev/null; then
+    check "the header is C++ too" cc -Wall -Wextra -Werror -fsyntax-only -I"$prefix/include" "$work/small.cpp"
+else
+    ok "the header is C++ too # skip no C++ compiler"
+fi
+
+if [[ -f $ECH_SRC/examples/own_model.c ]]; then
+    check "the example builds against the installed tree" compile "$ECH_SRC/examples/own_model.c" "$work/own_model"
+    check "and runs" env -C "$work" "$work/own_model"
+else
+    ok "the example # skip examples/own_model.c is not here"
+fi
+
+if [[ -x $ECHELON ]]; then
+    program=$prefix/bin/echelon
+    man=$prefix/share/man/man1/echelon.1
+    completion=$prefix/share/bash-completion/completions/echelon
+    check "the program runs from the installed tree" env -u LD_LIBRARY_PATH -C / "$program" --help
+    check "and knows the machine" env -u LD_LIBRARY_PATH -C / "$program" info
+    check "the man page is there" test -s "$man"
+    check "the man page has no warning" sh -c 'groff -ww -man -Tutf8 -z "$0" 2>"$1" && ! grep . "$1"' "$man" "$work/groff"
+    says "the man page tells of training" 'batch-size' sh -c 'groff -man -Tascii -P-cbou "$0"' "$man"
+    check "the completion is shell" bash -n "$completion"
+    says "the completion completes echelon" 'complete .*echelon' \
+        bash -c 'source "$0" && complete -p echelon' "$completion"
+else
+    ok "the program # skip it is not built"
+fi
+finish
