@@ -22,7 +22,7 @@ help: ## this list
 	@echo "  FUZZ=SECONDS: time for each fuzzer in make test and make fuzz; 0 leaves them out"
 
 configure:
-	@[ -f $(BUILD)/CMakeCache.txt ] || $(CMAKE) -S . -B $(BUILD) -DECH_SAN=$(SAN) >/dev/null
+	@[ -f $(BUILD)/Makefile ] || $(CMAKE) -S . -B $(BUILD) -DECH_SAN=$(SAN) >/dev/null
 
 lab: ## set up, build and run the lab (for now: one short training)
 	@tools/setup build
