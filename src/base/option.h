@@ -68,17 +68,19 @@ typedef struct ech__option {
     char letter;           /* 'n' for -n; 0: none */
     ech__option_kind kind; /* with offset: use ECH_OPTION */
     size_t offset;
-    const char *arg;       /* placeholder of the value; NULL: the choices, or one that fits the kind.
-                              FILE and DIR complete as paths */
-    const char *choices;   /* "a|b|c", a '|' in front is fine; of a STRING: what completion offers */
-    const char *initial;   /* the value when the option is not given, also shown; NULL: field untouched */
-    double min, max;       /* INT, REAL, BYTES; both 0: no limit; max below min: only min binds;
-                              0 and up: .max = HUGE_VAL */
-    const char *group;     /* heading in the help; NULL: as the row before */
-    const char *help;      /* one or more sentences; wrapped */
-    bool positional;       /* in the order of the table */
+    /* Placeholder of the value; NULL: the choices, or one that fits the kind. Completion offers paths
+     * where it holds FILE or DIR. */
+    const char *arg;
+    const char *choices; /* "a|b|c" or "|a|b|c"; of a STRING only what completion offers */
+    const char *initial; /* stored when the option is not given, and shown; NULL: field untouched */
+    /* Of INT, REAL and BYTES. Both 0: no limit; max below min: only min binds. For 0 and up set max to
+     * HUGE_VAL. */
+    double min, max;
+    const char *group; /* heading in the help; NULL: as the row before */
+    const char *help;  /* one or more sentences; wrapped */
+    bool positional;   /* in the order of the table */
     bool required;
-    bool hidden;           /* parsed but not shown */
+    bool hidden; /* parsed but not shown */
 } ech__option;
 
 /* .kind and .offset of a row; does not compile where the field has another type. */
@@ -86,16 +88,14 @@ typedef struct ech__option {
     .kind = ECH_OPTION_##id, .offset = ECH_OPTION_OFFSET_##id(type, field)
 
 #define ECH_OPTION_OFFSET(ctype, type, field)                                                      \
-    _Generic(((type *)0)->field, ctype: offsetof(type, field))
+    _Generic(((type *)0)->field, ctype : offsetof(type, field))
 #define ECH_OPTION_OFFSET_FLAG(type, field) ECH_OPTION_OFFSET(bool, type, field)
 #define ECH_OPTION_OFFSET_INT(type, field) ECH_OPTION_OFFSET(int64_t, type, field)
 #define ECH_OPTION_OFFSET_REAL(type, field) ECH_OPTION_OFFSET(double, type, field)
 #define ECH_OPTION_OFFSET_BYTES(type, field) ECH_OPTION_OFFSET(int64_t, type, field)
 #define ECH_OPTION_OFFSET_STRING(type, field) ECH_OPTION_OFFSET(const char *, type, field)
 #define ECH_OPTION_OFFSET_CHOICE(type, field)                                                      \
-    _Generic(((type *)0)->field, int                                                               \
-             : offsetof(type, field), unsigned                                                     \
-             : offsetof(type, field))
+    _Generic(((type *)0)->field, int : offsetof(type, field), unsigned : offsetof(type, field))
 #define ECH_OPTION_OFFSET_WORDS(type, field) ECH_OPTION_OFFSET(ech__option_words, type, field)
 #define ECH_OPTION_OFFSET_REST(type, field) ECH_OPTION_OFFSET(ech__option_rest, type, field)
 
@@ -131,7 +131,7 @@ typedef struct ech__program {
 /* ---- parsing ---- */
 
 typedef struct ech__option_result {
-    bool help;                                     /* -h or --help was met; the rest was not looked at */
+    bool help; /* -h or --help was met; the rest was not looked at */
     uint64_t given[(ECH_OPTION_MAX_ROWS + 63) / 64]; /* one bit a row */
 } ech__option_result;
 
