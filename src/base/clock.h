@@ -2,6 +2,7 @@
 #ifndef ECH_BASE_CLOCK_H
 #define ECH_BASE_CLOCK_H
 
+#include <errno.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -27,6 +28,15 @@ static inline int64_t ech__clock_cpu(void)
 static inline double ech__seconds(int64_t ns)
 {
     return (double)ns * 1e-9;
+}
+
+/* Idles until seconds from now, signals or not. */
+static inline void ech__clock_sleep(double seconds)
+{
+    const int64_t until = ech__clock_wall() + (int64_t)(seconds * 1e9);
+    const struct timespec deadline = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &deadline, NULL) == EINTR)
+        ;
 }
 
 #endif

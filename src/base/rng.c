@@ -43,6 +43,18 @@ float ech__rng_uniform(uint64_t seed, uint64_t stream, uint64_t index)
     return unit(words[index % 4]);
 }
 
+void ech__rng_fill(const ech__rng_range *range, float *out, int64_t count)
+{
+    const float width = range->high - range->low;
+    uint32_t words[4];
+    for (int64_t i = 0; i < count; i++) {
+        const uint64_t index = range->first + (uint64_t)i;
+        if (i == 0 || index % 4 == 0)
+            ech__rng_block(range->seed, range->stream, index / 4, words);
+        out[i] = range->low + width * unit(words[index % 4]);
+    }
+}
+
 float ech__rng_normal(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint32_t words[4];

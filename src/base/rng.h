@@ -18,6 +18,13 @@ uint64_t ech__rng_stream(const char *name);
 /* Uniform on [0, 1) with 24 random bits. */
 float ech__rng_uniform(uint64_t seed, uint64_t stream, uint64_t index);
 
+/* out[i] = low + (high - low) * ech__rng_uniform(seed, stream, first + i), several at a time. */
+typedef struct ech__rng_range {
+    uint64_t seed, stream, first;
+    float low, high;
+} ech__rng_range;
+void ech__rng_fill(const ech__rng_range *range, float *out, int64_t count);
+
 /* Standard normal (Box-Muller over the pair that holds index). */
 float ech__rng_normal(uint64_t seed, uint64_t stream, uint64_t index);
 

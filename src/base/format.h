@@ -1,0 +1,16 @@
+/* Figures as people read them. */
+#ifndef ECH_BASE_FORMAT_H
+#define ECH_BASE_FORMAT_H
+
+#include <stdint.h>
+
+typedef struct ech__text {
+    char s[32];
+} ech__text;
+
+/* "512 B", "44.7 MB", "4.29 GB": powers of 1000, three digits. */
+ech__text ech__format_bytes(int64_t bytes);
+/* "1.23 s", "8.71 ms", "235 us". */
+ech__text ech__format_seconds(double seconds);
+
+#endif

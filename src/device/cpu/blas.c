@@ -1,0 +1,187 @@
+/* Linear layers on OpenBLAS, for a weight stored by rows or by columns.
+ *
+ *   forward            y[N,O]  = x[N,I] w[O,I]^T        threads split O
+ *   backward data      dx[N,I] = dy[N,O] w[O,I]         threads split I
+ *   backward weights   dw[O,I] = dy[N,O]^T x[N,I]       threads split O
+ *
+ * The library itself is kept at one thread: our split is fixed, so the bits are the same in every run with the
+ * same number of threads.
+ */
+#include "device/cpu/cpu.h"
+
+#include <cblas.h>
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+void ech__blas_open(void)
+{
+    openblas_set_num_threads(1);
+}
+
+void ech__blas_version(char *out, size_t bytes)
+{
+    /* "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ... Zen MAX_THREADS=64": name, version and core. */
+    char version[16] = "";
+    sscanf(openblas_get_config(), "OpenBLAS %15s", version);
+    snprintf(out, bytes, "OpenBLAS %s %s", version, openblas_get_corename());
+}
+
+typedef struct blas_kernel {
+    ech__kernel base;
+    ech__device *device;
+    const ech__vec *vec;
+    ech__op op;
+    bool by_columns; /* w is stored as [I,O] */
+    bool relu;
+    blasint n, i, o;
+    const float *x, *w, *b, *dy;
+    float *y, *dx, *dw, *db; /* what the operator does not have is NULL */
+} blas_kernel;
+
+typedef struct range {
+    blasint first, count;
+} range;
+
+/* The thread's share of total, in multiples of 16 so that threads do not share cache lines. */
+static range share_of(blasint total)
+{
+    const blasint threads = omp_get_num_threads(), me = omp_get_thread_num();
+    const blasint groups = (total + 15) / 16;
+    const blasint from = groups * me / threads * 16, to = groups * (me + 1) / threads * 16;
+    return (range){from, (to < total ? to : total) - from};
+}
+
+static void forward(const blas_kernel *k, range o)
+{
+    if (k->by_columns)
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, k->n, o.count, k->i, 1, k->x, k->i,
+                    k->w + o.first, k->o, 0, k->y + o.first, k->o);
+    else
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, k->n, o.count, k->i, 1, k->x, k->i,
+                    k->w + (int64_t)o.first * k->i, k->i, 0, k->y + o.first, k->o);
+    if (!k->b && !k->relu)
+        return;
+    for (int64_t row = 0; row < k->n; row++)
+        k->vec->bias_act(o.count, k->b ? k->b + o.first : NULL, k->relu,
+                         k->y + row * k->o + o.first);
+}
+
+static void backward_data(const blas_kernel *k, range i)
+{
+    if (k->by_columns)
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, k->n, i.count, k->o, 1, k->dy, k->o,
+                    k->w + (int64_t)i.first * k->o, k->o, 0, k->dx + i.first, k->i);
+    else
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, k->n, i.count, k->o, 1, k->dy, k->o,
+                    k->w + i.first, k->i, 0, k->dx + i.first, k->i);
+}
+
+static void backward_weights(const blas_kernel *k, range o)
+{
+    if (k->by_columns)
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, k->i, o.count, k->n, 1, k->x, k->i,
+                    k->dy + o.first, k->o, 0, k->dw + o.first, k->o);
+    else
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, o.count, k->i, k->n, 1,
+                    k->dy + o.first, k->o, k->x, k->i, 0, k->dw + (int64_t)o.first * k->i, k->i);
+    if (!k->db)
+        return;
+    memset(k->db + o.first, 0, (size_t)o.count * sizeof(float));
+    for (int64_t row = 0; row < k->n; row++)
+        k->vec->add(o.count, k->db + o.first, k->dy + row * k->o + o.first, k->db + o.first);
+}
+
+static ech_status run(ech__kernel *base, const ech__scalars *scalars)
+{
+    (void)scalars;
+    const blas_kernel *k = (const blas_kernel *)base;
+#pragma omp parallel num_threads(k->device->threads)
+    {
+        const range part = share_of(k->op == ECH__OP_LINEAR_BWD_DATA ? k->i : k->o);
+        if (part.count > 0) {
+            if (k->op == ECH__OP_LINEAR)
+                forward(k, part);
+            else if (k->op == ECH__OP_LINEAR_BWD_DATA)
+                backward_data(k, part);
+            else
+                backward_weights(k, part);
+        }
+    }
+    return ECH_OK;
+}
+
+static void destroy(ech__kernel *base)
+{
+    blas_kernel *k = (blas_kernel *)base;
+    ech__delete(k->device->ctx, k, sizeof *k);
+}
+
+/* Row-major gives false, column-major true; any other layout is none for BLAS. */
+static bool blas_layout(const ech__layout *weight, bool *by_columns)
+{
+    const ech__layout columns = ech__layout_transposed(&weight->shape);
+    *by_columns = false;
+    if (ech__layout_is_plain(weight))
+        return true;
+    *by_columns = ech__layout_equal(weight, &columns);
+    return *by_columns;
+}
+
+static bool fits_int(int64_t value)
+{
+    return value <= INT32_MAX;
+}
+
+void ech__blas_offer_linear(const ech__kernel_desc *desc, const ech__layout *weight,
+                            ech__offer *offer)
+{
+    bool by_columns;
+    if (!blas_layout(weight, &by_columns) || !fits_int(desc->operands[0].layout.shape.dims[0]) ||
+        !fits_int(weight->shape.dims[0]) || !fits_int(weight->shape.dims[1]))
+        return;
+    ech__candidate *candidate = ech__offer_add(offer, desc, "openblas");
+    if (candidate)
+        candidate->layouts[ech__linear_weight(desc->op)] = *weight;
+}
+
+ech_status ech__blas_create_linear(ech__device *device, const ech__kernel_desc *desc,
+                                   const ech__candidate *candidate, const ech__binding *binding,
+                                   ech__kernel **out)
+{
+    const ech__cpu *cpu = ech__device_state(device);
+    blas_kernel *k = ech__new(device->ctx, sizeof *k);
+    if (!k)
+        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
+    const ech__layout *weight = &candidate->layouts[ech__linear_weight(desc->op)];
+    k->base = (ech__kernel){run, destroy};
+    k->device = device;
+    k->vec = cpu->vec;
+    k->op = desc->op;
+    k->relu = desc->attrs.relu;
+    blas_layout(weight, &k->by_columns);
+    k->n = (blasint)desc->operands[0].layout.shape.dims[0];
+    k->o = (blasint)weight->shape.dims[0];
+    k->i = (blasint)weight->shape.dims[1];
+    void *const *at = binding->operands;
+    switch (desc->op) {
+    case ECH__OP_LINEAR:
+        k->x = at[0];
+        k->w = at[1];
+        k->b = desc->nin == 3 ? at[2] : NULL;
+        k->y = at[desc->nin];
+        break;
+    case ECH__OP_LINEAR_BWD_DATA:
+        k->dy = at[0];
+        k->w = at[1];
+        k->dx = at[2];
+        break;
+    default:
+        k->x = at[0];
+        k->dy = at[1];
+        k->dw = at[2];
+        k->db = desc->attrs.bias ? at[3] : NULL;
+    }
+    *out = &k->base;
+    return ECH_OK;
+}

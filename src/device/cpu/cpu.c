@@ -1,0 +1,171 @@
+#include "device/cpu/cpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+ech__candidate *ech__offer_add(ech__offer *offer, const ech__kernel_desc *desc, const char *name)
+{
+    if (offer->count == ECH__MAX_CANDIDATES)
+        return NULL;
+    ech__candidate *candidate = &offer->items[offer->count++];
+    *candidate = (ech__candidate){.scratch_bytes = 0};
+    snprintf(candidate->name, sizeof candidate->name, "%s", name);
+    for (int i = 0; i < desc->nin + desc->nout; i++) {
+        const ech__operand *operand = &desc->operands[i];
+        candidate->layouts[i] =
+            operand->free ? ech__layout_plain(&operand->layout.shape) : operand->layout;
+    }
+    return candidate;
+}
+
+int ech__linear_weight(ech__op op)
+{
+    return op == ECH__OP_LINEAR_BWD_WEIGHTS ? 2 : 1;
+}
+
+static bool is_linear(ech__op op)
+{
+    return op == ECH__OP_LINEAR || op == ECH__OP_LINEAR_BWD_DATA ||
+           op == ECH__OP_LINEAR_BWD_WEIGHTS;
+}
+
+/* ---- what is offered ---- */
+
+enum { MAX_LAYOUTS = 8 };
+
+static int add_layout(ech__layout *list, int count, const ech__layout *layout)
+{
+    for (int i = 0; i < count; i++) {
+        if (ech__layout_equal(&list[i], layout))
+            return count;
+    }
+    list[count] = *layout;
+    return count + 1;
+}
+
+/* Layouts worth trying for a weight. A blocked one of oneDNN's own comes first: it has kernels for it in all
+ * directions. Where oneDNN falls back on matrix multiplication it asks for whatever it was asked about first,
+ * and row-major is the better start. */
+static int weight_layouts(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__layout *out)
+{
+    const ech__operand *weight = &desc->operands[ech__linear_weight(desc->op)];
+    if (!weight->free) {
+        out[0] = weight->layout;
+        return 1;
+    }
+    ech__layout own[3];
+    const int nown = ech__onednn_weight_layouts(cpu->onednn, desc, own, 3);
+    const ech__layout rows = ech__layout_plain(&weight->layout.shape);
+    const ech__layout columns = ech__layout_transposed(&weight->layout.shape);
+    int count = 0;
+    for (int i = 0; i < nown; i++) {
+        if (own[i].nblocks)
+            count = add_layout(out, count, &own[i]);
+    }
+    count = add_layout(out, count, &rows);
+    return add_layout(out, count, &columns);
+}
+
+static void offer_linear(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer)
+{
+    ech__layout layouts[MAX_LAYOUTS];
+    const int count = weight_layouts(cpu, desc, layouts);
+    for (int i = 0; i < count; i++) {
+        /* oneDNN's own matrix multiplication is slow when the weight is not transposed. */
+        const bool blas_first = desc->op == ECH__OP_LINEAR_BWD_DATA;
+        if (blas_first)
+            ech__blas_offer_linear(desc, &layouts[i], offer);
+        ech__onednn_offer_linear(cpu->onednn, desc, &layouts[i], offer);
+        if (!blas_first)
+            ech__blas_offer_linear(desc, &layouts[i], offer);
+    }
+}
+
+static ech_status cpu_candidates(ech__device *device, const ech__kernel_desc *desc,
+                                 ech__candidate *out, int *count)
+{
+    ech__offer offer = {out, 0};
+    if (!is_linear(desc->op))
+        ech__simple_offer(desc, &offer);
+    else if (desc->operands[0].dtype == ECH_F32)
+        offer_linear(ech__device_state(device), desc, &offer);
+    *count = offer.count;
+    return ECH_OK;
+}
+
+static ech_status cpu_create(ech__device *device, const ech__kernel_desc *desc,
+                             const ech__candidate *candidate, const ech__binding *binding,
+                             ech__kernel **out)
+{
+    const ech__cpu *cpu = ech__device_state(device);
+    if (!strcmp(candidate->name, "loops"))
+        return ech__simple_create(device, desc, binding, out);
+    if (!strcmp(candidate->name, "openblas"))
+        return ech__blas_create_linear(device, desc, candidate, binding, out);
+    return ech__onednn_create_linear(device, cpu->onednn, desc, candidate, binding, out);
+}
+
+/* ---- life ---- */
+
+/* The processor's name as the system gives it. */
+static void processor_name(char *out, size_t bytes)
+{
+    snprintf(out, bytes, "unknown processor");
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    if (!file)
+        return;
+    char line[256];
+    while (fgets(line, sizeof line, file)) {
+        const char *value = strncmp(line, "model name", 10) ? NULL : strchr(line, ':');
+        if (value) {
+            snprintf(out, bytes, "%s", value + 2);
+            out[strcspn(out, "\n")] = 0;
+            break;
+        }
+    }
+    fclose(file);
+}
+
+static ech_status cpu_open(ech__device *device, void **out)
+{
+    *out = NULL;
+    ech__cpu *cpu = ech__new(device->ctx, sizeof *cpu);
+    if (!cpu)
+        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for the cpu device");
+    const ech_status status = ech__onednn_open(device->ctx, &cpu->onednn);
+    if (status < 0) {
+        ech__delete(device->ctx, cpu, sizeof *cpu);
+        return status;
+    }
+    ech__blas_open();
+    cpu->vec = ech__vec_best();
+    char processor[80], onednn[48], blas[48];
+    processor_name(processor, sizeof processor);
+    ech__onednn_version(onednn, sizeof onednn);
+    ech__blas_version(blas, sizeof blas);
+    snprintf(cpu->fingerprint, sizeof cpu->fingerprint, "%s; %s; %s", processor, onednn, blas);
+    *out = cpu;
+    return ECH_OK;
+}
+
+static void cpu_close(ech__device *device, void *state)
+{
+    ech__cpu *cpu = state;
+    ech__onednn_close(device->ctx, cpu->onednn);
+    ech__delete(device->ctx, cpu, sizeof *cpu);
+}
+
+static const char *cpu_fingerprint(ech__device *device)
+{
+    const ech__cpu *cpu = ech__device_state(device);
+    return cpu->fingerprint;
+}
+
+const ech__kernel_table ech__cpu_table = {
+    .kind = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .fingerprint = cpu_fingerprint,
+    .candidates = cpu_candidates,
+    .create = cpu_create,
+};

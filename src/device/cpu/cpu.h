@@ -1,0 +1,68 @@
+/* The cpu device: kernels from oneDNN and OpenBLAS, and loops of our own. Shared inside this folder only.
+ *
+ *   cpu.c      the table: which file offers what, and in which order of preference
+ *   onednn.c   linear on oneDNN's inner product, with the weight in any layout it likes
+ *   blas.c     linear on OpenBLAS, with the weight row- or column-major
+ *   simple.c   elementwise operators, losses, optimizers, over the loops of vec.h
+ *
+ * Every function here runs on the device's worker thread.
+ */
+#ifndef ECH_DEVICE_CPU_CPU_H
+#define ECH_DEVICE_CPU_CPU_H
+
+#include "device/cpu/vec.h"
+#include "device/device.h"
+
+typedef struct ech__onednn ech__onednn;
+
+typedef struct ech__cpu {
+    const ech__vec *vec;
+    ech__onednn *onednn;
+    char fingerprint[256];
+} ech__cpu;
+
+/* A list of candidates under construction. */
+typedef struct ech__offer {
+    ech__candidate *items;
+    int count;
+} ech__offer;
+
+/* A new candidate with the layouts that desc fixes, or NULL when the list is full. */
+ech__candidate *ech__offer_add(ech__offer *offer, const ech__kernel_desc *desc, const char *name);
+
+/* The operand of a linear operator that has the weight's shape. */
+int ech__linear_weight(ech__op op);
+
+/* ---- onednn.c ---- */
+
+ech_status ech__onednn_open(ech_ctx *ctx, ech__onednn **out);
+void ech__onednn_close(ech_ctx *ctx, ech__onednn *onednn);
+/* "oneDNN 2.6.3 avx2" */
+void ech__onednn_version(char *out, size_t bytes);
+/* Layouts that oneDNN would pick itself for the weight of a linear operator, forward first. */
+int ech__onednn_weight_layouts(ech__onednn *onednn, const ech__kernel_desc *desc,
+                               ech__layout *out, int cap);
+/* Offers the operator with the weight in this layout, where oneDNN takes it. */
+void ech__onednn_offer_linear(ech__onednn *onednn, const ech__kernel_desc *desc,
+                              const ech__layout *weight, ech__offer *offer);
+ech_status ech__onednn_create_linear(ech__device *device, ech__onednn *onednn,
+                                     const ech__kernel_desc *desc, const ech__candidate *candidate,
+                                     const ech__binding *binding, ech__kernel **out);
+
+/* ---- blas.c ---- */
+
+void ech__blas_open(void);
+void ech__blas_version(char *out, size_t bytes);
+void ech__blas_offer_linear(const ech__kernel_desc *desc, const ech__layout *weight,
+                            ech__offer *offer);
+ech_status ech__blas_create_linear(ech__device *device, const ech__kernel_desc *desc,
+                                   const ech__candidate *candidate, const ech__binding *binding,
+                                   ech__kernel **out);
+
+/* ---- simple.c ---- */
+
+void ech__simple_offer(const ech__kernel_desc *desc, ech__offer *offer);
+ech_status ech__simple_create(ech__device *device, const ech__kernel_desc *desc,
+                              const ech__binding *binding, ech__kernel **out);
+
+#endif

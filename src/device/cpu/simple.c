@@ -1,0 +1,313 @@
+/* Elementwise operators, losses and optimizers in f32, over the loops of vec.h. Work is cut into blocks of a
+ * fixed size, so the bits do not depend on the number of threads. */
+#include "base/clock.h"
+#include "device/cpu/cpu.h"
+
+#include <math.h>
+#include <omp.h>
+
+typedef struct simple_kernel simple_kernel;
+
+struct simple_kernel {
+    ech__kernel base;
+    ech__device *device;
+    const ech__vec *vec;
+    ech_status (*fn)(const simple_kernel *k, const ech__scalars *scalars);
+    ech__attrs attrs;
+    int nin;
+    int64_t n;          /* elements of the first operand, padding included */
+    int64_t rows, cols; /* of the first operand: its last dimension, and all others */
+    int64_t row_step;   /* cols where the second operand is one row only, else 0 */
+    void *at[ECH__MAX_OPERANDS];
+    void *scratch;
+};
+
+enum { BLOCK = ECH__SUM_BLOCK };
+
+static int64_t blocks_of(int64_t n)
+{
+    return (n + BLOCK - 1) / BLOCK;
+}
+
+/* Runs body with first and count set to each block in turn; threads take neighbouring blocks. */
+#define FOR_BLOCKS(k, n_, body)                                                                    \
+    do {                                                                                           \
+        const int64_t total_ = (n_), nblocks_ = blocks_of(total_);                                 \
+        _Pragma("omp parallel for schedule(static) num_threads((k)->device->threads)") for (       \
+            int64_t block = 0; block < nblocks_; block++)                                          \
+        {                                                                                          \
+            const int64_t first = block * BLOCK;                                                   \
+            const int64_t count = total_ - first < BLOCK ? total_ - first : BLOCK;                 \
+            body;                                                                                  \
+        }                                                                                          \
+    } while (0)
+
+static ech_status run_add(const simple_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    const float *a = k->at[0], *b = k->at[1];
+    float *y = k->at[2];
+    if (!k->row_step) {
+        FOR_BLOCKS(k, k->n, k->vec->add(count, a + first, b + first, y + first));
+        return ECH_OK;
+    }
+#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+    for (int64_t row = 0; row < k->rows; row++)
+        k->vec->add(k->cols, a + row * k->cols, b, y + row * k->cols);
+    return ECH_OK;
+}
+
+static ech_status run_sum_rows(const simple_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    const float *a = k->at[0];
+    float *sums = k->at[1];
+    FOR_BLOCKS(k, k->cols, {
+        for (int64_t c = first; c < first + count; c++)
+            sums[c] = 0;
+        for (int64_t row = 0; row < k->rows; row++)
+            k->vec->add(count, sums + first, a + row * k->cols + first, sums + first);
+    });
+    return ECH_OK;
+}
+
+static ech_status run_relu(const simple_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    const float *x = k->at[0];
+    float *y = k->at[1];
+    FOR_BLOCKS(k, k->n, k->vec->relu(count, x + first, y + first));
+    return ECH_OK;
+}
+
+static ech_status run_relu_bwd(const simple_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    const float *dy = k->at[0], *y = k->at[1];
+    float *dx = k->at[2];
+    FOR_BLOCKS(k, k->n, k->vec->relu_bwd(count, dy + first, y + first, dx + first));
+    return ECH_OK;
+}
+
+static ech_status run_mse(const simple_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    const float *pred = k->at[0], *target = k->at[1];
+    float *loss = k->at[2];
+    double *sums = k->scratch, sum = 0;
+    FOR_BLOCKS(k, k->n, sums[block] = k->vec->square_error(count, pred + first, target + first));
+    for (int64_t block = 0; block < blocks_of(k->n); block++)
+        sum += sums[block];
+    *loss = (float)(sum / (double)k->n);
+    return ECH_OK;
+}
+
+static ech_status run_mse_bwd(const simple_kernel *k, const ech__scalars *scalars)
+{
+    const float *pred = k->at[0], *target = k->at[1];
+    float *d = k->at[2];
+    const float scale = (float)(2.0 * scalars->loss_scale / (double)k->n);
+    FOR_BLOCKS(k, k->n,
+               k->vec->scaled_difference(count, scale, pred + first, target + first, d + first));
+    return ECH_OK;
+}
+
+static ech_status check_labels(const simple_kernel *k)
+{
+    const int32_t *labels = k->at[1];
+    for (int64_t row = 0; row < k->rows; row++) {
+        if (labels[row] < 0 || labels[row] >= k->cols)
+            return ech__fail(k->device->ctx, ECH_E_INVALID,
+                             "label %d of sample %lld is outside the %lld classes", labels[row],
+                             (long long)row, (long long)k->cols);
+    }
+    return ECH_OK;
+}
+
+static float largest(const float *row, int64_t n)
+{
+    float max = row[0];
+    for (int64_t c = 1; c < n; c++)
+        max = row[c] > max ? row[c] : max;
+    return max;
+}
+
+static double sum_of_exp(const float *row, int64_t n, float max)
+{
+    double sum = 0;
+    for (int64_t c = 0; c < n; c++)
+        sum += exp((double)row[c] - (double)max);
+    return sum;
+}
+
+static ech_status run_cross_entropy(const simple_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    const float *logits = k->at[0];
+    const int32_t *labels = k->at[1];
+    float *loss = k->at[2];
+    double *losses = k->scratch, sum = 0;
+    ECH_TRY(check_labels(k));
+#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+    for (int64_t n = 0; n < k->rows; n++) {
+        const float *row = logits + n * k->cols;
+        const float max = largest(row, k->cols);
+        losses[n] = log(sum_of_exp(row, k->cols, max)) + (double)max - (double)row[labels[n]];
+    }
+    for (int64_t n = 0; n < k->rows; n++)
+        sum += losses[n];
+    *loss = (float)(sum / (double)k->rows);
+    return ECH_OK;
+}
+
+static ech_status run_cross_entropy_bwd(const simple_kernel *k, const ech__scalars *scalars)
+{
+    const float *logits = k->at[0];
+    const int32_t *labels = k->at[1];
+    float *d = k->at[2];
+    const double scale = scalars->loss_scale / (double)k->rows;
+    ECH_TRY(check_labels(k));
+#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+    for (int64_t n = 0; n < k->rows; n++) {
+        const float *row = logits + n * k->cols;
+        const float max = largest(row, k->cols);
+        const double sum = sum_of_exp(row, k->cols, max);
+        for (int64_t c = 0; c < k->cols; c++) {
+            const double p = exp((double)row[c] - (double)max) / sum;
+            d[n * k->cols + c] = (float)(scale * (p - (c == labels[n] ? 1.0 : 0.0)));
+        }
+    }
+    return ECH_OK;
+}
+
+static ech_status run_sgd(const simple_kernel *k, const ech__scalars *scalars)
+{
+    const ech__sgd_rule rule = {.lr = (float)scalars->lr,
+                                .momentum = (float)k->attrs.momentum,
+                                .weight_decay = (float)k->attrs.weight_decay,
+                                .nesterov = k->attrs.nesterov};
+    float *p = k->at[0];
+    const float *g = k->at[1];
+    if (k->nin == 2) {
+        FOR_BLOCKS(k, k->n, k->vec->sgd(count, &rule, g + first, p + first));
+        return ECH_OK;
+    }
+    float *buf = k->at[2];
+    FOR_BLOCKS(k, k->n, k->vec->sgd_momentum(count, &rule, g + first, p + first, buf + first));
+    return ECH_OK;
+}
+
+static ech_status run_adam(const simple_kernel *k, const ech__scalars *scalars)
+{
+    const ech__attrs *a = &k->attrs;
+    const double t = (double)scalars->step;
+    const ech__adam_rule rule = {
+        .step_size = (float)(scalars->lr / (1 - pow(a->beta1, t))),
+        .root_correction = (float)sqrt(1 - pow(a->beta2, t)),
+        .shrink = a->decoupled ? (float)(1 - scalars->lr * a->weight_decay) : 1.0f,
+        .beta1 = (float)a->beta1,
+        .beta2 = (float)a->beta2,
+        .rest1 = (float)(1 - a->beta1),
+        .rest2 = (float)(1 - a->beta2),
+        .epsilon = (float)a->epsilon,
+        .weight_decay = a->decoupled ? 0.0f : (float)a->weight_decay};
+    float *p = k->at[0], *m = k->at[2], *v = k->at[3];
+    const float *g = k->at[1];
+    FOR_BLOCKS(k, k->n, k->vec->adam(count, &rule, g + first, p + first, m + first, v + first));
+    return ECH_OK;
+}
+
+static ech_status run_delay(const simple_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    ech__clock_sleep(k->attrs.seconds);
+    return ECH_OK;
+}
+
+typedef ech_status (*simple_fn)(const simple_kernel *k, const ech__scalars *scalars);
+
+static const simple_fn functions[ECH__OP_COUNT] = {
+    [ECH__OP_ADD] = run_add,
+    [ECH__OP_SUM_ROWS] = run_sum_rows,
+    [ECH__OP_RELU] = run_relu,
+    [ECH__OP_RELU_BWD] = run_relu_bwd,
+    [ECH__OP_MSE] = run_mse,
+    [ECH__OP_MSE_BWD] = run_mse_bwd,
+    [ECH__OP_CROSS_ENTROPY] = run_cross_entropy,
+    [ECH__OP_CROSS_ENTROPY_BWD] = run_cross_entropy_bwd,
+    [ECH__OP_SGD] = run_sgd,
+    [ECH__OP_ADAM] = run_adam,
+    [ECH__OP_DELAY] = run_delay,
+};
+
+/* ---- offering and creating ---- */
+
+static int64_t elements(const ech__kernel_desc *desc)
+{
+    int64_t n = 0;
+    if (desc->nin)
+        ech__layout_extent(&desc->operands[0].layout, &n);
+    return n;
+}
+
+/* One partial sum for each block or row. */
+static int64_t scratch_of(const ech__kernel_desc *desc)
+{
+    if (desc->op == ECH__OP_MSE)
+        return blocks_of(elements(desc)) * (int64_t)sizeof(double);
+    if (desc->op == ECH__OP_CROSS_ENTROPY)
+        return desc->operands[0].layout.shape.dims[0] * (int64_t)sizeof(double);
+    return 0;
+}
+
+void ech__simple_offer(const ech__kernel_desc *desc, ech__offer *offer)
+{
+    if (!functions[desc->op] || (desc->nin && desc->operands[0].dtype != ECH_F32))
+        return;
+    const bool flat = ech__op_info(desc->op)->changes;
+    for (int i = 0; i < desc->nin + desc->nout && !flat; i++) {
+        if (!desc->operands[i].free && !ech__layout_is_plain(&desc->operands[i].layout))
+            return;
+    }
+    ech__candidate *candidate = ech__offer_add(offer, desc, "loops");
+    if (candidate)
+        candidate->scratch_bytes = scratch_of(desc);
+}
+
+static ech_status run(ech__kernel *base, const ech__scalars *scalars)
+{
+    const simple_kernel *k = (const simple_kernel *)base;
+    return k->fn(k, scalars);
+}
+
+static void destroy(ech__kernel *base)
+{
+    simple_kernel *k = (simple_kernel *)base;
+    ech__delete(k->device->ctx, k, sizeof *k);
+}
+
+ech_status ech__simple_create(ech__device *device, const ech__kernel_desc *desc,
+                              const ech__binding *binding, ech__kernel **out)
+{
+    const ech__cpu *cpu = ech__device_state(device);
+    simple_kernel *k = ech__new(device->ctx, sizeof *k);
+    if (!k)
+        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
+    const ech__shape *shape = &desc->operands[0].layout.shape;
+    k->base = (ech__kernel){run, destroy};
+    k->device = device;
+    k->vec = cpu->vec;
+    k->fn = functions[desc->op];
+    k->attrs = desc->attrs;
+    k->nin = desc->nin;
+    k->n = elements(desc);
+    k->cols = desc->nin && shape->ndims ? shape->dims[shape->ndims - 1] : 1;
+    k->rows = k->cols ? k->n / k->cols : 0;
+    if (desc->op == ECH__OP_ADD && desc->operands[1].layout.shape.ndims != shape->ndims)
+        k->row_step = k->cols;
+    k->scratch = binding->scratch;
+    for (int i = 0; i < desc->nin + desc->nout; i++)
+        k->at[i] = binding->operands[i];
+    *out = &k->base;
+    return ECH_OK;
+}

@@ -1,0 +1,51 @@
+/* Loops over f32 arrays, compiled once for each vector width and chosen when a device opens.
+ *
+ * The arithmetic is the same in every width, down to the order of the sums, so the bits are too. Ranges may be
+ * split anywhere between threads, but for the sums, which are taken over whole blocks of ECH__SUM_BLOCK.
+ */
+#ifndef ECH_DEVICE_CPU_VEC_H
+#define ECH_DEVICE_CPU_VEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { ECH__SUM_BLOCK = 4096 };
+
+typedef struct ech__sgd_rule {
+    float lr, momentum, weight_decay;
+    bool nesterov;
+} ech__sgd_rule;
+
+typedef struct ech__adam_rule {
+    float step_size;        /* lr / (1 - beta1^t) */
+    float root_correction;  /* sqrt(1 - beta2^t) */
+    float shrink;           /* 1 - lr * weight_decay, or 1 */
+    float beta1, beta2, rest1, rest2; /* rest = 1 - beta */
+    float epsilon, weight_decay;
+} ech__adam_rule;
+
+typedef struct ech__vec {
+    const char *name;
+    void (*relu)(int64_t n, const float *x, float *y);
+    void (*relu_bwd)(int64_t n, const float *dy, const float *y, float *dx);
+    void (*add)(int64_t n, const float *a, const float *b, float *y);
+    /* y = max(y + b, 0), or y + b; b may be NULL */
+    void (*bias_act)(int64_t n, const float *b, bool relu, float *y);
+    /* sum of (a - b)^2 over at most ECH__SUM_BLOCK elements */
+    double (*square_error)(int64_t n, const float *a, const float *b);
+    /* d = scale * (a - b) */
+    void (*scaled_difference)(int64_t n, float scale, const float *a, const float *b, float *d);
+    void (*sgd)(int64_t n, const ech__sgd_rule *rule, const float *g, float *p);
+    void (*sgd_momentum)(int64_t n, const ech__sgd_rule *rule, const float *g, float *p, float *buf);
+    void (*adam)(int64_t n, const ech__adam_rule *rule, const float *g, float *p, float *m, float *v);
+} ech__vec;
+
+extern const ech__vec ech__vec_generic;
+#ifdef ECH_X86
+extern const ech__vec ech__vec_avx2, ech__vec_avx512;
+#endif
+
+/* The widest that this processor has. */
+const ech__vec *ech__vec_best(void);
+
+#endif

@@ -1,0 +1,3 @@
+#define VEC_TABLE ech__vec_avx512
+#define VEC_NAME "avx512"
+#include "device/cpu/vec_body.h"

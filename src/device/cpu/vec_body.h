@@ -1,0 +1,114 @@
+/* The loops of vec.h. Each vec_*.c defines VEC_TABLE and VEC_NAME and includes this file once. */
+#include "device/cpu/vec.h"
+
+#include <math.h>
+#include <stddef.h>
+
+static void relu(int64_t n, const float *x, float *y)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] < 0 ? 0 : x[i]; /* a NaN stays one */
+}
+
+static void relu_bwd(int64_t n, const float *dy, const float *y, float *dx)
+{
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = y[i] <= 0 ? 0 : dy[i];
+}
+
+static void add(int64_t n, const float *a, const float *b, float *y)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = a[i] + b[i];
+}
+
+static void bias_act(int64_t n, const float *b, bool act, float *y)
+{
+    if (b)
+        add(n, y, b, y);
+    if (act)
+        relu(n, y, y);
+}
+
+/* Sixteen running sums, so that every vector width adds in the same order. */
+enum { LANES = 16 };
+
+static double square_error(int64_t n, const float *a, const float *b)
+{
+    double lanes[LANES] = {0}, sum = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        for (int k = 0; k < LANES; k++) {
+            const double e = (double)a[i + k] - (double)b[i + k];
+            lanes[k] += e * e;
+        }
+    }
+    for (int k = 0; i < n; i++, k++) {
+        const double e = (double)a[i] - (double)b[i];
+        lanes[k] += e * e;
+    }
+    for (int k = 0; k < LANES; k++)
+        sum += lanes[k];
+    return sum;
+}
+
+static void scaled_difference(int64_t n, float scale, const float *a, const float *b, float *d)
+{
+    for (int64_t i = 0; i < n; i++)
+        d[i] = scale * (a[i] - b[i]);
+}
+
+static void sgd(int64_t n, const ech__sgd_rule *rule, const float *restrict g, float *restrict p)
+{
+    const float lr = rule->lr, decay = rule->weight_decay;
+    if (decay == 0) {
+        for (int64_t i = 0; i < n; i++)
+            p[i] -= lr * g[i];
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        p[i] -= lr * (g[i] + decay * p[i]);
+}
+
+static void sgd_momentum(int64_t n, const ech__sgd_rule *rule, const float *restrict g,
+                         float *restrict p, float *restrict buf)
+{
+    const float lr = rule->lr, decay = rule->weight_decay, momentum = rule->momentum;
+    if (rule->nesterov) {
+        for (int64_t i = 0; i < n; i++) {
+            const float d = g[i] + decay * p[i];
+            buf[i] = momentum * buf[i] + d;
+            p[i] -= lr * (d + momentum * buf[i]);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        buf[i] = momentum * buf[i] + (g[i] + decay * p[i]);
+        p[i] -= lr * buf[i];
+    }
+}
+
+static void adam(int64_t n, const ech__adam_rule *rule, const float *restrict g, float *restrict p,
+                 float *restrict m, float *restrict v)
+{
+    const ech__adam_rule r = *rule;
+    for (int64_t i = 0; i < n; i++) {
+        const float start = p[i] * r.shrink, d = g[i] + r.weight_decay * start;
+        m[i] = r.beta1 * m[i] + r.rest1 * d;
+        v[i] = r.beta2 * v[i] + r.rest2 * (d * d);
+        p[i] = start - r.step_size * (m[i] / (sqrtf(v[i]) / r.root_correction + r.epsilon));
+    }
+}
+
+const ech__vec VEC_TABLE = {
+    .name = VEC_NAME,
+    .relu = relu,
+    .relu_bwd = relu_bwd,
+    .add = add,
+    .bias_act = bias_act,
+    .square_error = square_error,
+    .scaled_difference = scaled_difference,
+    .sgd = sgd,
+    .sgd_momentum = sgd_momentum,
+    .adam = adam,
+};

@@ -1,0 +1,329 @@
+/* The choice of kernels and layouts, by measurement.
+ *
+ * A parameter has one layout, used by every operator that touches it or its gradient. For each layout that all
+ * of them can take, the times of their fastest kernels are added up; the layout with the least sum wins. Then
+ * each operator takes its fastest kernel for the layouts it got. Without a tuning store the device's order of
+ * preference decides instead of times. */
+#include "base/clock.h"
+#include "base/size.h"
+#include "plan/plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct chooser {
+    ech__plan *plan;
+    ech__tuning *tuning; /* may be NULL */
+    int64_t allowed;     /* most bytes that timing one kernel may take */
+} chooser;
+
+/* ---- timing one candidate ---- */
+
+typedef struct trial {
+    ech__device *device;
+    const ech__kernel_desc *desc;
+    const ech__candidate *candidate;
+    double give_up; /* seconds: no need to be exact above this */
+    double seconds; /* result */
+} trial;
+
+enum { MAX_RUNS = 9, MIN_RUNS = 3 };
+static const double ENOUGH_SECONDS = 0.1;
+
+static int64_t operand_bytes(const ech__kernel_desc *desc, int i)
+{
+    int64_t extent = 0, bytes = 0;
+    if (!ech__layout_extent(&desc->operands[i].layout, &extent) ||
+        !ech__mul(extent, ech__dtype_bytes(desc->operands[i].dtype), &bytes))
+        return INT64_MAX / 64;
+    return ech__round_up(bytes, ECH__ALIGN);
+}
+
+static int64_t trial_bytes(const ech__kernel_desc *desc, const ech__candidate *candidate)
+{
+    int64_t bytes = ech__round_up(candidate->scratch_bytes, ECH__ALIGN);
+    for (int i = 0; i < desc->nin + desc->nout; i++)
+        bytes += operand_bytes(desc, i);
+    return bytes;
+}
+
+/* Small numbers that are neither zero nor denormal, so that arithmetic takes its usual time. */
+static void fill(const ech__operand *operand, void *memory)
+{
+    int64_t extent = 0;
+    ech__layout_extent(&operand->layout, &extent);
+    if (operand->dtype != ECH_F32)
+        return; /* zeros are valid labels, and no other type is timed yet */
+    float *at = memory;
+    for (int64_t i = 0; i < extent; i++)
+        at[i] = (float)((uint32_t)(i * 2654435761u) >> 16) * 0x1p-16f - 0.5f;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static ech_status time_runs(trial *t, ech__kernel *kernel)
+{
+    const ech__scalars scalars = {.lr = 1e-6, .loss_scale = 1, .step = 1};
+    double runs[MAX_RUNS], sum = 0;
+    int count = 0;
+    for (int i = -1; i < MAX_RUNS && (i < MIN_RUNS || sum < ENOUGH_SECONDS); i++) {
+        const int64_t start = ech__clock_wall();
+        ECH_TRY(kernel->run(kernel, &scalars));
+        const double seconds = ech__seconds(ech__clock_wall() - start);
+        if (i >= 0) { /* the first run warms up */
+            runs[count++] = seconds;
+            sum += seconds;
+        } else if (seconds > t->give_up) {
+            t->seconds = seconds;
+            return ECH_OK;
+        }
+    }
+    qsort(runs, (size_t)count, sizeof *runs, by_value);
+    t->seconds = runs[count / 2];
+    return ECH_OK;
+}
+
+static ech_status run_trial(void *arg)
+{
+    trial *t = arg;
+    ech__device *device = t->device;
+    const int64_t bytes = trial_bytes(t->desc, t->candidate);
+    void *memory;
+    ECH_TRY(device->ops->alloc(device, bytes, &memory));
+    ech__binding binding;
+    char *at = memory;
+    for (int i = 0; i < t->desc->nin + t->desc->nout; i++) {
+        binding.operands[i] = at;
+        fill(&t->desc->operands[i], at);
+        at += operand_bytes(t->desc, i);
+    }
+    binding.scratch = at;
+    ech__kernel *kernel;
+    ech_status status = device->ops->create(device, t->desc, t->candidate, &binding, &kernel);
+    if (status == ECH_OK) {
+        status = time_runs(t, kernel);
+        kernel->destroy(kernel);
+    }
+    device->ops->free(device, memory, bytes);
+    return status;
+}
+
+/* The key of the work in the tuning store: "linear+relu f32 64x1024.ab 1024x1024.ba ... t1". */
+static void describe(const ech__kernel_desc *desc, int threads, char *out, size_t bytes)
+{
+    size_t used = (size_t)snprintf(out, bytes, "%s%s%s", ech__op_name(desc->op),
+                                   desc->attrs.relu ? "+relu" : "", desc->attrs.bias ? "+bias" : "");
+    for (int i = 0; i < desc->nin + desc->nout && used < bytes; i++) {
+        const ech__operand *operand = &desc->operands[i];
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s ", i == desc->nin ? " ->" : "",
+                                 i && operand->dtype == desc->operands[0].dtype
+                                     ? ""
+                                     : ech__dtype_name(operand->dtype));
+        for (int k = 0; k < operand->layout.shape.ndims && used < bytes; k++)
+            used += (size_t)snprintf(out + used, bytes - used, "%s%lld", k ? "x" : "",
+                                     (long long)operand->layout.shape.dims[k]);
+        if (used < bytes)
+            used += (size_t)snprintf(out + used, bytes - used, ".%s",
+                                     ech__layout_tag(&operand->layout).s);
+    }
+    if (used < bytes)
+        snprintf(out + used, bytes - used, " t%d", threads);
+}
+
+static ech_status time_candidate(chooser *ch, const ech__kernel_desc *desc,
+                                 const ech__candidate *candidate, double best, double *seconds)
+{
+    ech__device *device = ch->plan->device;
+    char work[512];
+    describe(desc, device->threads, work, sizeof work);
+    const char *machine = device->ops->fingerprint(device);
+    if (ech__tuning_find(ch->tuning, machine, work, candidate->name, seconds))
+        return ECH_OK;
+    trial t = {.device = device, .desc = desc, .candidate = candidate, .give_up = 2 * best};
+    ECH_TRY(device->ops->call(device, run_trial, &t));
+    *seconds = t.seconds;
+    ech__tuning_put(ch->tuning, machine, work, candidate->name, t.seconds);
+    return ECH_OK;
+}
+
+/* ---- choosing ---- */
+
+/* The best kernel for an operator all of whose layouts are fixed. *seconds is 0 where nothing was timed. */
+static ech_status best_kernel(chooser *ch, const ech__kernel_desc *desc, bool must_time,
+                              ech__candidate *best, double *seconds)
+{
+    ech__candidate all[ECH__MAX_CANDIDATES];
+    int count, usable = 0;
+    ECH_TRY(ch->plan->device->ops->candidates(ch->plan->device, desc, all, &count));
+    for (int i = 0; i < count; i++) {
+        const bool better_exists = all[i].is_fallback && count > 1;
+        if (!better_exists && trial_bytes(desc, &all[i]) <= ch->allowed)
+            all[usable++] = all[i];
+    }
+    *seconds = 0;
+    if (!usable)
+        return ech__fail(ch->plan->ctx, ECH_E_UNSUPPORTED,
+                         "the %s device has no kernel for %s with these types and layouts",
+                         ch->plan->device->kind, ech__op_name(desc->op));
+    *best = all[0];
+    if (!ch->tuning || (usable == 1 && !must_time))
+        return ECH_OK;
+    *seconds = INFINITY;
+    for (int i = 0; i < usable; i++) {
+        double time;
+        ECH_TRY(time_candidate(ch, desc, &all[i], *seconds, &time));
+        if (time < *seconds) {
+            *seconds = time;
+            *best = all[i];
+        }
+    }
+    return ECH_OK;
+}
+
+/* The operand of an instruction whose layout follows a parameter's, or -1. */
+static int operand_of(const ech__plan *plan, const ech__instr *instr, ech_value param)
+{
+    for (int i = 0; i < instr->desc.nin + instr->desc.nout; i++) {
+        const ech_value v =
+            i < instr->desc.nin ? instr->node->in[i] : instr->node->out[i - instr->desc.nin];
+        if (instr->desc.operands[i].free && (v == param || plan->graph->values[v].of == param))
+            return i;
+    }
+    return -1;
+}
+
+/* Sum of the users' best times with this layout; false where one of them cannot take it. */
+static ech_status layout_cost(chooser *ch, ech_value param, const ech__layout *layout, bool *possible,
+                              double *cost)
+{
+    *possible = true;
+    *cost = 0;
+    for (size_t n = 0; n < ch->plan->ninstrs && *possible; n++) {
+        const ech__instr *instr = &ch->plan->instrs[n];
+        const int i = operand_of(ch->plan, instr, param);
+        if (i < 0)
+            continue;
+        ech__kernel_desc desc = instr->desc;
+        desc.operands[i].layout = *layout;
+        desc.operands[i].free = false;
+        ech__candidate best;
+        double seconds;
+        const ech_status status = best_kernel(ch, &desc, true, &best, &seconds);
+        if (status == ECH_E_UNSUPPORTED)
+            *possible = false;
+        else if (status < 0)
+            return status;
+        *cost += seconds;
+    }
+    return ECH_OK;
+}
+
+/* Layouts for a parameter that its first user offers, in the device's order. */
+static ech_status offered_layouts(chooser *ch, ech_value param, ech__layout *out, int *count)
+{
+    *count = 0;
+    for (size_t n = 0; n < ch->plan->ninstrs; n++) {
+        const ech__instr *instr = &ch->plan->instrs[n];
+        const int i = operand_of(ch->plan, instr, param);
+        if (i < 0)
+            continue;
+        ech__candidate all[ECH__MAX_CANDIDATES];
+        int found;
+        ECH_TRY(ch->plan->device->ops->candidates(ch->plan->device, &instr->desc, all, &found));
+        for (int c = 0; c < found; c++) {
+            bool known = false;
+            for (int k = 0; k < *count; k++)
+                known |= ech__layout_equal(&out[k], &all[c].layouts[i]);
+            if (!known)
+                out[(*count)++] = all[c].layouts[i];
+        }
+        return ECH_OK;
+    }
+    return ECH_OK;
+}
+
+static ech_status choose_layout(chooser *ch, ech_value param)
+{
+    ech__layout layouts[ECH__MAX_CANDIDATES];
+    int count, chosen = -1;
+    double least = INFINITY;
+    ECH_TRY(offered_layouts(ch, param, layouts, &count));
+    if (!count)
+        return ECH_OK; /* nobody minds: it stays row-major */
+    for (int k = 0; k < count && (chosen < 0 || ch->tuning); k++) {
+        bool possible;
+        double cost;
+        ECH_TRY(layout_cost(ch, param, &layouts[k], &possible, &cost));
+        if (possible && (chosen < 0 || cost < least)) {
+            chosen = k;
+            least = cost;
+        }
+    }
+    if (chosen < 0)
+        return ech__fail(ch->plan->ctx, ECH_E_UNSUPPORTED,
+                         "no layout of '%s' suits all operators that use it",
+                         ch->plan->graph->values[param].name);
+    ch->plan->places[param].layout = layouts[chosen];
+    return ECH_OK;
+}
+
+/* Writes the chosen layouts into the descriptions. */
+static void settle(ech__plan *plan, ech__instr *instr)
+{
+    for (int i = 0; i < instr->desc.nin + instr->desc.nout; i++) {
+        const ech_value v =
+            i < instr->desc.nin ? instr->node->in[i] : instr->node->out[i - instr->desc.nin];
+        const ech_value param = plan->graph->values[v].of >= 0 ? plan->graph->values[v].of : v;
+        plan->places[v].layout = plan->places[param].layout;
+        instr->desc.operands[i].layout = plan->places[v].layout;
+        instr->desc.operands[i].free = false;
+    }
+}
+
+static void describe_operands(ech__plan *plan, ech__instr *instr)
+{
+    const ech__node *node = instr->node;
+    instr->desc = (ech__kernel_desc){
+        .op = node->op, .attrs = node->attrs, .nin = node->nin, .nout = node->nout};
+    for (int i = 0; i < node->nin + node->nout; i++) {
+        const ech_value v = i < node->nin ? node->in[i] : node->out[i - node->nin];
+        const ech__value *value = &plan->graph->values[v];
+        const bool weight =
+            value->kind == ECH__VALUE_PARAM || value->kind == ECH__VALUE_GRADIENT;
+        plan->places[v].used = true;
+        instr->desc.operands[i] = (ech__operand){
+            .dtype = value->type.dtype,
+            .layout = plan->places[v].layout,
+            .free = weight && value->type.shape.ndims >= 2 && !ech__op_info(node->op)->changes};
+    }
+}
+
+ech_status ech__plan_choose(ech__plan *plan, ech__tuning *tuning, int64_t allowed)
+{
+    chooser ch = {plan, tuning, allowed};
+    for (size_t v = 0; v < plan->graph->nvalues; v++) {
+        const ech__shape shape = ech__shape_bind(&plan->graph->values[v].type.shape, plan->batch);
+        int64_t elems;
+        if (!ech__shape_elems(&shape, &elems))
+            return ech__fail(plan->ctx, ECH_E_LIMIT, "'%s' of shape %s has too many elements",
+                             plan->graph->values[v].name, ech__shape_format(&shape).s);
+        plan->places[v].layout = ech__layout_plain(&shape);
+    }
+    for (size_t n = 0; n < plan->ninstrs; n++)
+        describe_operands(plan, &plan->instrs[n]);
+    for (size_t v = 0; v < plan->graph->nvalues; v++) {
+        if (plan->graph->values[v].kind == ECH__VALUE_PARAM && plan->places[v].used)
+            ECH_TRY(choose_layout(&ch, (ech_value)v));
+    }
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        ech__instr *instr = &plan->instrs[n];
+        settle(plan, instr);
+        ECH_TRY(best_kernel(&ch, &instr->desc, false, &instr->choice, &instr->seconds));
+    }
+    return ECH_OK;
+}

@@ -1,0 +1,127 @@
+/* Runs a plan: allocates its blocks, prepares its kernels, and from then on only executes. */
+#include "base/clock.h"
+#include "plan/plan.h"
+
+#include <assert.h>
+
+struct ech__exec {
+    ech__plan *plan;
+    char *blocks[ECH__MEMORY_COUNT];
+    ech__kernel **kernels; /* [ninstrs] */
+    ech__span *spans;      /* [ninstrs] */
+    /* The call that is under way. */
+    ech__phase first, last;
+    const ech__scalars *scalars;
+};
+
+void *ech__exec_address(const ech__exec *exec, ech_value value)
+{
+    const ech__place *place = &exec->plan->places[value];
+    return place->used ? exec->blocks[place->kind] + place->offset : NULL;
+}
+
+const ech__span *ech__exec_spans(const ech__exec *exec)
+{
+    return exec->spans;
+}
+
+static ech_status prepare(ech__exec *exec, const ech__instr *instr, ech__kernel **out)
+{
+    const ech__node *node = instr->node;
+    ech__binding binding = {.scratch =
+                                exec->blocks[ECH__MEMORY_ACTIVATIONS] + instr->scratch_offset};
+    for (int i = 0; i < node->nin + node->nout; i++)
+        binding.operands[i] =
+            ech__exec_address(exec, i < node->nin ? node->in[i] : node->out[i - node->nin]);
+    ech__device *device = exec->plan->device;
+    const ech_status status =
+        device->ops->create(device, &instr->desc, &instr->choice, &binding, out);
+    return status < 0 ? ech__fail_in(exec->plan->ctx, status, "%s '%s'", ech__op_name(node->op),
+                                     node->name)
+                      : ECH_OK;
+}
+
+static ech_status prepare_all(void *arg)
+{
+    ech__exec *exec = arg;
+    for (size_t n = 0; n < exec->plan->ninstrs; n++)
+        ECH_TRY(prepare(exec, &exec->plan->instrs[n], &exec->kernels[n]));
+    return ECH_OK;
+}
+
+ech_status ech__exec_create(ech__plan *plan, ech__exec **out)
+{
+    *out = NULL;
+    ech__device *device = plan->device;
+    ech__exec *exec = ech__arena_alloc(&plan->arena, sizeof *exec);
+    if (exec) {
+        exec->plan = plan;
+        exec->kernels = ech__arena_array(&plan->arena, plan->ninstrs, sizeof(ech__kernel *));
+        exec->spans = ech__arena_array(&plan->arena, plan->ninstrs, sizeof *exec->spans);
+    }
+    if (!exec || !exec->kernels || !exec->spans)
+        return ech__fail(plan->ctx, ECH_E_NOMEM, "no memory for %zu kernels", plan->ninstrs);
+    ech_status status = ECH_OK;
+    for (int k = 0; k < ECH__MEMORY_COUNT && status == ECH_OK; k++) {
+        const int64_t bytes = ech__plan_block_bytes(plan, (ech__memory_kind)k);
+        if (bytes)
+            status = device->ops->alloc(device, bytes, (void **)&exec->blocks[k]);
+    }
+    if (status == ECH_OK)
+        status = device->ops->call(device, prepare_all, exec);
+    if (status < 0) {
+        ech__exec_destroy(exec);
+        return status;
+    }
+    *out = exec;
+    return ECH_OK;
+}
+
+static ech_status destroy_kernels(void *arg)
+{
+    ech__exec *exec = arg;
+    for (size_t n = 0; n < exec->plan->ninstrs; n++) {
+        if (exec->kernels[n])
+            exec->kernels[n]->destroy(exec->kernels[n]);
+    }
+    return ECH_OK;
+}
+
+void ech__exec_destroy(ech__exec *exec)
+{
+    if (!exec)
+        return;
+    ech__device *device = exec->plan->device;
+    device->ops->call(device, destroy_kernels, exec);
+    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
+        device->ops->free(device, exec->blocks[k],
+                          ech__plan_block_bytes(exec->plan, (ech__memory_kind)k));
+}
+
+static ech_status run_phases(void *arg)
+{
+    ech__exec *exec = arg;
+    const ech__plan *plan = exec->plan;
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        const ech__node *node = plan->instrs[n].node;
+        if (node->phase < exec->first || node->phase > exec->last)
+            continue;
+        ech__kernel *kernel = exec->kernels[n];
+        exec->spans[n].start_ns = ech__clock_wall();
+        const ech_status status = kernel->run(kernel, exec->scalars);
+        exec->spans[n].end_ns = ech__clock_wall();
+        if (status < 0)
+            return ech__fail_in(plan->ctx, status, "%s '%s'", ech__op_name(node->op), node->name);
+    }
+    return ECH_OK;
+}
+
+ech_status ech__exec_run(ech__exec *exec, ech__phase first, ech__phase last,
+                         const ech__scalars *scalars)
+{
+    assert(first <= last);
+    exec->first = first;
+    exec->last = last;
+    exec->scalars = scalars;
+    return exec->plan->device->ops->call(exec->plan->device, run_phases, exec);
+}

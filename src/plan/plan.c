@@ -1,0 +1,166 @@
+#include "plan/plan.h"
+#include "base/format.h"
+
+#include <stdio.h>
+
+const char *ech__memory_name(ech__memory_kind kind)
+{
+    static const char *const names[] = {
+#define NAME(id, text) text,
+        ECH__MEMORY_LIST(NAME)
+#undef NAME
+    };
+    return names[kind];
+}
+
+int64_t ech__plan_block_bytes(const ech__plan *plan, ech__memory_kind kind)
+{
+    if (kind == ECH__MEMORY_ACTIVATIONS)
+        return plan->memory[ECH__MEMORY_ACTIVATIONS] + plan->memory[ECH__MEMORY_WORKSPACE];
+    return kind == ECH__MEMORY_WORKSPACE ? 0 : plan->memory[kind];
+}
+
+void ech__plan_destroy(ech__plan *plan)
+{
+    if (!plan)
+        return;
+    ech__arena_fini(&plan->arena);
+    ech__delete(plan->ctx, plan, sizeof *plan);
+}
+
+/* A plan with the device's preferred kernels. Costs no memory on the device. */
+static ech_status sketch(const ech_graph *graph, ech__device *device, int64_t batch, ech__plan **out)
+{
+    ech_ctx *ctx = graph->ctx;
+    *out = NULL;
+    if (batch < 1)
+        return ech__fail(ctx, ECH_E_INVALID, "a batch of %lld samples: at least 1 is needed",
+                         (long long)batch);
+    ech__plan *plan = ech__new(ctx, sizeof *plan);
+    if (!plan)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a plan");
+    plan->ctx = ctx;
+    plan->graph = graph;
+    plan->device = device;
+    plan->batch = batch;
+    plan->ninstrs = graph->nnodes;
+    ech__arena_init(&plan->arena, ctx->alloc);
+    plan->places = ech__arena_array(&plan->arena, graph->nvalues, sizeof *plan->places);
+    plan->instrs = ech__arena_array(&plan->arena, graph->nnodes, sizeof *plan->instrs);
+    ech_status status = plan->places && plan->instrs
+                            ? ECH_OK
+                            : ech__fail(ctx, ECH_E_NOMEM, "no memory for a plan of %zu operators",
+                                        graph->nnodes);
+    for (size_t n = 0; status == ECH_OK && n < graph->nnodes; n++)
+        plan->instrs[n].node = &graph->nodes[n];
+    if (status == ECH_OK)
+        status = ech__plan_choose(plan, NULL, INT64_MAX);
+    if (status == ECH_OK)
+        status = ech__plan_memory(plan);
+    if (status < 0) {
+        ech__plan_destroy(plan);
+        return status;
+    }
+    *out = plan;
+    return ECH_OK;
+}
+
+static ech_status fits(const ech_graph *graph, ech__device *device, int64_t batch, int64_t limit,
+                       bool *out)
+{
+    ech__plan *plan;
+    const ech_status status = sketch(graph, device, batch, &plan);
+    *out = false;
+    if (status == ECH_E_LIMIT) /* sizes that overflow fit nowhere */
+        return ECH_OK;
+    ECH_TRY(status);
+    *out = plan->total_bytes <= limit;
+    ech__plan_destroy(plan);
+    return ECH_OK;
+}
+
+ech_status ech__plan_largest_batch(const ech_graph *graph, ech__device *device, int64_t limit,
+                                   int64_t *out)
+{
+    int64_t good = 0, bad = 1; /* good fits, bad does not */
+    bool ok;
+    *out = 0;
+    for (;; bad *= 2) {
+        ECH_TRY(fits(graph, device, bad, limit, &ok));
+        if (!ok)
+            break;
+        good = bad;
+        if (bad > INT32_MAX)
+            break;
+    }
+    while (bad - good > 1) {
+        const int64_t middle = good + (bad - good) / 2;
+        ECH_TRY(fits(graph, device, middle, limit, &ok));
+        if (ok)
+            good = middle;
+        else
+            bad = middle;
+    }
+    *out = good;
+    return ECH_OK;
+}
+
+static ech_status does_not_fit(const ech__plan *plan)
+{
+    const int64_t limit = plan->device->memory_limit;
+    int64_t largest;
+    ECH_TRY(ech__plan_largest_batch(plan->graph, plan->device, limit, &largest));
+    char kinds[256];
+    size_t used = 0;
+    for (int k = 0; k < ECH__MEMORY_COUNT && used < sizeof kinds; k++)
+        used += (size_t)snprintf(kinds + used, sizeof kinds - used, "%s%s %s", k ? ", " : "",
+                                 ech__memory_name((ech__memory_kind)k),
+                                 ech__format_bytes(plan->memory[k]).s);
+    char advice[96];
+    if (largest)
+        snprintf(advice, sizeof advice, "the largest batch that fits is %lld", (long long)largest);
+    else
+        snprintf(advice, sizeof advice, "not even a batch of 1 fits");
+    return ech__fail(plan->ctx, ECH_E_LIMIT,
+                     "a batch of %lld needs %s (%s) and the device's limit is %s; %s",
+                     (long long)plan->batch, ech__format_bytes(plan->total_bytes).s, kinds,
+                     ech__format_bytes(limit).s, advice);
+}
+
+/* Bytes that timing a kernel may take, operands and scratch: about what the plan takes, within the limit. */
+static int64_t timing_allowance(const ech__plan *plan)
+{
+    const int64_t most = plan->total_bytes + (64 << 20), limit = plan->device->memory_limit;
+    return limit && limit < most ? limit : most;
+}
+
+ech_status ech__plan_create(const ech_graph *graph, ech__device *device,
+                            const ech__plan_options *options, ech__plan **out)
+{
+    *out = NULL;
+    ECH_TRY(graph->status);
+    ech__plan *plan;
+    ECH_TRY(sketch(graph, device, options->batch, &plan));
+    ech_status status = ECH_OK;
+    if (device->memory_limit && plan->total_bytes > device->memory_limit)
+        status = does_not_fit(plan);
+    if (status == ECH_OK && options->tuning) {
+        status = ech__plan_choose(plan, options->tuning, timing_allowance(plan));
+        /* What timing allocated is gone again; the peak is about what the plan takes. */
+        device->memory_peak = device->memory_used;
+        if (status == ECH_OK)
+            status = ech__plan_memory(plan);
+        if (status == ECH_OK && device->memory_limit && plan->total_bytes > device->memory_limit) {
+            /* The fast kernels' workspace does not fit: the preferred ones did. */
+            status = ech__plan_choose(plan, NULL, INT64_MAX);
+            if (status == ECH_OK)
+                status = ech__plan_memory(plan);
+        }
+    }
+    if (status < 0) {
+        ech__plan_destroy(plan);
+        return status;
+    }
+    *out = plan;
+    return ECH_OK;
+}

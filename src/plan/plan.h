@@ -1,0 +1,98 @@
+/* A plan: a graph made concrete for a batch size and a device. It knows the kernel and the layout chosen for
+ * each operator, the place of every value, and so the memory that a step needs, before any of it is allocated.
+ *
+ *     ech__plan *plan;
+ *     ECH_TRY(ech__plan_create(graph, device, &(ech__plan_options){.batch = 64}, &plan));
+ *     plan->total_bytes                                what the device will allocate, to the byte
+ *     ech__exec *exec;
+ *     ECH_TRY(ech__exec_create(plan, &exec));          allocates, prepares the kernels
+ *     ECH_TRY(ech__exec_run(exec, phases, &scalars));  runs them; allocates nothing
+ *     ech__exec_destroy(exec);  ech__plan_destroy(plan);
+ *
+ * Graph, device and tuning store are borrowed and must outlive the plan, and the plan the exec.
+ */
+#ifndef ECH_PLAN_PLAN_H
+#define ECH_PLAN_PLAN_H
+
+#include "graph/graph.h"
+#include "plan/kernel.h"
+#include "plan/tuning.h"
+
+enum { ECH__ALIGN = 64 };
+
+typedef struct ech__plan_options {
+    int64_t batch;
+    /* Timings of candidates, looked up and added to. NULL: the device's preferred kernels, untimed. */
+    ech__tuning *tuning;
+} ech__plan_options;
+
+/* Where a value lives: its kind's block, and the offset in it. */
+typedef struct ech__place {
+    ech__memory_kind kind;
+    int64_t offset, bytes;
+    ech__layout layout;
+    bool used; /* by any operator */
+} ech__place;
+
+typedef struct ech__instr {
+    const ech__node *node;
+    ech__kernel_desc desc; /* with the layouts as chosen */
+    ech__candidate choice;
+    double seconds;         /* its time when it was tuned; 0: not timed */
+    int64_t scratch_offset; /* in the block of the activations */
+} ech__instr;
+
+typedef struct ech__plan {
+    ech_ctx *ctx;
+    const ech_graph *graph;
+    ech__device *device;
+    int64_t batch;
+    ech__arena arena;
+    ech__place *places; /* [graph->nvalues] */
+    ech__instr *instrs; /* [graph->nnodes], in order of execution */
+    size_t ninstrs;
+    /* Activations and workspace share one block, allocated by lifetime: the activations' share is what
+     * they would need alone, the rest is workspace. */
+    int64_t memory[ECH__MEMORY_COUNT];
+    int64_t total_bytes;
+} ech__plan;
+
+/* Fails with need and limit by kind, and the largest batch that fits, where the device has too little memory. */
+ech_status ech__plan_create(const ech_graph *graph, ech__device *device,
+                            const ech__plan_options *options, ech__plan **out);
+void ech__plan_destroy(ech__plan *plan);
+
+/* The largest batch whose plan takes at most limit bytes; 0 when not even one sample fits. */
+ech_status ech__plan_largest_batch(const ech_graph *graph, ech__device *device, int64_t limit,
+                                   int64_t *out);
+
+/* Bytes of the block that really is allocated for a kind (none for the workspace). */
+int64_t ech__plan_block_bytes(const ech__plan *plan, ech__memory_kind kind);
+
+/* ---- parts, one file each ---- */
+
+/* Fills in instrs: kernels and layouts (choose.c). allowed: most scratch bytes of a kernel. */
+ech_status ech__plan_choose(ech__plan *plan, ech__tuning *tuning, int64_t allowed);
+/* Fills in places and memory from the chosen layouts (memory.c). */
+ech_status ech__plan_memory(ech__plan *plan);
+
+/* ---- execution (exec.c) ---- */
+
+typedef struct ech__exec ech__exec;
+
+/* When an operator last started and ended, in ns of the monotonic clock. */
+typedef struct ech__span {
+    int64_t start_ns, end_ns;
+} ech__span;
+
+ech_status ech__exec_create(ech__plan *plan, ech__exec **out);
+void ech__exec_destroy(ech__exec *exec);
+/* Runs the operators of the phases first to last. */
+ech_status ech__exec_run(ech__exec *exec, ech__phase first, ech__phase last,
+                         const ech__scalars *scalars);
+/* The memory of a value. For activations it holds the value only until another takes the place over. */
+void *ech__exec_address(const ech__exec *exec, ech_value value);
+/* [plan->ninstrs] */
+const ech__span *ech__exec_spans(const ech__exec *exec);
+
+#endif
