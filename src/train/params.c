@@ -1,0 +1,149 @@
+#include "train/params.h"
+#include "base/rng.h"
+#include "base/sha256.h"
+
+#include <string.h>
+
+/* Large parameters pass through a buffer of this size, so that no second copy of them is ever made. */
+enum { CHUNK = 1 << 20 };
+
+/* One parameter or input in memory. */
+typedef struct tensor {
+    const ech__value *value;
+    const ech__layout *layout;
+    void *memory;
+    int64_t elems, elem_bytes;
+} tensor;
+
+static tensor tensor_of(const ech_trainer *trainer, ech_value v)
+{
+    const ech__value *value = &trainer->graph->values[v];
+    tensor t = {.value = value,
+                .layout = &trainer->plan->places[v].layout,
+                .memory = ech__exec_address(trainer->exec, v),
+                .elem_bytes = ech__dtype_bytes(value->type.dtype)};
+    ech__shape_elems(&t.layout->shape, &t.elems);
+    return t;
+}
+
+static bool is_param(const ech_trainer *trainer, size_t v)
+{
+    return trainer->graph->values[v].kind == ECH__VALUE_PARAM && trainer->plan->places[v].used;
+}
+
+/* Calls each with chunks of a tensor one behind the other; first counts elements from its start. */
+typedef ech_status (*chunk_fn)(void *user, const tensor *t, int64_t first, int64_t count, void *chunk);
+
+static ech_status by_chunks(ech_trainer *trainer, const tensor *t, chunk_fn each, void *user)
+{
+    void *chunk = ech__new(trainer->ctx, CHUNK);
+    if (!chunk)
+        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory for a buffer of %d bytes", CHUNK);
+    const int64_t most = CHUNK / t->elem_bytes;
+    ech_status status = ECH_OK;
+    for (int64_t first = 0; first < t->elems && status == ECH_OK; first += most) {
+        const int64_t count = t->elems - first < most ? t->elems - first : most;
+        status = each(user, t, first, count, chunk);
+    }
+    ech__delete(trainer->ctx, chunk, CHUNK);
+    return status;
+}
+
+int64_t ech__trainer_param_count(const ech_trainer *trainer)
+{
+    int64_t sum = 0;
+    for (size_t v = 0; v < trainer->graph->nvalues; v++) {
+        if (!is_param(trainer, v))
+            continue;
+        int64_t elems = 0;
+        ech__shape_elems(&trainer->plan->places[v].layout.shape, &elems);
+        sum += elems;
+    }
+    return sum;
+}
+
+/* ---- initial values ---- */
+
+static ech_status fill_chunk(void *user, const tensor *t, int64_t first, int64_t count, void *chunk)
+{
+    ech__rng_range range = *(const ech__rng_range *)user;
+    range.first = (uint64_t)first;
+    ech__rng_fill(&range, chunk, count);
+    ech__layout_scatter(t->layout, t->elem_bytes, first, count, chunk, t->memory);
+    return ECH_OK;
+}
+
+ech_status ech__params_init(ech_trainer *trainer)
+{
+    for (size_t v = 0; v < trainer->graph->nvalues; v++) {
+        if (!is_param(trainer, v))
+            continue;
+        const tensor t = tensor_of(trainer, (ech_value)v);
+        const float bound = (float)t.value->init.bound;
+        if (bound == 0)
+            continue; /* the memory came zeroed */
+        ech__rng_range range = {.seed = trainer->seed,
+                                .stream = ech__rng_stream(t.value->name),
+                                .low = -bound,
+                                .high = bound};
+        ECH_TRY(by_chunks(trainer, &t, fill_chunk, &range));
+    }
+    return ECH_OK;
+}
+
+/* ---- the program's own data ---- */
+
+static ech_status find(ech_trainer *trainer, const char *name, size_t bytes, tensor *out)
+{
+    const ech_value v = ech__graph_find(trainer->graph, name);
+    const ech__value_kind kind = v < 0 ? ECH__VALUE_ACTIVATION : trainer->graph->values[v].kind;
+    if ((kind != ECH__VALUE_INPUT && kind != ECH__VALUE_PARAM) || !trainer->plan->places[v].used)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "'%s' is no input or parameter that the loss depends on", name);
+    *out = tensor_of(trainer, v);
+    if (bytes != (size_t)(out->elems * out->elem_bytes))
+        return ech__fail(trainer->ctx, ECH_E_INVALID, "'%s' of shape %s takes %lld bytes, not %zu",
+                         name, ech__shape_format(&out->layout->shape).s,
+                         (long long)(out->elems * out->elem_bytes), bytes);
+    return ECH_OK;
+}
+
+ech_status ech_trainer_write(ech_trainer *trainer, const char *name, const void *data, size_t bytes)
+{
+    tensor t;
+    ECH_TRY(find(trainer, name, bytes, &t));
+    ech__layout_scatter(t.layout, t.elem_bytes, 0, t.elems, data, t.memory);
+    return ECH_OK;
+}
+
+ech_status ech_trainer_read(ech_trainer *trainer, const char *name, void *data, size_t bytes)
+{
+    tensor t;
+    ECH_TRY(find(trainer, name, bytes, &t));
+    ech__layout_gather(t.layout, t.elem_bytes, 0, t.elems, t.memory, data);
+    return ECH_OK;
+}
+
+/* ---- hash ---- */
+
+static ech_status hash_chunk(void *user, const tensor *t, int64_t first, int64_t count, void *chunk)
+{
+    ech__layout_gather(t->layout, t->elem_bytes, first, count, t->memory, chunk);
+    ech__sha256_update(user, chunk, (size_t)(count * t->elem_bytes));
+    return ECH_OK;
+}
+
+ech_status ech__trainer_hash(ech_trainer *trainer, char out[65])
+{
+    ech__sha256 sha;
+    ech__sha256_init(&sha);
+    for (size_t v = 0; v < trainer->graph->nvalues; v++) {
+        if (!is_param(trainer, v))
+            continue;
+        const tensor t = tensor_of(trainer, (ech_value)v);
+        ECH_TRY(by_chunks(trainer, &t, hash_chunk, &sha));
+    }
+    const ech__sha256_text text = ech__sha256_final(&sha);
+    memcpy(out, text.s, sizeof text.s);
+    return ECH_OK;
+}

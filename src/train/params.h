@@ -1,0 +1,10 @@
+/* Parameters and inputs of a trainer, in canonical order: initial values, files, hashes. */
+#ifndef ECH_TRAIN_PARAMS_H
+#define ECH_TRAIN_PARAMS_H
+
+#include "train/trainer.h"
+
+/* Fills every parameter from the trainer's seed and the parameter's name. */
+ech_status ech__params_init(ech_trainer *trainer);
+
+#endif

@@ -1,0 +1,186 @@
+#include "train/trainer.h"
+#include "base/clock.h"
+#include "train/optimizer.h"
+#include "train/params.h"
+
+#include <math.h>
+
+ech_train_options ech_train_defaults(void)
+{
+    return (ech_train_options){.batch = 64,
+                               .optimizer = ECH_SGD,
+                               .lr = 0.01,
+                               .beta1 = 0.9,
+                               .beta2 = 0.999,
+                               .epsilon = 1e-8,
+                               .tune = true};
+}
+
+/* Every pass, in order. */
+static ech_status rewrite(ech_graph *graph, ech_value loss, const ech_train_options *options)
+{
+    ECH_TRY(ech__fuse(graph));
+    ECH_TRY(ech__autodiff(graph, loss));
+    ECH_TRY(ech__optimize(graph, options));
+    return options->delay_ms > 0 ? ech__insert_delay(graph, options->delay_ms * 1e-3) : ECH_OK;
+}
+
+static ech_status check(ech_ctx *ctx, const ech_train_options *o)
+{
+    if (o->batch < 1)
+        return ech__fail(ctx, ECH_E_INVALID, "a batch of %lld samples: at least 1 is needed",
+                         (long long)o->batch);
+    if (!isfinite(o->lr) || o->lr < 0)
+        return ech__fail(ctx, ECH_E_INVALID, "learning rate %g: must be 0 or more", o->lr);
+    if (!(o->delay_ms >= 0 && o->delay_ms <= 60000))
+        return ech__fail(ctx, ECH_E_INVALID, "delay of %g ms: from 0 to 60000 are possible",
+                         o->delay_ms);
+    if (o->device_memory < 0)
+        return ech__fail(ctx, ECH_E_INVALID, "device memory of %lld bytes: must be 0 or more",
+                         (long long)o->device_memory);
+    return ECH_OK;
+}
+
+static ech_status open_tuning(ech_trainer *trainer, const ech_train_options *options)
+{
+    char path[4096];
+    if (options->tuning_file)
+        return ech__tuning_open(trainer->ctx, options->tuning_file, &trainer->tuning);
+    ECH_TRY(ech__tuning_default_path(trainer->ctx, path, sizeof path));
+    return ech__tuning_open(trainer->ctx, path, &trainer->tuning);
+}
+
+/* Timings that cannot be kept cost time at the next start, no more. */
+static void save_tuning(ech_trainer *trainer)
+{
+    if (!trainer->tuning || ech__tuning_save(trainer->tuning) == ECH_OK)
+        return;
+    ech__log(trainer->ctx, "kernel timings are not kept: %s", trainer->ctx->error);
+    trainer->ctx->error[0] = 0;
+}
+
+static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_value loss,
+                            const ech_train_options *options)
+{
+    ech_ctx *ctx = trainer->ctx;
+    const int64_t start = ech__clock_wall();
+    ECH_TRY(check(ctx, options));
+    ECH_TRY(ech_graph_status(graph));
+    ECH_TRY(ech__graph_clone(graph, &trainer->graph));
+    ECH_TRY(rewrite(trainer->graph, loss, options));
+    ECH_TRY(ech__device_create(ctx,
+                               &(ech__device_options){.kind = ECH__DEVICE_CPU,
+                                                      .threads = options->threads,
+                                                      .memory_limit = options->device_memory},
+                               &trainer->device));
+    if (options->tune)
+        ECH_TRY(open_tuning(trainer, options));
+    ECH_TRY(ech__plan_create(
+        trainer->graph, trainer->device,
+        &(ech__plan_options){.batch = options->batch, .tuning = trainer->tuning}, &trainer->plan));
+    trainer->timed_kernels = trainer->tuning ? ech__tuning_added(trainer->tuning) : 0;
+    save_tuning(trainer);
+    trainer->planning_s = ech__seconds(ech__clock_wall() - start);
+    return ECH_OK;
+}
+
+ech_status ech__trainer_plan(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
+                             const ech_train_options *options, ech_trainer **out)
+{
+    *out = NULL;
+    ech_trainer *trainer = ech__new(ctx, sizeof *trainer);
+    if (!trainer)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a trainer");
+    trainer->ctx = ctx;
+    trainer->seed = options->seed;
+    trainer->scalars = (ech__scalars){.lr = options->lr, .loss_scale = 1, .step = 1};
+    const ech_status status = make_plan(trainer, graph, loss, options);
+    if (status < 0) {
+        ech_trainer_destroy(trainer);
+        return status;
+    }
+    *out = trainer;
+    return ECH_OK;
+}
+
+ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
+                              const ech_train_options *options, ech_trainer **out)
+{
+    ECH_TRY(ech__trainer_plan(ctx, graph, loss, options, out));
+    ech_status status = ech__exec_create((*out)->plan, &(*out)->exec);
+    if (status == ECH_OK)
+        status = ech__params_init(*out);
+    if (status < 0) {
+        ech_trainer_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+void ech_trainer_destroy(ech_trainer *trainer)
+{
+    if (!trainer)
+        return;
+    ech__exec_destroy(trainer->exec);
+    ech__plan_destroy(trainer->plan);
+    ech__tuning_close(trainer->tuning);
+    ech__device_destroy(trainer->device);
+    ech_graph_destroy(trainer->graph);
+    ech__delete(trainer->ctx, trainer, sizeof *trainer);
+}
+
+static double read_loss(const ech_trainer *trainer)
+{
+    const ech_value loss = trainer->graph->loss;
+    const void *at = ech__exec_address(trainer->exec, loss);
+    return trainer->graph->values[loss].type.dtype == ECH_F64 ? *(const double *)at
+                                                              : (double)*(const float *)at;
+}
+
+/* A phase lasts from the start of its first operator to the start of the next phase, or to the end. */
+static void fill_times(const ech_trainer *trainer, int64_t start, int64_t end, ech_step *out)
+{
+    const ech__span *spans = ech__exec_spans(trainer->exec);
+    int64_t begins[ECH__PHASE_COUNT + 1];
+    begins[ECH__PHASE_COUNT] = end;
+    size_t n = trainer->plan->ninstrs;
+    for (int phase = ECH__PHASE_COUNT - 1; phase >= 0; phase--) {
+        begins[phase] = begins[phase + 1];
+        while (n > 0 && trainer->plan->instrs[n - 1].node->phase == (ech__phase)phase)
+            begins[phase] = spans[--n].start_ns;
+    }
+    begins[ECH__PHASE_FORWARD] = start;
+    out->time_s = ech__seconds(end - start);
+    out->forward_s = ech__seconds(begins[ECH__PHASE_BACKWARD] - begins[ECH__PHASE_FORWARD]);
+    out->backward_s = ech__seconds(begins[ECH__PHASE_OPTIMIZER] - begins[ECH__PHASE_BACKWARD]);
+    out->optimizer_s = ech__seconds(begins[ECH__PHASE_COUNT] - begins[ECH__PHASE_OPTIMIZER]);
+}
+
+ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out)
+{
+    const int64_t start = ech__clock_wall();
+    ECH_TRY(ech__exec_run(trainer->exec, ECH__PHASE_FORWARD, ECH__PHASE_OPTIMIZER,
+                          &trainer->scalars));
+    const int64_t end = ech__clock_wall();
+    trainer->scalars.step++;
+    if (out) {
+        fill_times(trainer, start, end, out);
+        out->loss = read_loss(trainer);
+    }
+    return ECH_OK;
+}
+
+void ech_trainer_set_lr(ech_trainer *trainer, double lr)
+{
+    trainer->scalars.lr = lr;
+}
+
+int64_t ech_trainer_planned_memory(const ech_trainer *trainer)
+{
+    return trainer->plan->total_bytes;
+}
+
+int64_t ech_trainer_peak_memory(const ech_trainer *trainer)
+{
+    return trainer->device->memory_peak;
+}
