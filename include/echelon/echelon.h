@@ -155,6 +155,7 @@ typedef struct ech_train_options {
     int threads;             /* of the device; 0: every core this process may use */
     int64_t device_memory;   /* limit in bytes; 0: none */
     uint64_t seed;           /* of the initial parameters */
+    const char *init;        /* safetensors file to take them from instead; NULL: none */
     ech_optimizer optimizer;
     double lr, momentum, weight_decay;
     bool nesterov;

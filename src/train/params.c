@@ -1,6 +1,7 @@
 #include "train/params.h"
 #include "base/rng.h"
 #include "base/sha256.h"
+#include "tensor/safetensors.h"
 
 #include <string.h>
 
@@ -28,7 +29,7 @@ static tensor tensor_of(const ech_trainer *trainer, ech_value v)
 
 static bool is_param(const ech_trainer *trainer, size_t v)
 {
-    return trainer->graph->values[v].kind == ECH__VALUE_PARAM && trainer->plan->places[v].used;
+    return trainer->graph->values[v].kind == ECH__VALUE_PARAM;
 }
 
 /* Calls each with chunks of a tensor one behind the other; first counts elements from its start. */
@@ -146,4 +147,108 @@ ech_status ech__trainer_hash(ech_trainer *trainer, char out[65])
     const ech__sha256_text text = ech__sha256_final(&sha);
     memcpy(out, text.s, sizeof text.s);
     return ECH_OK;
+}
+
+/* ---- files ---- */
+
+static ech_status check_file(const ech_graph *graph, const char *path, const ech__safetensors *file)
+{
+    size_t params = 0;
+    for (size_t v = 0; v < graph->nvalues; v++) {
+        const ech__value *value = &graph->values[v];
+        if (value->kind != ECH__VALUE_PARAM)
+            continue;
+        params++;
+        const ech__safetensor *t = ech__safetensors_find(file, value->name);
+        if (!t)
+            return ech__fail(graph->ctx, ECH_E_INVALID,
+                             "%s: there is no tensor '%s', which the model needs", path, value->name);
+        if (t->dtype != value->type.dtype || !ech__shape_equal(&t->shape, &value->type.shape))
+            return ech__fail(graph->ctx, ECH_E_INVALID,
+                             "%s: tensor '%s' is %s %s; the model needs %s %s", path, value->name,
+                             ech__dtype_name(t->dtype), ech__shape_format(&t->shape).s,
+                             ech__dtype_name(value->type.dtype),
+                             ech__shape_format(&value->type.shape).s);
+    }
+    for (size_t i = 0; ech__safetensors_count(file) != params; i++) {
+        const char *name = ech__safetensors_at(file, i)->name;
+        const ech_value v = ech__graph_find(graph, name);
+        if (v < 0 || graph->values[v].kind != ECH__VALUE_PARAM)
+            return ech__fail(graph->ctx, ECH_E_INVALID, "%s: the model has no parameter '%s'", path,
+                             name);
+    }
+    return ECH_OK;
+}
+
+ech_status ech__params_check(const ech_graph *graph, const char *path)
+{
+    ech__safetensors *file;
+    ECH_TRY(ech__safetensors_open(graph->ctx, path, &file));
+    const ech_status status = check_file(graph, path, file);
+    ech__safetensors_close(file);
+    return status;
+}
+
+typedef struct reading {
+    const ech__safetensors *file;
+    const ech__safetensor *from;
+} reading;
+
+static ech_status load_chunk(void *user, const tensor *t, int64_t first, int64_t count, void *chunk)
+{
+    const reading *r = user;
+    ECH_TRY(ech__safetensors_read(r->file, r->from, first * t->elem_bytes, chunk,
+                                  (size_t)(count * t->elem_bytes)));
+    ech__layout_scatter(t->layout, t->elem_bytes, first, count, chunk, t->memory);
+    return ECH_OK;
+}
+
+ech_status ech_trainer_load(ech_trainer *trainer, const char *path)
+{
+    ech__safetensors *file;
+    ECH_TRY(ech__safetensors_open(trainer->ctx, path, &file));
+    ech_status status = check_file(trainer->graph, path, file);
+    for (size_t v = 0; v < trainer->graph->nvalues && status == ECH_OK; v++) {
+        if (!is_param(trainer, v))
+            continue;
+        const tensor t = tensor_of(trainer, (ech_value)v);
+        reading r = {file, ech__safetensors_find(file, t.value->name)};
+        status = by_chunks(trainer, &t, load_chunk, &r);
+    }
+    ech__safetensors_close(file);
+    return status;
+}
+
+static ech_status save_chunk(void *user, const tensor *t, int64_t first, int64_t count, void *chunk)
+{
+    ech__layout_gather(t->layout, t->elem_bytes, first, count, t->memory, chunk);
+    return ech__safetensors_writer_write(user, chunk, (size_t)(count * t->elem_bytes));
+}
+
+ech_status ech_trainer_save(ech_trainer *trainer, const char *path)
+{
+    const size_t nvalues = trainer->graph->nvalues, bytes = nvalues * sizeof(ech__safetensor);
+    ech__safetensor *tensors = ech__new(trainer->ctx, bytes);
+    if (!tensors)
+        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory for a list of %zu tensors", nvalues);
+    ech__safetensors_header header = {.tensors = tensors};
+    for (size_t v = 0; v < nvalues; v++) {
+        const ech__value *value = &trainer->graph->values[v];
+        if (is_param(trainer, v))
+            tensors[header.count++] = (ech__safetensor){
+                .name = value->name, .dtype = value->type.dtype, .shape = value->type.shape};
+    }
+    ech__safetensors_writer *writer = NULL;
+    ech_status status = ech__safetensors_writer_create(trainer->ctx, path, &header, &writer);
+    ech__delete(trainer->ctx, tensors, bytes);
+    for (size_t v = 0; v < nvalues && status == ECH_OK; v++) {
+        if (!is_param(trainer, v))
+            continue;
+        const tensor t = tensor_of(trainer, (ech_value)v);
+        status = by_chunks(trainer, &t, save_chunk, writer);
+    }
+    if (status == ECH_OK)
+        status = ech__safetensors_writer_commit(writer);
+    ech__safetensors_writer_destroy(writer);
+    return status;
 }

@@ -66,6 +66,8 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     const int64_t start = ech__clock_wall();
     ECH_TRY(check(ctx, options));
     ECH_TRY(ech_graph_status(graph));
+    if (options->init) /* a wrong file is found before anything takes time */
+        ECH_TRY(ech__params_check(graph, options->init));
     ECH_TRY(ech__graph_clone(graph, &trainer->graph));
     ECH_TRY(rewrite(trainer->graph, loss, options));
     ECH_TRY(ech__device_create(ctx,
@@ -109,7 +111,7 @@ ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value lo
     ECH_TRY(ech__trainer_plan(ctx, graph, loss, options, out));
     ech_status status = ech__exec_create((*out)->plan, &(*out)->exec);
     if (status == ECH_OK)
-        status = ech__params_init(*out);
+        status = options->init ? ech_trainer_load(*out, options->init) : ech__params_init(*out);
     if (status < 0) {
         ech_trainer_destroy(*out);
         *out = NULL;

@@ -107,8 +107,7 @@ static ech_status cpu_create(ech__device *device, const ech__kernel_desc *desc,
 
 /* ---- life ---- */
 
-/* The processor's name as the system gives it. */
-static void processor_name(char *out, size_t bytes)
+void ech__cpu_processor(char *out, size_t bytes)
 {
     snprintf(out, bytes, "unknown processor");
     FILE *file = fopen("/proc/cpuinfo", "r");
@@ -140,7 +139,7 @@ static ech_status cpu_open(ech__device *device, void **out)
     ech__blas_open();
     cpu->vec = ech__vec_best();
     char processor[80], onednn[48], blas[48];
-    processor_name(processor, sizeof processor);
+    ech__cpu_processor(processor, sizeof processor);
     ech__onednn_version(onednn, sizeof onednn);
     ech__blas_version(blas, sizeof blas);
     snprintf(cpu->fingerprint, sizeof cpu->fingerprint, "%s; %s; %s", processor, onednn, blas);

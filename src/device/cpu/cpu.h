@@ -33,6 +33,9 @@ ech__candidate *ech__offer_add(ech__offer *offer, const ech__kernel_desc *desc, 
 /* The operand of a linear operator that has the weight's shape. */
 int ech__linear_weight(ech__op op);
 
+/* The processor's name as the system gives it. */
+void ech__cpu_processor(char *out, size_t bytes);
+
 /* ---- onednn.c ---- */
 
 ech_status ech__onednn_open(ech_ctx *ctx, ech__onednn **out);

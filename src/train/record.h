@@ -1,0 +1,18 @@
+/* The files of a run directory: run.json, steps.jsonl and trace.json. */
+#ifndef ECH_TRAIN_RECORD_H
+#define ECH_TRAIN_RECORD_H
+
+#include "train/run.h"
+
+/* Whether the directory is there or can be made, and can be written to. Touches nothing. */
+ech_status ech__records_check(ech_ctx *ctx, const char *dir);
+/* Makes the directory and opens its files, in place of what an earlier run left there. */
+ech_status ech__records_open(ech_ctx *ctx, const char *dir, bool trace, ech__records **out);
+/* run.json, whole. */
+ech_status ech__records_run(ech__records *records, const ech__run *run, const char *state);
+/* A line of steps.jsonl, and the step's operators in the trace. */
+ech_status ech__records_step(ech__records *records, const ech__run *run, const ech__run_step *step);
+/* Ends the trace; closes everything. */
+ech_status ech__records_close(ech__records *records);
+
+#endif

@@ -1,0 +1,16 @@
+#include "train/schedule.h"
+
+#include <math.h>
+
+double ech__schedule_lr(const ech__schedule *s, int64_t step)
+{
+    switch (s->kind) {
+    case ECH__SCHEDULE_STEP:
+        return s->lr * pow(s->gamma, (double)(step / s->interval));
+    case ECH__SCHEDULE_COSINE:
+        return s->lr * (1 + cos(M_PI * (double)step / (double)s->steps)) / 2;
+    case ECH__SCHEDULE_CONSTANT:
+        break;
+    }
+    return s->lr;
+}
