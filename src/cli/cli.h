@@ -1,0 +1,30 @@
+/* The program: tables of options, and a function for each command. */
+#ifndef ECH_CLI_CLI_H
+#define ECH_CLI_CLI_H
+
+#include "base/option.h"
+
+/* Exit codes, as in the man page. */
+enum { ECH__EXIT_GOOD = 0, ECH__EXIT_FAILED = 1, ECH__EXIT_USAGE = 2 };
+
+/* A command's table and what it does with arguments behind its name. Returns the exit code. */
+typedef int (*ech__command_fn)(ech_ctx *ctx, const ech__command *command, char **argv);
+
+extern const ech__command ech__cli_info, ech__cli_train, ech__cli_bench_step;
+
+int ech__run_info(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__run_train(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__run_bench_step(ech_ctx *ctx, const ech__command *command, char **argv);
+
+/* ---- helpers of every command (main.c) ---- */
+
+/* Parses argv into args. False when the command is over: *code is then its exit code, and the help or the
+ * error has been printed. */
+bool ech__cli_parse(ech_ctx *ctx, const ech__command *command, char **argv, void *args,
+                    ech__option_result *result, int *code);
+/* Prints "echelon COMMAND: sentence" on stderr and returns code. */
+int ech__cli_fail(const ech_ctx *ctx, const ech__command *command, int code);
+/* The command line as it was typed, quoted where needed; lives as long as the program. */
+const char *ech__cli_command_line(void);
+
+#endif

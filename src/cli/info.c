@@ -1,0 +1,66 @@
+/* echelon info: the machine, and what this build has. */
+#include "base/format.h"
+#include "cli/cli.h"
+#include "device/machine.h"
+
+#include <stdio.h>
+
+typedef struct args {
+    bool json;
+} args;
+
+static const ech__option options[] = {
+    {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
+};
+
+const ech__command ech__cli_info = {
+    .name = "info",
+    .brief = "show the machine, its devices and what this build has",
+    .options = options,
+    .count = sizeof options / sizeof *options,
+};
+
+static void print(const ech__machine *m)
+{
+    printf("echelon      %s\n", ech_version());
+    printf("processor    %s, %d cores, %d threads, %d usable here\n", m->processor, m->cores,
+           m->threads, m->usable);
+    printf("vectors      %s\n", *m->vectors ? m->vectors : "none that kernels use");
+    printf("caches       L1 %s, L2 %s, L3 %s\n", ech__format_bytes(m->cache_bytes[0]).s,
+           ech__format_bytes(m->cache_bytes[1]).s, ech__format_bytes(m->cache_bytes[2]).s);
+    printf("memory       %s\n", ech__format_bytes(m->memory_bytes).s);
+    printf("system       %s\n", m->system);
+    printf("libraries    %s; %s\n", m->onednn, m->openblas);
+    printf("devices      cpu: up to %d of one thread each\n", m->usable);
+}
+
+static int print_json(ech_ctx *ctx, const ech__command *command, const ech__machine *m)
+{
+    ech_json *json = ech__json_object(), *devices = ech__json_array(),
+             *device = ech__json_object();
+    ech__json_set_string(&device, "kind", "cpu");
+    ech__json_set_int(&device, "count", m->usable);
+    ech__json_append(&devices, device);
+    ech__json_set_string(&json, "version", ech_version());
+    ech__json_set(&json, "machine", ech__machine_json(m));
+    ech__json_set(&json, "devices", devices);
+    const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
+    ech__json_destroy(json);
+    return status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
+}
+
+int ech__run_info(ech_ctx *ctx, const ech__command *command, char **argv)
+{
+    args a = {0};
+    ech__option_result result;
+    int code;
+    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
+        return code;
+    ech__machine machine;
+    if (ech__machine_read(ctx, &machine) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    if (a.json)
+        return print_json(ctx, command, &machine);
+    print(&machine);
+    return ECH__EXIT_GOOD;
+}

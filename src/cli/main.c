@@ -1,0 +1,156 @@
+#include "cli/cli.h"
+
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static const char about[] =
+    "Echelon trains models on one device and measures what each step costs: time by phase and by "
+    "kernel, memory by kind, known before anything is allocated.";
+
+static const ech__option_section sections[] = {
+    {"EXIT STATUS",
+     "0 when all went well, 1 when the command failed, 2 when it was called wrongly."},
+    {"ENVIRONMENT",
+     "ECHELON_TUNING: path of the file that keeps kernel timings; by default echelon/tuning.json in "
+     "XDG_CACHE_HOME or ~/.cache.\n\nNO_COLOR: honoured; no colour is used."},
+    {"FILES",
+     "A run directory holds run.json (configuration, machine, summary), steps.jsonl (one object a "
+     "step) and, with --trace, trace.json (opens in Perfetto or chrome://tracing)."},
+};
+
+enum { COMMANDS = 3 };
+
+static const ech__command_fn functions[COMMANDS] = {ech__run_info, ech__run_train,
+                                                    ech__run_bench_step};
+
+/* The tables live in the commands' files; this is their list. */
+static ech__program program_of(ech__command commands[COMMANDS])
+{
+    commands[0] = ech__cli_info;
+    commands[1] = ech__cli_train;
+    commands[2] = ech__cli_bench_step;
+    return (ech__program){.name = "echelon",
+                          .version = ech_version(),
+                          .brief = "parallel deep learning in C: train, measure, predict",
+                          .about = about,
+                          .commands = commands,
+                          .count = COMMANDS,
+                          .sections = sections,
+                          .section_count = sizeof sections / sizeof *sections};
+}
+
+static int terminal_width(void)
+{
+    struct winsize size;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
+        return size.ws_col < 110 ? size.ws_col : 110;
+    return 80;
+}
+
+/* Results that could not be written are a failure. */
+static int flushed(int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    fprintf(stderr, "echelon: standard output cannot be written\n");
+    return code ? code : ECH__EXIT_FAILED;
+}
+
+int ech__cli_fail(const ech_ctx *ctx, const ech__command *command, int code)
+{
+    fflush(stdout);
+    fprintf(stderr, "echelon%s%s: %s\n", command ? " " : "", command ? command->name : "",
+            ech_ctx_error(ctx));
+    return code;
+}
+
+bool ech__cli_parse(ech_ctx *ctx, const ech__command *command, char **argv, void *args,
+                    ech__option_result *result, int *code)
+{
+    if (ech__option_parse(ctx, command, argv, args, result) < 0) {
+        *code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+        return false;
+    }
+    if (!result->help)
+        return true;
+    ech__command commands[COMMANDS];
+    const ech__program program = program_of(commands);
+    ech__option_help(stdout, &program, command, terminal_width());
+    *code = ECH__EXIT_GOOD;
+    return false;
+}
+
+/* ---- the command line, for records ---- */
+
+static char command_line[8192];
+
+const char *ech__cli_command_line(void)
+{
+    return command_line;
+}
+
+static void keep_command_line(char **argv)
+{
+    size_t used = 0;
+    for (; *argv && used < sizeof command_line - 8; argv++) {
+        const bool plain = **argv && !(*argv)[strcspn(*argv, " \t\n'\"\\$`*?[]{}()<>|&;#~!")];
+        const char *quote = plain ? "" : "'";
+        const int length = snprintf(command_line + used, sizeof command_line - used, "%s%s%s%s",
+                                    used ? " " : "", quote, *argv, quote);
+        used += (size_t)length;
+    }
+}
+
+/* ---- pages ---- */
+
+/* Commands without a table: they make pages from the tables. */
+static bool print_page(const ech__program *program, char **argv)
+{
+    if (argv[0] && !strcmp(argv[0], "--version"))
+        printf("echelon %s\n", program->version);
+    else if (argv[0] && !strcmp(argv[0], "man") && !argv[1])
+        ech__option_man(stdout, program);
+    else if (argv[0] && argv[1] && !argv[2] && !strcmp(argv[0], "completion") &&
+             !strcmp(argv[1], "bash"))
+        ech__option_bash(stdout, program);
+    else
+        return false;
+    return true;
+}
+
+static void log_line(void *user, const char *line)
+{
+    (void)user;
+    fprintf(stderr, "echelon: %s\n", line);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    setlocale(LC_CTYPE, "");
+    keep_command_line(argv);
+    ech_ctx *ctx;
+    if (ech_ctx_create(&(ech_ctx_options){.log = log_line}, &ctx) < 0) {
+        fprintf(stderr, "echelon: out of memory\n");
+        return ECH__EXIT_FAILED;
+    }
+    ech__command commands[COMMANDS];
+    const ech__program program = program_of(commands);
+    const ech__command *command;
+    char **rest = argv + 1;
+    int code = ECH__EXIT_GOOD;
+    if (print_page(&program, rest))
+        code = ECH__EXIT_GOOD;
+    else if (ech__command_find(ctx, &program, &rest, &command) < 0)
+        code = ech__cli_fail(ctx, NULL, ECH__EXIT_USAGE);
+    else if (!command)
+        ech__option_help(stdout, &program, NULL, terminal_width());
+    else
+        code = functions[command - commands](ctx, command, rest);
+    ech_ctx_destroy(ctx);
+    return flushed(code);
+}
