@@ -158,11 +158,17 @@ static ech_status best_kernel(chooser *ch, const ech__kernel_desc *desc, bool mu
                               ech__candidate *best, double *seconds)
 {
     ech__candidate all[ECH__MAX_CANDIDATES];
-    int count, usable = 0;
+    int count, able = 0, usable = 0;
     ECH_TRY(ch->plan->device->ops->candidates(ch->plan->device, desc, all, &count));
     for (int i = 0; i < count; i++) {
         const bool better_exists = all[i].is_fallback && count > 1;
-        if (!better_exists && trial_bytes(desc, &all[i]) <= ch->allowed)
+        if (!better_exists)
+            all[able++] = all[i];
+    }
+    /* In the plan an output may take over an input's place, so a trial, where each has its own, can need more
+     * than is allowed. A choice of one needs no trial. */
+    for (int i = 0; i < able; i++) {
+        if ((able == 1 && !must_time) || trial_bytes(desc, &all[i]) <= ch->allowed)
             all[usable++] = all[i];
     }
     *seconds = 0;

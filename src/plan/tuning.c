@@ -50,30 +50,39 @@ static void insert(ech__tuning *tuning, const entry *e)
         tuning->entries[tuning->count++] = copy;
 }
 
-/* Takes over every time in the document; where a key is known already, the document's time wins. */
+/* Takes over the kernels' times for one work; where a key is known already, the document's time wins. */
+static ech_status merge_work(ech__tuning *tuning, const char *machine, const char *work,
+                             const ech_json *kernels)
+{
+    for (ech__json_iter k = ech__json_begin(kernels); k.key; ech__json_next(&k)) {
+        double seconds;
+        if (!ech__json_real(k.value, &seconds) || !(seconds > 0))
+            return ech__fail(tuning->ctx, ECH_E_FORMAT,
+                             "the time of '%s' for '%s' is no positive number", k.key, work);
+        entry *known = look_up(tuning, machine, work, k.key);
+        if (known)
+            known->seconds = seconds;
+        else
+            insert(tuning, &(entry){machine, work, k.key, seconds});
+    }
+    return ECH_OK;
+}
+
 static ech_status merge(ech__tuning *tuning, const ech_json *doc)
 {
+    ech_ctx *ctx = tuning->ctx;
     int64_t version;
-    const ech_json *machines;
-    ECH_TRY(ech__json_get_int(tuning->ctx, doc, "version", &version));
+    const ech_json *machines, *works, *kernels;
+    ECH_TRY(ech__json_get_int(ctx, doc, "version", &version));
     if (version != VERSION)
-        return ech__fail(tuning->ctx, ECH_E_FORMAT, "version is %lld; this program reads %d",
+        return ech__fail(ctx, ECH_E_FORMAT, "version is %lld; this program reads %d",
                          (long long)version, VERSION);
-    ECH_TRY(ech__json_get_object(tuning->ctx, doc, "machines", &machines));
+    ECH_TRY(ech__json_get_object(ctx, doc, "machines", &machines));
     for (ech__json_iter m = ech__json_begin(machines); m.key; ech__json_next(&m)) {
-        for (ech__json_iter w = ech__json_begin(m.value); w.key; ech__json_next(&w)) {
-            for (ech__json_iter k = ech__json_begin(w.value); k.key; ech__json_next(&k)) {
-                double seconds;
-                if (!ech__json_real(k.value, &seconds) || !(seconds > 0))
-                    return ech__fail(tuning->ctx, ECH_E_FORMAT,
-                                     "the time of '%s' for '%s' is no positive number", k.key,
-                                     w.key);
-                entry *known = look_up(tuning, m.key, w.key, k.key);
-                if (known)
-                    known->seconds = seconds;
-                else
-                    insert(tuning, &(entry){m.key, w.key, k.key, seconds});
-            }
+        ECH_TRY(ech__json_get_object(ctx, machines, m.key, &works));
+        for (ech__json_iter w = ech__json_begin(works); w.key; ech__json_next(&w)) {
+            ECH_TRY(ech__json_get_object(ctx, works, w.key, &kernels));
+            ECH_TRY(merge_work(tuning, m.key, w.key, kernels));
         }
     }
     return ECH_OK;
@@ -138,6 +147,8 @@ bool ech__tuning_find(const ech__tuning *tuning, const char *machine, const char
 void ech__tuning_put(ech__tuning *tuning, const char *machine, const char *work, const char *kernel,
                      double seconds)
 {
+    if (look_up(tuning, machine, work, kernel))
+        return; /* the first time stands */
     insert(tuning, &(entry){machine, work, kernel, seconds});
     tuning->added++;
 }
