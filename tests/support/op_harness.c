@@ -1,0 +1,400 @@
+#include "support/op_harness.h"
+#include "base/clock.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void harness_init(harness *h, ech__device_kind kind, int threads)
+{
+    *h = (harness){.kind = kind};
+    assert_int_equal(ech_ctx_create(NULL, &h->ctx), ECH_OK);
+    const ech__device_options options = {.kind = kind, .threads = threads};
+    const ech__device_options reference = {.kind = ECH__DEVICE_REFERENCE, .threads = 1};
+    if (ech__device_create(h->ctx, &options, &h->device) < 0 ||
+        ech__device_create(h->ctx, &reference, &h->reference) < 0)
+        fail_msg("no device: %s", ech_ctx_error(h->ctx));
+}
+
+void harness_fini(harness *h)
+{
+    ech__device_destroy(h->device);
+    ech__device_destroy(h->reference);
+    ech_ctx_destroy(h->ctx);
+}
+
+/* ---- cases ---- */
+
+ech__type harness_type(ech_dtype dtype, int ndims, const int64_t *dims)
+{
+    ech__type type = {.dtype = dtype, .shape = {.ndims = ndims}};
+    for (int k = 0; k < ndims; k++)
+        type.shape.dims[k] = dims[k];
+    return type;
+}
+
+static ech__operand operand(const ech__type *type, bool free)
+{
+    return (ech__operand){type->dtype, ech__layout_plain(&type->shape), free};
+}
+
+op_case harness_case(harness *h, const ech__node *given, const ech__type *in, unsigned free)
+{
+    ech__node node = *given;
+    ech__type out[ECH__MAX_OUT];
+    if (ech__op_info(node.op)->infer(h->ctx, &node, in, out) < 0)
+        fail_msg("%s", ech_ctx_error(h->ctx));
+    op_case c = {
+        .desc = {.op = node.op, .attrs = node.attrs, .nin = node.nin, .nout = node.nout},
+        .scalars = {.lr = 0.1, .loss_scale = 1, .step = 3},
+    };
+    for (int i = 0; i < node.nin + node.nout; i++)
+        c.desc.operands[i] = operand(i < node.nin ? &in[i] : &out[i - node.nin], free >> i & 1);
+    return c;
+}
+
+ech_status harness_run(harness *h, ech__device *device, const op_case *c,
+                       const ech__candidate *candidate, bool in_place, op_data *data)
+{
+    op_kernel p = op_kernel_create(device, c, candidate, in_place);
+    op_kernel_load(&p, data);
+    const ech_status status = device->ops->call(device, op_kernel_run, &p);
+    op_kernel_check(&p, data);
+    if (status == ECH_OK)
+        op_kernel_read(&p, data);
+    op_kernel_destroy(&p);
+    h->runs++;
+    return status;
+}
+
+static int find_candidates(harness *h, ech__device *device, const ech__kernel_desc *desc,
+                           ech__candidate *out)
+{
+    int count = -1;
+    char text[OP_TEXT];
+    if (device->ops->candidates(device, desc, out, &count) < 0)
+        fail_msg("%s: %s", op_describe(desc, NULL, text), ech_ctx_error(h->ctx));
+    assert_in_range(count, 0, ECH__MAX_CANDIDATES);
+    for (int k = 0; k < count; k++) {
+        for (int other = 0; other < k; other++) {
+            /* A timing is remembered under the name and the layouts. */
+            bool same = !strcmp(out[k].name, out[other].name);
+            for (int i = 0; i < op_operands(desc); i++)
+                same = same && ech__layout_equal(&out[k].layouts[i], &out[other].layouts[i]);
+            if (same)
+                fail_msg("offered twice: %s", op_describe(desc, &out[k], text));
+        }
+    }
+    return count;
+}
+
+void harness_expect(harness *h, const op_case *c, op_data *data)
+{
+    op_case wide = *c;
+    for (int i = 0; i < op_operands(&wide.desc); i++) {
+        ech__operand *o = &wide.desc.operands[i];
+        o->free = false;
+        o->layout = ech__layout_plain(&o->layout.shape);
+        if (o->dtype == ECH_F32)
+            o->dtype = ECH_F64;
+    }
+    ech__candidate plain[ECH__MAX_CANDIDATES];
+    assert_int_equal(find_candidates(h, h->reference, &wide.desc, plain), 1);
+    if (harness_run(h, h->reference, &wide, plain, false, data) < 0)
+        fail_msg("reference: %s", ech_ctx_error(h->ctx));
+}
+
+/* ---- layouts ---- */
+
+void harness_remember(harness *h, const ech__layout *layout)
+{
+    if (ech__layout_is_plain(layout))
+        return;
+    for (int k = 0; k < h->nlayouts; k++) {
+        if (ech__layout_equal(&h->layouts[k], layout))
+            return;
+    }
+    assert_true(h->nlayouts < HARNESS_MAX_LAYOUTS);
+    h->layouts[h->nlayouts++] = *layout;
+}
+
+void harness_forget(harness *h)
+{
+    h->nlayouts = 0;
+}
+
+void harness_collect(harness *h, const op_case *c)
+{
+    ech__candidate found[ECH__MAX_CANDIDATES];
+    const int count = find_candidates(h, h->device, &c->desc, found);
+    char text[OP_TEXT];
+    if (!count)
+        fail_msg("%s", op_describe(&c->desc, NULL, text));
+    for (int k = 0; k < count; k++) {
+        for (int i = 0; i < op_operands(&c->desc); i++) {
+            if (!c->desc.operands[i].free)
+                continue;
+            harness_remember(h, &found[k].layouts[i]);
+            /* What a device offers it must also take when asked for by name, as a plan does. */
+            op_case fixed = *c;
+            fixed.desc.operands[i].layout = found[k].layouts[i];
+            fixed.desc.operands[i].free = false;
+            ech__candidate again[ECH__MAX_CANDIDATES];
+            if (!find_candidates(h, h->device, &fixed.desc, again))
+                fail_msg("an offer was withdrawn: %s", op_describe(&fixed.desc, &found[k], text));
+        }
+    }
+}
+
+/* The case with the k-th collected layout where it fits, k = -1: row-major; false where it fits nowhere. */
+static bool with_layout(const harness *h, const op_case *c, int k, op_case *out)
+{
+    *out = *c;
+    const bool flat = ech__op_info(c->desc.op)->changes;
+    bool fits = k < 0;
+    for (int i = 0; i < op_operands(&c->desc); i++) {
+        ech__operand *o = &out->desc.operands[i];
+        if (k >= 0 && (o->free || flat) &&
+            ech__shape_equal(&o->layout.shape, &h->layouts[k].shape)) {
+            o->layout = h->layouts[k];
+            fits = true;
+        }
+        o->free = false;
+    }
+    return fits;
+}
+
+bool harness_shares_layout(harness *h, const op_case *cases, int count)
+{
+    for (int k = -1; k < h->nlayouts; k++) {
+        int served = 0;
+        for (int i = 0; i < count; i++) {
+            op_case fixed;
+            ech__candidate found[ECH__MAX_CANDIDATES];
+            if (with_layout(h, &cases[i], k, &fixed))
+                served += find_candidates(h, h->device, &fixed.desc, found) > 0;
+        }
+        if (served == count)
+            return true;
+    }
+    return false;
+}
+
+/* Calls visit with every candidate for every layout; row-major must always be possible. */
+static void for_each(harness *h, const op_case *c,
+                     void (*visit)(harness *h, const op_case *c, const ech__candidate *candidate))
+{
+    const bool flat = ech__op_info(c->desc.op)->changes;
+    for (int k = -1; k < h->nlayouts; k++) {
+        op_case fixed;
+        if (!with_layout(h, c, k, &fixed))
+            continue;
+        ech__candidate found[ECH__MAX_CANDIDATES];
+        const int count = find_candidates(h, h->device, &fixed.desc, found);
+        char text[OP_TEXT];
+        if (!count && (k < 0 || flat))
+            fail_msg("%s", op_describe(&fixed.desc, NULL, text));
+        for (int n = 0; n < count; n++)
+            visit(h, &fixed, &found[n]);
+    }
+}
+
+/* ---- mode: against the reference ---- */
+
+/* How far a result may be from the expected one: units * epsilon * max(magnitude, |expected|). */
+typedef struct tolerance {
+    double units, magnitude;
+} tolerance;
+
+static tolerance tolerance_of(const op_case *c, data_kind kind)
+{
+    const int64_t *first = c->desc.operands[0].layout.shape.dims;
+    const int64_t *second = c->desc.operands[1].layout.shape.dims;
+    int64_t elems = 1;
+    assert_true(ech__shape_elems(&c->desc.operands[0].layout.shape, &elems));
+    const bool exact = kind == DATA_EXACT;
+    switch (c->desc.op) {
+    case ECH__OP_LINEAR:
+        return (tolerance){exact ? 0 : 8 + (double)first[1], 1};
+    case ECH__OP_LINEAR_BWD_DATA:
+        return (tolerance){exact ? 0 : 8 + (double)second[0], 1};
+    case ECH__OP_LINEAR_BWD_WEIGHTS:
+    case ECH__OP_SUM_ROWS:
+        return (tolerance){exact ? 0 : 8 + (double)first[0], 1};
+    case ECH__OP_ADD:
+    case ECH__OP_RELU:
+    case ECH__OP_RELU_BWD:
+        return (tolerance){0, 1};
+    case ECH__OP_MSE:
+    case ECH__OP_CROSS_ENTROPY:
+        return (tolerance){8 + sqrt((double)elems), 0};
+    case ECH__OP_MSE_BWD:
+        return (tolerance){4, 0};
+    case ECH__OP_CROSS_ENTROPY_BWD:
+        return (tolerance){8 + (double)first[1], c->scalars.loss_scale / (double)first[0]};
+    case ECH__OP_SGD:
+    case ECH__OP_ADAM:
+        return (tolerance){8, 1};
+    case ECH__OP_DELAY:
+    case ECH__OP_COUNT:
+        break;
+    }
+    fail_msg("%s has no tolerance", ech__op_name(c->desc.op));
+    return (tolerance){0, 0};
+}
+
+static void compare(const op_case *c, const ech__candidate *candidate, data_kind kind,
+                    const op_data *got, const op_data *want)
+{
+    const tolerance t = tolerance_of(c, kind);
+    const double epsilon = c->desc.operands[0].dtype == ECH_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
+    char text[OP_TEXT];
+    for (int i = 0; i < got->count; i++) {
+        for (int64_t k = 0; k < got->elems[i]; k++) {
+            const double expected = want->at[i][k];
+            const double scale = fmax(t.magnitude, fabs(expected));
+            /* Also false where the result is not a number. */
+            if (!(fabs(got->at[i][k] - expected) <= t.units * epsilon * scale))
+                fail_msg("%s: operand %d at %lld is %.9g, not %.9g (%s data)",
+                         op_describe(&c->desc, candidate, text), i, (long long)k, got->at[i][k],
+                         expected, kind == DATA_EXACT ? "exact" : "random");
+        }
+    }
+}
+
+static void check_candidate(harness *h, const op_case *c, const ech__candidate *candidate)
+{
+    const int reuses = ech__op_info(c->desc.op)->reuses;
+    for (data_kind kind = DATA_RANDOM; kind <= DATA_EXACT; kind++) {
+        op_data want = op_data_create(c, kind, 1), got = op_data_copy(&want);
+        harness_expect(h, c, &want);
+        if (harness_run(h, h->device, c, candidate, false, &got) < 0)
+            fail_msg("%s", ech_ctx_error(h->ctx));
+        compare(c, candidate, kind, &got, &want);
+        op_data_destroy(&got);
+        if (reuses >= 0) {
+            got = op_data_create(c, kind, 1);
+            if (harness_run(h, h->device, c, candidate, true, &got) < 0)
+                fail_msg("%s", ech_ctx_error(h->ctx));
+            memcpy(got.at[reuses], want.at[reuses], (size_t)got.elems[reuses] * sizeof(double));
+            compare(c, candidate, kind, &got, &want);
+            op_data_destroy(&got);
+        }
+        op_data_destroy(&want);
+    }
+}
+
+void harness_check(harness *h, const op_case *c)
+{
+    for_each(h, c, check_candidate);
+}
+
+/* ---- mode: bitwise repeat ---- */
+
+/* The bytes of every operand after a run. */
+static void run_for_bytes(harness *h, op_kernel *p, const op_data *data, char *out)
+{
+    op_kernel_load(p, data);
+    if (p->device->ops->call(p->device, op_kernel_run, p) < 0)
+        fail_msg("%s", ech_ctx_error(h->ctx));
+    for (int i = 0; i < data->count; i++) {
+        memcpy(out, p->operand[i].data, (size_t)p->operand[i].bytes);
+        out += p->operand[i].bytes;
+    }
+}
+
+static void repeat_candidate(harness *h, const op_case *c, const ech__candidate *candidate)
+{
+    op_data data = op_data_create(c, DATA_RANDOM, 2);
+    size_t bytes = 0;
+    for (int i = 0; i < data.count; i++)
+        bytes += (size_t)op_bytes(&c->desc.operands[i]);
+    char *first = malloc(bytes), *second = malloc(bytes), text[OP_TEXT];
+    assert_true(first && second);
+    op_kernel p = op_kernel_create(h->device, c, candidate, false);
+    run_for_bytes(h, &p, &data, first);
+    run_for_bytes(h, &p, &data, second);
+    if (memcmp(first, second, bytes) != 0)
+        fail_msg("%s: a second run gave other bits", op_describe(&c->desc, candidate, text));
+    op_kernel anew =
+        op_kernel_create(h->device, c, candidate, false); /* while p holds the first addresses */
+    run_for_bytes(h, &anew, &data, second);
+    if (memcmp(first, second, bytes) != 0)
+        fail_msg("%s: a kernel created anew gave other bits",
+                 op_describe(&c->desc, candidate, text));
+    op_kernel_destroy(&anew);
+    op_kernel_destroy(&p);
+    free(first);
+    free(second);
+    op_data_destroy(&data);
+    h->runs += 3;
+}
+
+void harness_repeat(harness *h, const op_case *c)
+{
+    for_each(h, c, repeat_candidate);
+}
+
+/* ---- mode: performance ---- */
+
+enum { SAMPLES = 9 };
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+typedef struct timing {
+    op_kernel *p;
+    double seconds[SAMPLES]; /* sorted */
+} timing;
+
+/* On the worker, so that the hand-over is not measured. The first run warms up. */
+static ech_status time_kernel(void *arg)
+{
+    timing *t = arg;
+    for (int s = -1; s < SAMPLES; s++) {
+        const int64_t start = ech__clock_wall();
+        ECH_TRY(op_kernel_run(t->p));
+        if (s >= 0)
+            t->seconds[s] = ech__seconds(ech__clock_wall() - start);
+    }
+    qsort(t->seconds, SAMPLES, sizeof *t->seconds, by_value);
+    return ECH_OK;
+}
+
+static void measure_candidate(harness *h, const op_case *c, const ech__candidate *candidate)
+{
+    op_data data = op_data_create(c, DATA_RANDOM, 3);
+    op_kernel p = op_kernel_create(h->device, c, candidate, false);
+    op_kernel_load(&p, &data);
+    timing t = {.p = &p};
+    if (h->device->ops->call(h->device, time_kernel, &t) < 0)
+        fail_msg("%s", ech_ctx_error(h->ctx));
+    const double median = t.seconds[SAMPLES / 2];
+    const bool product = c->desc.op == ECH__OP_LINEAR || c->desc.op == ECH__OP_LINEAR_BWD_DATA ||
+                         c->desc.op == ECH__OP_LINEAR_BWD_WEIGHTS;
+    double work =
+        0; /* bytes, or twice the multiplications: each of N, I and O is in two operands */
+    for (int i = 0; i < data.count; i++)
+        work += (double)op_bytes(&c->desc.operands[i]) *
+                (ech__op_info(c->desc.op)->changes >> i & 1 ? 2 : 1);
+    if (product)
+        work = 2 * sqrt((double)data.elems[0] * (double)data.elems[1] *
+                        (double)data.elems[c->desc.nin]);
+    char text[OP_TEXT];
+    print_message("%8.1f %s  %8.3f ms (%.3f to %.3f)  %s\n", work / median * 1e-9,
+                  product ? "GF/s" : "GB/s", median * 1e3, t.seconds[0] * 1e3,
+                  t.seconds[SAMPLES - 1] * 1e3, op_describe(&c->desc, candidate, text));
+    op_kernel_destroy(&p);
+    op_data_destroy(&data);
+    h->runs++;
+}
+
+void harness_measure(harness *h, const op_case *c)
+{
+    for_each(h, c, measure_candidate);
+}
