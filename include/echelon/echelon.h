@@ -153,7 +153,7 @@ typedef enum ech_optimizer {
 typedef struct ech_train_options {
     int64_t batch;           /* samples per step */
     int threads;             /* of the device; 0: every core this process may use */
-    int64_t device_memory;   /* limit in bytes; 0: none */
+    int64_t device_memory;   /* limit in bytes; 0: what the machine has */
     uint64_t seed;           /* of the initial parameters */
     const char *init;        /* safetensors file to take them from instead; NULL: none */
     ech_optimizer optimizer;

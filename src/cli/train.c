@@ -17,7 +17,6 @@ typedef struct args {
 } args;
 
 #define CHOICE(id, text) "|" text
-#define CHOICE_V(id, value, text) "|" text
 
 /* Rows that both commands have. */
 #define MODEL_ROWS                                                                                 \
@@ -39,7 +38,7 @@ typedef struct args {
          .arg = "L",                                                                               \
          .initial = "2",                                                                           \
          .min = 1,                                                                                 \
-         .max = 10000,                                                                             \
+         .max = 1000,                                                                              \
          .help = "Layers of the linear stack."},                                                   \
         {.name = "batch-size",                                                                     \
          ECH_OPTION(INT, args, batch),                                                             \
@@ -84,7 +83,7 @@ typedef struct args {
          .min = 1,                                                                                 \
          .max = HUGE_VAL,                                                                          \
          .help = "Most memory a device may take; what does not fit is refused before anything is " \
-                 "allocated. Default: no limit."},                                                 \
+                 "allocated. Default: the memory of the machine."},                                                 \
         {.name = "tune",                                                                           \
          ECH_OPTION(CHOICE, args, tune),                                                           \
          .choices = "on|off",                                                                      \
@@ -275,7 +274,7 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
         return ech__fail(ctx, ECH_E_INVALID,
                          "--warmup %lld with --steps %lld: at least one step must be left to be timed",
                          (long long)a->warmup, (long long)a->steps);
-    if (command != &ech__cli_train && strcmp(command->name, "train"))
+    if (strcmp(command->name, "train"))
         return ECH_OK;
     if (a->nesterov && (a->optimizer != ECH_SGD || a->momentum == 0))
         return ech__fail(ctx, ECH_E_INVALID,

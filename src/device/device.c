@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 typedef struct job {
     ech_status (*run)(void *arg);
@@ -40,6 +41,13 @@ int ech__device_cores(void)
         return 1;
     const int count = CPU_COUNT(&set);
     return count > 0 ? count : 1;
+}
+
+/* What the machine has; 0 when it does not say. */
+static int64_t physical_memory(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+    return pages > 0 && bytes > 0 ? (int64_t)pages * bytes : 0;
 }
 
 /* ---- worker ---- */
@@ -233,7 +241,9 @@ ech_status ech__device_create(ech_ctx *ctx, const ech__device_options *options, 
                               .ctx = ctx,
                               .kind = dev->table->kind,
                               .threads = options->threads ? options->threads : cores,
-                              .memory_limit = options->memory_limit};
+                              .memory_limit = options->memory_limit
+                                                  ? options->memory_limit
+                                                  : physical_memory()};
     CPU_ZERO(&dev->cores);
     for (int i = 0; i < options->ncores; i++)
         CPU_SET((size_t)options->cores[i], &dev->cores);

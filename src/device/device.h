@@ -27,7 +27,7 @@ typedef enum ech__device_kind {
 typedef struct ech__device_options {
     ech__device_kind kind;
     int threads;          /* 0: every core this process may use */
-    int64_t memory_limit; /* 0: none */
+    int64_t memory_limit; /* 0: what the machine has */
     const int *cores;     /* where the worker and its threads may run; NULL: anywhere */
     int ncores;
 } ech__device_options;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 static void read_topology(ech__machine *m, hwloc_topology_t topology)
 {
@@ -16,7 +17,6 @@ static void read_topology(ech__machine *m, hwloc_topology_t topology)
         const hwloc_obj_t cache = hwloc_get_obj_by_type(topology, caches[i], 0);
         m->cache_bytes[i] = cache ? (int64_t)cache->attr->cache.size : 0;
     }
-    m->memory_bytes = (int64_t)hwloc_get_root_obj(topology)->total_memory;
 }
 
 static void read_vectors(ech__machine *m)
@@ -54,6 +54,7 @@ ech_status ech__machine_read(ech_ctx *ctx, ech__machine *out)
         return ech__fail(ctx, ECH_E_INTERNAL, "hwloc did not read this machine");
     }
     read_topology(out, topology);
+    out->memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
     hwloc_topology_destroy(topology);
     read_vectors(out);
     struct utsname system;

@@ -309,9 +309,10 @@ static void describe_operands(ech__plan *plan, ech__instr *instr)
     }
 }
 
-ech_status ech__plan_choose(ech__plan *plan, ech__tuning *tuning, int64_t allowed)
+static ech_status choose_all(void *arg)
 {
-    chooser ch = {plan, tuning, allowed};
+    chooser *ch = arg;
+    ech__plan *plan = ch->plan;
     for (size_t v = 0; v < plan->graph->nvalues; v++) {
         const ech__shape shape = ech__shape_bind(&plan->graph->values[v].type.shape, plan->batch);
         int64_t elems;
@@ -324,12 +325,19 @@ ech_status ech__plan_choose(ech__plan *plan, ech__tuning *tuning, int64_t allowe
         describe_operands(plan, &plan->instrs[n]);
     for (size_t v = 0; v < plan->graph->nvalues; v++) {
         if (plan->graph->values[v].kind == ECH__VALUE_PARAM && plan->places[v].used)
-            ECH_TRY(choose_layout(&ch, (ech_value)v));
+            ECH_TRY(choose_layout(ch, (ech_value)v));
     }
     for (size_t n = 0; n < plan->ninstrs; n++) {
         ech__instr *instr = &plan->instrs[n];
         settle(plan, instr);
-        ECH_TRY(best_kernel(&ch, &instr->desc, false, &instr->choice, &instr->seconds));
+        ECH_TRY(best_kernel(ch, &instr->desc, false, &instr->choice, &instr->seconds));
     }
     return ECH_OK;
+}
+
+ech_status ech__plan_choose(ech__plan *plan, ech__tuning *tuning, int64_t allowed)
+{
+    chooser ch = {plan, tuning, allowed};
+    /* All of it on the worker: the many questions to the device then need no hand-over each. */
+    return plan->device->ops->call(plan->device, choose_all, &ch);
 }

@@ -21,29 +21,29 @@ struct ech__records {
 
 ech_status ech__records_check(ech_ctx *ctx, const char *dir)
 {
-    char path[4096];
+    char path[4096], missing[4096] = "";
     if (!*dir || strlen(dir) >= sizeof path)
         return ech__fail(ctx, ECH_E_INVALID, "run directory '%.60s': from 1 to %zu bytes are possible",
                          dir, sizeof path - 1);
     strcpy(path, dir);
     struct stat info;
-    while (stat(path, &info) != 0) { /* up to what exists: the rest can be made there */
+    while (stat(path, &info) != 0 && errno == ENOENT) { /* up to what exists */
+        strcpy(missing, path);
         char *slash = strrchr(path, '/');
-        if (errno != ENOENT)
-            return ech__fail(ctx, ECH_E_IO, "run directory %s cannot be made: %s", dir,
-                             strerror(errno));
-        if (!slash)
-            strcpy(path, ".");
-        else
+        if (slash)
             slash[slash == path] = 0;
+        else
+            strcpy(path, ".");
     }
-    if (!S_ISDIR(info.st_mode))
-        return ech__fail(ctx, ECH_E_IO, "run directory %s cannot be made: %s is no directory", dir,
-                         path);
-    if (access(path, W_OK | X_OK) != 0)
+    /* Only an attempt tells whether something can be made there. */
+    const bool good = *missing ? mkdir(missing, 0777) == 0 && rmdir(missing) == 0
+                               : access(path, W_OK | X_OK) == 0;
+    if (!good)
         return ech__fail(ctx, ECH_E_IO, "run directory %s cannot be written: %s", dir,
                          strerror(errno));
-    return ECH_OK;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode)
+               ? ECH_OK
+               : ech__fail(ctx, ECH_E_IO, "run directory %s: %s is no directory", dir, path);
 }
 
 /* As mkdir -p. */

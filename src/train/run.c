@@ -46,10 +46,10 @@ static ech_status check(ech_ctx *ctx, const ech__run_config *c)
         return ech__fail(ctx, ECH_E_INVALID,
                          "%lld warm-up steps of %lld: at least one step must be left to be timed",
                          (long long)c->warmup, (long long)c->steps);
-    if (c->dim < 1 || c->depth < 1 || c->depth > 10000)
+    if (c->dim < 1 || c->depth < 1 || c->depth > 1000)
         return ech__fail(ctx, ECH_E_INVALID,
                          "a linear stack of dim %lld and depth %lld: dim must be at least 1 and "
-                         "depth from 1 to 10000",
+                         "depth from 1 to 1000",
                          (long long)c->dim, (long long)c->depth);
     if (c->trace && !c->run_dir)
         return ech__fail(ctx, ECH_E_INVALID, "a trace needs a run directory to be written to");
