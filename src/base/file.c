@@ -135,17 +135,26 @@ static int create_beside(const char *path, char **temp)
 
 ech_status ech__file_writer_init(ech_ctx *ctx, ech__file_writer *writer, const char *path)
 {
-    *writer = (ech__file_writer){.ctx = ctx, .fd = -1};
     struct stat st;
-    writer->path = resolve(path, &st);
-    if (!writer->path)
+    *writer = (ech__file_writer){.ctx = ctx, .fd = -1};
+    char *target = resolve(path, &st);
+    if (!target)
         return ech__fail(ctx, ECH_E_IO, "%s: cannot be written: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode))
+    if (!S_ISREG(st.st_mode)) {
+        free(target);
         return ech__fail(ctx, ECH_E_IO, "%s: is %s, not a regular file", path,
                          kind_of_file(st.st_mode));
-    writer->fd = create_beside(writer->path, &writer->temp);
-    if (writer->fd < 0)
-        return ech__fail(ctx, ECH_E_IO, "%s: cannot be written: %s", path, strerror(errno));
+    }
+    char *temp;
+    const int fd = create_beside(target, &temp);
+    if (fd < 0) {
+        const int error = errno;
+        free(target);
+        return ech__fail(ctx, ECH_E_IO, "%s: cannot be written: %s", path, strerror(error));
+    }
+    writer->path = target;
+    writer->temp = temp;
+    writer->fd = fd;
     return ECH_OK;
 }
 

@@ -37,7 +37,7 @@ static void compress_portable(uint32_t state[8], const uint8_t *blocks, size_t c
 {
     for (; count > 0; count--, blocks += 64) {
         uint32_t w[64];
-        for (int t = 0; t < 16; t++)
+        for (size_t t = 0; t < 16; t++)
             w[t] = load_be(blocks + 4 * t);
         for (int t = 16; t < 64; t++) {
             const uint32_t x = w[t - 15], y = w[t - 2];
@@ -78,7 +78,7 @@ __attribute__((target("sha,sse4.1,ssse3"))) static void compress_x86(uint32_t st
         const __m128i abef_before = abef, cdgh_before = cdgh;
         __m128i m[4]; /* the last 16 words of the message schedule, a ring */
 #pragma GCC unroll 16
-        for (int g = 0; g < 16; g++) { /* four rounds */
+        for (size_t g = 0; g < 16; g++) { /* four rounds */
             __m128i *now = &m[g % 4];
             if (g < 4) {
                 *now = _mm_loadu_si128((const __m128i *)(const void *)(blocks + 16 * g));

@@ -20,6 +20,12 @@ static const char *const type_names[] = {
     [ECH_S8] = "I8",   [ECH_U8] = "U8",   [ECH_S32] = "I32",   [ECH_S64] = "I64",
 };
 
+/* Rows of the table that names are looked up in. */
+typedef struct named {
+    const char *name;
+    const ech__safetensor *tensor;
+} named;
+
 struct ech__safetensors {
     ech_ctx *ctx;
     const char *path;
@@ -29,7 +35,7 @@ struct ech__safetensors {
     ech__arena arena; /* holds this struct's strings and arrays */
     ech__safetensor *tensors;
     size_t count;
-    ech__safetensor **by_name;
+    named *by_name; /* sorted */
     ech__safetensors_pair *metadata;
     size_t metadata_count;
 };
@@ -183,8 +189,8 @@ static int compare_places(const void *a, const void *b)
 
 static int compare_names(const void *a, const void *b)
 {
-    const ech__safetensor *const *x = a, *const *y = b;
-    return strcmp((*x)->name, (*y)->name);
+    const named *x = a, *y = b;
+    return strcmp(x->name, y->name);
 }
 
 /* The tensors, sorted by place, must cover the data exactly. */
@@ -231,10 +237,10 @@ static ech_status read_entries(ech__safetensors *file, const ech_json *header)
     ECH_TRY(check_cover(file));
     for (size_t i = 0; i < file->count; i++) {
         file->tensors[i].offset += file->data_start;
-        file->by_name[i] = &file->tensors[i];
+        file->by_name[i] = (named){file->tensors[i].name, &file->tensors[i]};
     }
     if (file->count > 0)
-        qsort(file->by_name, file->count, sizeof(*file->by_name), compare_names);
+        qsort(file->by_name, file->count, sizeof *file->by_name, compare_names);
     return ECH_OK;
 }
 
@@ -371,12 +377,11 @@ const ech__safetensor *ech__safetensors_at(const ech__safetensors *file, size_t 
 
 const ech__safetensor *ech__safetensors_find(const ech__safetensors *file, const char *name)
 {
-    const ech__safetensor wanted = {.name = name}, *key = &wanted;
-    if (file->count == 0)
-        return NULL;
-    ech__safetensor **found =
-        bsearch(&key, file->by_name, file->count, sizeof(*file->by_name), compare_names);
-    return found ? *found : NULL;
+    const named key = {.name = name};
+    const named *found = NULL;
+    if (file->count > 0)
+        found = bsearch(&key, file->by_name, file->count, sizeof *file->by_name, compare_names);
+    return found ? found->tensor : NULL;
 }
 
 size_t ech__safetensors_metadata_count(const ech__safetensors *file)

@@ -21,7 +21,7 @@ static int setup(void **state)
 {
     place *p = calloc(1, sizeof *p);
     assert_int_equal(ech_ctx_create(NULL, &p->ctx), ECH_OK);
-    strcpy(p->dir, "/tmp/ech_file_XXXXXX");
+    snprintf(p->dir, sizeof p->dir, "/tmp/ech_file_XXXXXX");
     assert_non_null(mkdtemp(p->dir));
     snprintf(p->path, sizeof p->path, "%s/data.bin", p->dir);
     *state = p;

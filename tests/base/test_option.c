@@ -310,11 +310,12 @@ static void words_are_collected(void **state)
     assert_string_equal(p->a.studies.word[0], "one");
     assert_string_equal(p->a.studies.word[1], "two");
     assert_string_equal(p->a.studies.word[2], "--three");
-    char line[600] = "data";
+    char line[600];
+    int used = snprintf(line, sizeof line, "data");
     for (int i = 0; i < ECH_OPTION_MAX_WORDS; i++)
-        strcat(line, " w");
+        used += snprintf(line + used, sizeof line - (size_t)used, " w");
     assert_int_equal(parse(p, line), ECH_OK);
-    strcat(line, " last");
+    snprintf(line + used, sizeof line - (size_t)used, " last");
     refuses(p, line, "STUDY: at most 64 of them can be given, last is one more");
 }
 

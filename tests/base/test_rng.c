@@ -92,7 +92,7 @@ static void uniform_numbers_are_uniform(void **state)
     assert_true(fabs(product / SAMPLES) < 5 * (1.0 / 12) / root);
     double chi2 = 0;
     for (int i = 0; i < 20; i++)
-        chi2 += pow(bins[i] - SAMPLES / 20, 2) / (SAMPLES / 20);
+        chi2 += pow(bins[i] - SAMPLES / 20.0, 2) / (SAMPLES / 20.0);
     /* 19 degrees of freedom: between the 0.01 % and 99.99 % points. */
     assert_true(chi2 > 3.0 && chi2 < 51.0);
 }

@@ -21,7 +21,7 @@ static int setup(void **state)
 {
     place *p = calloc(1, sizeof *p);
     assert_int_equal(ech_ctx_create(NULL, &p->ctx), ECH_OK);
-    strcpy(p->dir, "/tmp/ech_safetensors_XXXXXX");
+    snprintf(p->dir, sizeof p->dir, "/tmp/ech_safetensors_XXXXXX");
     assert_non_null(mkdtemp(p->dir));
     snprintf(p->path, sizeof p->path, "%s/model.safetensors", p->dir);
     *state = p;
@@ -138,9 +138,7 @@ static void refuses_a_header_that_is_no_object(void **state)
 
 static void refuses_deep_nesting(void **state)
 {
-    char header[256] = "{\"a\":";
-    for (int i = 0; i < 32; i++)
-        strcat(header, "[");
+    char header[] = "{\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[";
     refuses(state, make(header, 0), "byte 36: nested deeper than 32 levels");
 }
 
@@ -287,11 +285,10 @@ static void refuses_metadata_that_is_no_map_of_strings(void **state)
 static void sentences_stay_on_one_line(void **state)
 {
     refuses(state, make("{\"a\\nb\":7}", 0), "tensor a?b: must be an object");
-    char header[400] = "{\"", want[400] = "tensor ";
-    memset(header + 2, 'n', 300);
-    strcpy(header + 302, "\":7}");
-    memset(want + 7, 'n', 99);
-    strcpy(want + 7 + 99, ": must be an object");
+    char name[301] = "", header[400], want[400];
+    memset(name, 'n', sizeof name - 1);
+    snprintf(header, sizeof header, "{\"%s\":7}", name);
+    snprintf(want, sizeof want, "tensor %.99s: must be an object", name);
     refuses(state, make(header, 0), want);
 }
 
