@@ -68,12 +68,19 @@ static bool is_blocked(const ech__layout *layout, int axis)
 
 ech__layout_text ech__layout_tag(const ech__layout *layout)
 {
-    /* Axes from the largest stride to the smallest; a capital letter marks a blocked axis. */
+    /* Axes from the largest stride to the smallest; a capital letter marks a blocked axis. The stride of an
+     * axis of one element says nothing: such axes stand first, or where row-major has them. */
     int order[ECH_MAX_DIMS];
+    int64_t strides[ECH_MAX_DIMS];
     const int ndims = layout->shape.ndims;
+    const ech__layout plain = ech__layout_plain(&layout->shape);
+    const bool is_plain = ech__layout_equal(layout, &plain);
     for (int k = 0; k < ndims; k++) {
+        strides[k] = layout->padded[k] > 1 ? layout->strides[k] : INT64_MAX;
+        if (is_plain)
+            strides[k] = plain.strides[k];
         int at = k;
-        for (; at > 0 && layout->strides[order[at - 1]] < layout->strides[k]; at--)
+        for (; at > 0 && strides[order[at - 1]] < strides[k]; at--)
             order[at] = order[at - 1];
         order[at] = k;
     }
