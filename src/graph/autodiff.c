@@ -37,10 +37,13 @@ ech_status ech__ad_give(struct ech__autodiff *ad, ech_value value, ech_value gra
     if (ad->graph->status < 0)
         return ad->graph->status;
     ech_value *slot = &ad->grad[value];
-    if (*slot == NO_GRAD || grad == SEED) {
+    if (*slot == NO_GRAD) {
         *slot = grad;
         return ECH_OK;
     }
+    if (*slot == SEED || grad == SEED)
+        return ech__fail(ad->graph->ctx, ECH_E_UNSUPPORTED, "the loss '%s' is used more than once",
+                         ad->graph->values[value].name);
     *slot = ech__graph_add(ad->graph, &(ech__node){.op = ECH__OP_ADD,
                                                    .name = ad->graph->values[value].name,
                                                    .nin = 2,
@@ -112,6 +115,8 @@ ech_status ech__autodiff(ech_graph *graph, ech_value loss)
     ECH_TRY(graph->status);
     if (loss < 0 || (size_t)loss >= graph->nvalues)
         return ech__fail(graph->ctx, ECH_E_INVALID, "the loss is no value of this graph");
+    if (graph->loss >= 0)
+        return ech__fail(graph->ctx, ECH_E_INVALID, "the graph has its backward operators already");
     if (graph->values[loss].type.shape.ndims != 0)
         return ech__fail(graph->ctx, ECH_E_INVALID, "the loss has shape %s; it must be a scalar",
                          ech__shape_format(&graph->values[loss].type.shape).s);
@@ -136,6 +141,7 @@ ech_status ech__autodiff(ech_graph *graph, ech_value loss)
 
 ech_status ech__insert_delay(ech_graph *graph, double seconds)
 {
+    ECH_TRY(graph->status);
     size_t at = 0;
     while (at < graph->nnodes && graph->nodes[at].phase == ECH__PHASE_FORWARD)
         at++;

@@ -248,7 +248,7 @@ ech_value ech_linear(ech_graph *graph, const char *name, ech_value x, int64_t ou
                                     (ech__type){dtype, {2, {out_features, in_features}}}, bound);
     ech_value y = ech__graph_add(
         graph, &(ech__node){.op = ECH__OP_LINEAR, .name = name, .nin = 2, .in = {x, w}});
-    if (!bias)
+    if (!bias || y < 0) /* the first failure keeps its sentence */
         return y;
     const ech_value b =
         layer_param(graph, name, "bias", (ech__type){dtype, {1, {out_features}}}, bound);
