@@ -222,17 +222,39 @@ static void release(device *dev)
     ech__delete(dev->base.ctx, dev, sizeof *dev);
 }
 
-ech_status ech__device_create(ech_ctx *ctx, const ech__device_options *options, ech__device **out)
+static const ech__kernel_table *const tables[] = {
+    [ECH__DEVICE_CPU] = &ech__cpu_table,
+    [ECH__DEVICE_REFERENCE] = &ech__reference_table,
+};
+
+static ech_status check_options(ech_ctx *ctx, const ech__device_options *options)
 {
-    static const ech__kernel_table *const tables[] = {
-        [ECH__DEVICE_CPU] = &ech__cpu_table,
-        [ECH__DEVICE_REFERENCE] = &ech__reference_table,
-    };
-    *out = NULL;
-    const int cores = ech__device_cores();
+    if ((size_t)options->kind >= sizeof tables / sizeof *tables)
+        return ech__fail(ctx, ECH_E_INVALID, "there is no device of kind %d", (int)options->kind);
     if (options->threads < 0 || options->threads > 1024)
         return ech__fail(ctx, ECH_E_INVALID, "a device of %d threads: from 1 to 1024 are possible",
                          options->threads);
+    if (options->memory_limit < 0)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "a device with a memory limit of %lld bytes: it must be at least 1, or 0 "
+                         "for all there is",
+                         (long long)options->memory_limit);
+    cpu_set_t usable;
+    CPU_ZERO(&usable);
+    sched_getaffinity(0, sizeof usable, &usable);
+    for (int i = 0; i < options->ncores; i++) {
+        if (options->cores[i] < 0 || !CPU_ISSET((size_t)options->cores[i], &usable))
+            return ech__fail(ctx, ECH_E_INVALID, "core %d is none that this process may use",
+                             options->cores[i]);
+    }
+    return ECH_OK;
+}
+
+ech_status ech__device_create(ech_ctx *ctx, const ech__device_options *options, ech__device **out)
+{
+    *out = NULL;
+    ECH_TRY(check_options(ctx, options));
+    const int cores = ech__device_cores();
     device *dev = ech__new(ctx, sizeof *dev);
     if (!dev)
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for a device");
