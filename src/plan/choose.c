@@ -120,10 +120,11 @@ static void describe(const ech__kernel_desc *desc, int threads, char *out, size_
                                    desc->attrs.relu ? "+relu" : "", desc->attrs.bias ? "+bias" : "");
     for (int i = 0; i < desc->nin + desc->nout && used < bytes; i++) {
         const ech__operand *operand = &desc->operands[i];
-        used += (size_t)snprintf(out + used, bytes - used, "%s%s ", i == desc->nin ? " ->" : "",
+        used += (size_t)snprintf(out + used, bytes - used, " %s%s%s", i == desc->nin ? "-> " : "",
                                  i && operand->dtype == desc->operands[0].dtype
                                      ? ""
-                                     : ech__dtype_name(operand->dtype));
+                                     : ech__dtype_name(operand->dtype),
+                                 i && operand->dtype == desc->operands[0].dtype ? "" : " ");
         for (int k = 0; k < operand->layout.shape.ndims && used < bytes; k++)
             used += (size_t)snprintf(out + used, bytes - used, "%s%lld", k ? "x" : "",
                                      (long long)operand->layout.shape.dims[k]);

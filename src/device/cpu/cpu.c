@@ -57,21 +57,25 @@ static int weight_layouts(const ech__cpu *cpu, const ech__kernel_desc *desc, ech
     const int nown = ech__onednn_weight_layouts(cpu->onednn, desc, own, 3);
     const ech__layout rows = ech__layout_plain(&weight->layout.shape);
     const ech__layout columns = ech__layout_transposed(&weight->layout.shape);
+    const ech__layout panels = ech__panel_layout(&weight->layout.shape);
     int count = 0;
     for (int i = 0; i < nown; i++) {
         if (own[i].nblocks)
             count = add_layout(out, count, &own[i]);
     }
+    count = add_layout(out, count, &panels);
     count = add_layout(out, count, &rows);
     return add_layout(out, count, &columns);
 }
 
-static void offer_linear(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer)
+static void offer_linear(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer)
 {
+    const ech__cpu *cpu = ech__device_state(device);
     ech__layout layouts[MAX_LAYOUTS];
     const int count = weight_layouts(cpu, desc, layouts);
     for (int i = 0; i < count; i++) {
         /* oneDNN's own matrix multiplication is slow when the weight is not transposed. */
+        ech__panel_offer_linear(cpu, device->threads, desc, &layouts[i], offer);
         const bool blas_first = desc->op == ECH__OP_LINEAR_BWD_DATA;
         if (blas_first)
             ech__blas_offer_linear(desc, &layouts[i], offer);
@@ -88,7 +92,7 @@ static ech_status cpu_candidates(ech__device *device, const ech__kernel_desc *de
     if (!is_linear(desc->op))
         ech__simple_offer(desc, &offer);
     else if (desc->operands[0].dtype == ECH_F32)
-        offer_linear(ech__device_state(device), desc, &offer);
+        offer_linear(device, desc, &offer);
     *count = offer.count;
     return ECH_OK;
 }
@@ -100,6 +104,8 @@ static ech_status cpu_create(ech__device *device, const ech__kernel_desc *desc,
     const ech__cpu *cpu = ech__device_state(device);
     if (!strcmp(candidate->name, "loops"))
         return ech__simple_create(device, desc, binding, out);
+    if (!strcmp(candidate->name, "panels"))
+        return ech__panel_create_linear(device, desc, binding, out);
     if (!strcmp(candidate->name, "openblas"))
         return ech__blas_create_linear(device, desc, candidate, binding, out);
     return ech__onednn_create_linear(device, cpu->onednn, desc, candidate, binding, out);

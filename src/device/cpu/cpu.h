@@ -2,6 +2,7 @@
  *
  *   cpu.c      the table: which file offers what, and in which order of preference
  *   onednn.c   linear on oneDNN's inner product, with the weight in any layout it likes
+ *   panel.c    linear on tiles of our own, with the weight in panels of 16 outputs
  *   blas.c     linear on OpenBLAS, with the weight row- or column-major
  *   simple.c   elementwise operators, losses, optimizers, over the loops of vec.h
  *
@@ -51,6 +52,15 @@ void ech__onednn_offer_linear(ech__onednn *onednn, const ech__kernel_desc *desc,
 ech_status ech__onednn_create_linear(ech__device *device, ech__onednn *onednn,
                                      const ech__kernel_desc *desc, const ech__candidate *candidate,
                                      const ech__binding *binding, ech__kernel **out);
+
+/* ---- panel.c ---- */
+
+/* The weight as w[O/16][I][16]. */
+ech__layout ech__panel_layout(const ech__shape *weight);
+void ech__panel_offer_linear(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
+                             const ech__layout *weight, ech__offer *offer);
+ech_status ech__panel_create_linear(ech__device *device, const ech__kernel_desc *desc,
+                                    const ech__binding *binding, ech__kernel **out);
 
 /* ---- blas.c ---- */
 

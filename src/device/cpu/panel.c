@@ -1,0 +1,409 @@
+/* Linear layers on a layout of our own: the weight in panels of 16 outputs, w[O/16][I][16], which all three
+ * directions use as it lies.
+ *
+ *   forward            y[N,O]  = x[N,I] w^T   panels of w are the vector side; x is packed into rows of a tile
+ *   backward data      dx[N,I] = dy[N,O] w    samples are the vector side; w is read number by number
+ *   backward weights   dw[O,I] = dy^T x       outputs are the vector side; dw is written in whole lines
+ *
+ * What is packed goes to the scratch of the plan, so nothing is allocated. Threads split outputs (forward,
+ * backward weights) or inputs (backward data); the split does not change the order of any sum.
+ */
+#include "base/size.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/panel.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    Q = ECH__PANEL,
+    DEPTH = 256,       /* of the inner dimension at a time: a panel of this depth stays in L1 */
+    WIDE = 8,          /* panels of the forward result that take turns over one depth */
+    INPUTS = 192,      /* of the backward-data result at a time */
+    STREAM_FROM = 24 << 20, /* bytes of dw that no cache holds until the optimizer reads them */
+};
+
+typedef struct panel_kernel {
+    ech__kernel base;
+    ech__device *device;
+    const ech__vec *vec;
+    const ech__panel_isa *isa;
+    ech__op op;
+    bool relu;
+    int64_t n, i, o; /* samples, inputs, outputs */
+    const float *x, *w, *b, *dy;
+    float *y, *dx, *dw, *db; /* what the operator does not have is NULL */
+    float *packed_x, *packed_dy, *block;
+} panel_kernel;
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+typedef struct range {
+    int64_t first, end;
+} range;
+
+/* The calling thread's share of count things. */
+static range share_of(int64_t count)
+{
+    const int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();
+    return (range){count * me / threads, count * (me + 1) / threads};
+}
+
+/* ---- packing ---- */
+
+/* from[rows][cols] -> to[cols/group][rows][group], the last group filled up with zeros. */
+static void pack_columns(const float *from, int64_t rows, int64_t cols, int64_t group, float *to)
+{
+    const range groups = share_of(ceil_div(cols, group));
+    for (int64_t g = groups.first; g < groups.end; g++) {
+        const int64_t count = least(group, cols - g * group);
+        for (int64_t r = 0; r < rows; r++) {
+            float *out = to + (g * rows + r) * group;
+            memcpy(out, from + r * cols + g * group, (size_t)count * sizeof *out);
+            for (int64_t q = count; q < group; q++)
+                out[q] = 0;
+        }
+    }
+}
+
+/* from[rows][cols] -> to[rows/group][cols][group], the last group filled up with zeros. */
+static void pack_rows(const float *from, int64_t rows, int64_t cols, int64_t group, float *to)
+{
+    const range groups = share_of(ceil_div(rows, group));
+    for (int64_t g = groups.first; g < groups.end; g++) {
+        const int64_t count = least(group, rows - g * group);
+        for (int64_t c = 0; c < cols; c++) {
+            float *out = to + (g * cols + c) * group;
+            for (int64_t r = 0; r < count; r++)
+                out[r] = from[(g * group + r) * cols + c];
+            for (int64_t r = count; r < group; r++)
+                out[r] = 0;
+        }
+    }
+}
+
+/* ---- forward ---- */
+
+/* One tile of y; where the last panel is not full it goes through a buffer. */
+static void forward_tile(const panel_kernel *k, ech__tile *t, int64_t row, int64_t panel)
+{
+    float *place = k->y + row * k->o + panel * Q;
+    const int64_t cols = least(k->o - panel * Q, (int64_t)t->panels * Q);
+    if (cols == (int64_t)t->panels * Q) {
+        t->c = place;
+        t->c_row = k->o;
+        t->c_panel = Q;
+        k->isa->tile(t);
+        return;
+    }
+    float buffer[12 * 2 * Q];
+    t->c = buffer;
+    t->c_row = (int64_t)t->panels * Q;
+    t->c_panel = Q;
+    for (int64_t r = 0; t->add && r < t->rows; r++)
+        memcpy(buffer + r * t->c_row, place + r * k->o, (size_t)cols * sizeof *buffer);
+    k->isa->tile(t);
+    for (int64_t r = 0; r < t->rows; r++)
+        memcpy(place + r * k->o, buffer + r * t->c_row, (size_t)cols * sizeof *buffer);
+}
+
+static void forward_block(const panel_kernel *k, range panels)
+{
+    const int rows = k->isa->rows;
+    for (int64_t depth = 0; depth < k->i; depth += DEPTH) {
+        const int64_t length = least(DEPTH, k->i - depth);
+        for (int64_t p = panels.first; p < panels.end; p += k->isa->panels) {
+            for (int64_t row = 0; row < k->n; row += rows) {
+                ech__tile t = {.rows = (int)least(rows, k->n - row),
+                               .count = 1,
+                               .panels = (int)least(k->isa->panels, panels.end - p),
+                               .runs = 1,
+                               .run_length = length,
+                               .a = k->packed_x + row * k->i + depth * rows,
+                               .a_row = 1,
+                               .a_k = rows,
+                               .b = k->w + (p * k->i + depth) * Q,
+                               .b_panel = k->i * Q,
+                               .add = depth > 0};
+                forward_tile(k, &t, row, p);
+            }
+        }
+    }
+    if (!k->b && !k->relu)
+        return;
+    const int64_t first = panels.first * Q, end = least(panels.end * Q, k->o);
+    for (int64_t row = 0; row < k->n; row++)
+        k->vec->bias_act(end - first, k->b ? k->b + first : NULL, k->relu,
+                         k->y + row * k->o + first);
+}
+
+static void forward(const panel_kernel *k)
+{
+    pack_rows(k->x, k->n, k->i, k->isa->rows, k->packed_x);
+#pragma omp barrier
+    const range mine = share_of(ceil_div(k->o, Q));
+    for (int64_t p = mine.first; p < mine.end; p += WIDE)
+        forward_block(k, (range){p, least(p + WIDE, mine.end)});
+}
+
+/* ---- backward data ---- */
+
+/* block[i][n] -> dx[n][first + i] */
+static void store_transposed(const panel_kernel *k, const float *block, int64_t first, int64_t count)
+{
+    const int64_t width = ech__round_up(k->n, Q);
+    for (int64_t n = 0; n < k->n; n++) {
+        float *row = k->dx + n * k->i + first;
+        for (int64_t i = 0; i < count; i++)
+            row[i] = block[i * width + n];
+    }
+}
+
+static void backward_data_block(const panel_kernel *k, float *block, int64_t first, int64_t count)
+{
+    const int64_t width = ech__round_up(k->n, Q), outputs = ech__round_up(k->o, Q);
+    for (int64_t depth = 0; depth < outputs; depth += DEPTH) {
+        const int64_t length = least(DEPTH, outputs - depth);
+        for (int64_t i = 0; i < count; i += k->isa->rows) {
+            for (int64_t p = 0; p < width / Q; p += k->isa->panels) {
+                const ech__tile t = {.rows = (int)least(k->isa->rows, count - i),
+                                     .count = 1,
+                                     .panels = (int)least(k->isa->panels, width / Q - p),
+                                     .runs = length / Q,
+                                     .run_length = Q,
+                                     .run_jump = k->i * Q,
+                                     .a = k->w + depth * k->i + (first + i) * Q,
+                                     .a_row = Q,
+                                     .a_k = 1,
+                                     .b = k->packed_dy + (p * outputs + depth) * Q,
+                                     .b_panel = outputs * Q,
+                                     .c = block + i * width + p * Q,
+                                     .c_row = width,
+                                     .c_panel = Q,
+                                     .add = depth > 0};
+                k->isa->tile(&t);
+            }
+        }
+    }
+    store_transposed(k, block, first, count);
+}
+
+/* dy[N][O] -> packed[N/16][O filled up][16] */
+static void pack_samples(const panel_kernel *k)
+{
+    const int64_t outputs = ech__round_up(k->o, Q);
+    const range groups = share_of(ceil_div(k->n, Q));
+    for (int64_t g = groups.first; g < groups.end; g++) {
+        const int64_t count = least(Q, k->n - g * Q);
+        float *to = k->packed_dy + g * outputs * Q;
+        memset(to, 0, (size_t)(outputs * Q) * sizeof *to);
+        for (int64_t o = 0; o < k->o; o++) {
+            for (int64_t n = 0; n < count; n++)
+                to[o * Q + n] = k->dy[(g * Q + n) * k->o + o];
+        }
+    }
+}
+
+static void backward_data(const panel_kernel *k)
+{
+    pack_samples(k);
+#pragma omp barrier
+    float *block = k->block + omp_get_thread_num() * INPUTS * ech__round_up(k->n, Q);
+    const range mine = share_of(ceil_div(k->i, INPUTS));
+    for (int64_t b = mine.first; b < mine.end; b++)
+        backward_data_block(k, block, b * INPUTS, least(INPUTS, k->i - b * INPUTS));
+}
+
+/* ---- backward weights ---- */
+
+static void bias_gradient(const panel_kernel *k, int64_t panel)
+{
+    float sums[Q] = {0};
+    for (int64_t n = 0; n < k->n; n++) {
+        for (int q = 0; q < Q; q++)
+            sums[q] += k->packed_dy[(panel * k->n + n) * Q + q];
+    }
+    memcpy(k->db + panel * Q, sums, (size_t)least(Q, k->o - panel * Q) * sizeof *sums);
+}
+
+static void backward_weights(const panel_kernel *k)
+{
+    const int rows = k->isa->rows;
+    pack_columns(k->x, k->n, k->i, rows, k->packed_x);
+    pack_columns(k->dy, k->n, k->o, Q, k->packed_dy);
+#pragma omp barrier
+    const bool stream = ech__round_up(k->o, Q) * k->i * 4 >= STREAM_FROM && k->n <= DEPTH;
+    const range mine = share_of(ceil_div(k->o, Q));
+    for (int64_t p = mine.first; p < mine.end; p += k->isa->panels) {
+        const int panels = (int)least(k->isa->panels, mine.end - p);
+        for (int64_t depth = 0; depth < k->n; depth += DEPTH) {
+            ech__tile t = {.rows = rows,
+                           .panels = panels,
+                           .count = k->i / rows,
+                           .a_next = rows * k->n,
+                           .c_next = rows * Q,
+                           .runs = 1,
+                           .run_length = least(DEPTH, k->n - depth),
+                           .a = k->packed_x + depth * rows,
+                           .a_row = 1,
+                           .a_k = rows,
+                           .b = k->packed_dy + (p * k->n + depth) * Q,
+                           .b_panel = k->n * Q,
+                           .c = k->dw + p * k->i * Q,
+                           .c_row = Q,
+                           .c_panel = k->i * Q,
+                           .add = depth > 0,
+                           .stream = stream};
+            k->isa->tile(&t);
+            if (k->i % rows) {
+                t.a += t.count * t.a_next;
+                t.c += t.count * t.c_next;
+                t.count = 1;
+                t.rows = (int)(k->i % rows);
+                k->isa->tile(&t);
+            }
+        }
+        for (int64_t b = p; k->db && b < p + panels; b++)
+            bias_gradient(k, b);
+    }
+}
+
+/* ---- kernel ---- */
+
+static ech_status run(ech__kernel *base, const ech__scalars *scalars)
+{
+    (void)scalars;
+    const panel_kernel *k = (const panel_kernel *)base;
+#pragma omp parallel num_threads(k->device->threads)
+    {
+        if (k->op == ECH__OP_LINEAR)
+            forward(k);
+        else if (k->op == ECH__OP_LINEAR_BWD_DATA)
+            backward_data(k);
+        else
+            backward_weights(k);
+    }
+    return ECH_OK;
+}
+
+static void destroy(ech__kernel *base)
+{
+    panel_kernel *k = (panel_kernel *)base;
+    ech__delete(k->device->ctx, k, sizeof *k);
+}
+
+/* NULL where this processor has no vectors that we wrote tiles for. */
+static const ech__panel_isa *best_isa(const ech__vec *vec)
+{
+#ifdef ECH_X86
+    if (vec == &ech__vec_avx512)
+        return &ech__panel_avx512;
+    if (vec == &ech__vec_avx2)
+        return &ech__panel_avx2;
+#endif
+    (void)vec;
+    return NULL;
+}
+
+ech__layout ech__panel_layout(const ech__shape *weight)
+{
+    const int64_t inputs = weight->dims[1];
+    return (ech__layout){.shape = *weight,
+                         .padded = {ech__round_up(weight->dims[0], Q), inputs},
+                         .strides = {inputs * Q, Q},
+                         .nblocks = 1,
+                         .block_axis = {0},
+                         .block_size = {Q}};
+}
+
+/* Floats of scratch: the packed first side, the packed second side, blocks of the threads. */
+static void scratch_of(const panel_kernel *k, int threads, int64_t sizes[3])
+{
+    const int64_t n = ech__round_up(k->n, Q), o = ech__round_up(k->o, Q), rows = k->isa->rows;
+    memset(sizes, 0, 3 * sizeof *sizes);
+    if (k->op == ECH__OP_LINEAR) {
+        sizes[0] = ceil_div(k->n, rows) * rows * k->i;
+    } else if (k->op == ECH__OP_LINEAR_BWD_DATA) {
+        sizes[1] = n * o;
+        sizes[2] = threads * INPUTS * n;
+    } else {
+        sizes[0] = ceil_div(k->i, rows) * rows * k->n;
+        sizes[1] = o * k->n;
+    }
+    for (int s = 0; s < 3; s++)
+        sizes[s] = ech__round_up(sizes[s], Q);
+}
+
+static panel_kernel sizes_of(const ech__cpu *cpu, const ech__kernel_desc *desc)
+{
+    const ech__shape *weight = &desc->operands[ech__linear_weight(desc->op)].layout.shape;
+    return (panel_kernel){.op = desc->op,
+                          .isa = best_isa(cpu->vec),
+                          .vec = cpu->vec,
+                          .relu = desc->attrs.relu,
+                          .n = desc->operands[0].layout.shape.dims[0],
+                          .o = weight->dims[0],
+                          .i = weight->dims[1]};
+}
+
+void ech__panel_offer_linear(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
+                             const ech__layout *weight, ech__offer *offer)
+{
+    const ech__layout ours = ech__panel_layout(&weight->shape);
+    if (!best_isa(cpu->vec) || !ech__layout_equal(weight, &ours))
+        return;
+    ech__candidate *candidate = ech__offer_add(offer, desc, "panels");
+    if (!candidate)
+        return;
+    const panel_kernel k = sizes_of(cpu, desc);
+    int64_t sizes[3];
+    scratch_of(&k, threads, sizes);
+    candidate->layouts[ech__linear_weight(desc->op)] = *weight;
+    candidate->scratch_bytes = (sizes[0] + sizes[1] + sizes[2]) * (int64_t)sizeof(float);
+}
+
+ech_status ech__panel_create_linear(ech__device *device, const ech__kernel_desc *desc,
+                                    const ech__binding *binding, ech__kernel **out)
+{
+    panel_kernel *k = ech__new(device->ctx, sizeof *k);
+    if (!k)
+        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
+    *k = sizes_of(ech__device_state(device), desc);
+    k->base = (ech__kernel){run, destroy};
+    k->device = device;
+    int64_t sizes[3];
+    scratch_of(k, device->threads, sizes);
+    k->packed_x = binding->scratch;
+    k->packed_dy = k->packed_x + sizes[0];
+    k->block = k->packed_dy + sizes[1];
+    void *const *at = binding->operands;
+    switch (desc->op) {
+    case ECH__OP_LINEAR:
+        k->x = at[0];
+        k->w = at[1];
+        k->b = desc->nin == 3 ? at[2] : NULL;
+        k->y = at[desc->nin];
+        break;
+    case ECH__OP_LINEAR_BWD_DATA:
+        k->dy = at[0];
+        k->w = at[1];
+        k->dx = at[2];
+        break;
+    default:
+        k->x = at[0];
+        k->dy = at[1];
+        k->dw = at[2];
+        k->db = desc->attrs.bias ? at[3] : NULL;
+    }
+    *out = &k->base;
+    return ECH_OK;
+}
