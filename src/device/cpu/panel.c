@@ -116,6 +116,25 @@ static void forward_tile(const panel_kernel *k, ech__tile *t, int64_t row, int64
         memcpy(place + r * k->o, buffer + r * t->c_row, (size_t)cols * sizeof *buffer);
 }
 
+/* While a depth of some panels is used, the panels that come next travel towards the cache: a few lines at
+ * each run of Q, spread over the tiles of all samples. */
+static void fetch_ahead(const panel_kernel *k, ech__tile *t, int64_t row, int64_t panel, range panels,
+                        int64_t depth)
+{
+    const int64_t next = panel + k->isa->panels;
+    const float *from = next < panels.end          ? k->w + (next * k->i + depth) * Q
+                        : depth + DEPTH < k->i     ? k->w + (panels.first * k->i + depth + DEPTH) * Q
+                                                   : NULL;
+    const int64_t tiles = ceil_div(k->n, k->isa->rows), slots = tiles * t->runs;
+    const int64_t lines = ceil_div(t->run_length * t->runs, slots); /* of one panel */
+    const int64_t done = row / k->isa->rows * t->runs * lines;
+    if (!from || done >= DEPTH)
+        return;
+    t->ahead = from + done * Q;
+    t->ahead_lines = lines;
+    t->ahead_jump = lines * Q;
+}
+
 static void forward_block(const panel_kernel *k, range panels)
 {
     const int rows = k->isa->rows;
@@ -126,14 +145,16 @@ static void forward_block(const panel_kernel *k, range panels)
                 ech__tile t = {.rows = (int)least(rows, k->n - row),
                                .count = 1,
                                .panels = (int)least(k->isa->panels, panels.end - p),
-                               .runs = 1,
-                               .run_length = length,
+                               .runs = length % Q ? 1 : length / Q,
+                               .run_length = length % Q ? length : Q,
+                               .run_jump = Q * rows,
                                .a = k->packed_x + row * k->i + depth * rows,
                                .a_row = 1,
                                .a_k = rows,
                                .b = k->w + (p * k->i + depth) * Q,
                                .b_panel = k->i * Q,
                                .add = depth > 0};
+                fetch_ahead(k, &t, row, p, panels, depth);
                 forward_tile(k, &t, row, p);
             }
         }
@@ -175,7 +196,7 @@ static void backward_data_block(const panel_kernel *k, float *block, int64_t fir
         const int64_t length = least(DEPTH, outputs - depth);
         for (int64_t i = 0; i < count; i += k->isa->rows) {
             for (int64_t p = 0; p < width / Q; p += k->isa->panels) {
-                const ech__tile t = {.rows = (int)least(k->isa->rows, count - i),
+                ech__tile t = {.rows = (int)least(k->isa->rows, count - i),
                                      .count = 1,
                                      .panels = (int)least(k->isa->panels, width / Q - p),
                                      .runs = length / Q,
@@ -190,6 +211,11 @@ static void backward_data_block(const panel_kernel *k, float *block, int64_t fir
                                      .c_row = width,
                                      .c_panel = Q,
                                      .add = depth > 0};
+                if (p == 0) { /* the same rows of w for the inputs that come next */
+                    t.ahead = t.a + k->isa->rows * Q;
+                    t.ahead_lines = k->isa->rows;
+                    t.ahead_jump = t.run_jump;
+                }
                 k->isa->tile(&t);
             }
         }

@@ -25,6 +25,9 @@ typedef struct ech__tile {
     int64_t b_panel;
     float *c;              /* [r][16] */
     int64_t c_row, c_panel;
+    /* Lines to fetch at each run for a later tile; NULL: none. The pointer moves on by ahead_jump. */
+    const float *ahead;
+    int64_t ahead_lines, ahead_jump;
     bool add;    /* to what c holds */
     bool stream; /* past the caches: c is aligned, not added to and not needed soon */
 } ech__tile;

@@ -20,7 +20,7 @@ static inline __attribute__((always_inline)) void tile_of(const ech__tile *given
     float *c_first = t.c;
     for (int64_t n = 0; n < t.count; n++, a_first += t.a_next, c_first += t.c_next) {
         V acc[ROWS][VECTORS];
-        const float *a = a_first, *b = t.b;
+        const float *a = a_first, *b = t.b, *ahead = t.ahead;
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 4
@@ -29,6 +29,9 @@ static inline __attribute__((always_inline)) void tile_of(const ech__tile *given
         }
         for (int64_t run = 0; run < t.runs; run++, a += t.run_jump) {
             const float *ak = a;
+            for (int64_t line = 0; line < t.ahead_lines; line++)
+                __builtin_prefetch(ahead + line * ECH__PANEL, 0, 2);
+            ahead += t.ahead_jump;
             for (int64_t k = 0; k < t.run_length; k++, ak += t.a_k, b += ECH__PANEL) {
                 V bv[VECTORS];
 #pragma GCC unroll 4
