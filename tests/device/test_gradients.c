@@ -78,6 +78,13 @@ static ech_value before_and_after(ech_graph *g)
     return ech_mse(g, ech_add(g, ech_relu(g, y), y), target(g, 5));
 }
 
+static ech_value after_and_before(ech_graph *g)
+{
+    const ech_value x = features(g), y = ech_linear(g, "fc1", x, 4, true);
+    const ech_value sum = ech_add(g, y, x);
+    return ech_mse(g, ech_add(g, ech_relu(g, y), sum), target(g, 4));
+}
+
 static ech_value twice_in_one_node(ech_graph *g)
 {
     const ech_value h = ech_linear(g, "fc1", features(g), 5, true);
@@ -186,6 +193,7 @@ static void check_all(world *w, build_fn fn)
     X(relu_at_the_end)                                                                             \
     X(residual)                                                                                    \
     X(before_and_after)                                                                            \
+    X(after_and_before)                                                                            \
     X(twice_in_one_node)                                                                           \
     X(three_ways)                                                                                  \
     X(input_row)                                                                                   \

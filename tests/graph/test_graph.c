@@ -285,6 +285,18 @@ static void fusion_keeps_what_is_used_twice(void **state)
     expect_sound(g);
 }
 
+/* The relu comes last among the users, and still is not the only one. */
+static void fusion_keeps_what_an_earlier_node_uses(void **state)
+{
+    (void)state;
+    const ech_value y = ech_linear(g, "fc", input("x", 5), 5, false);
+    const ech_value sum = ech_add(g, y, ech__graph_find(g, "x"));
+    ech_mse(g, ech_relu(g, y), sum);
+    assert_int_equal(ech__fuse(g), ECH_OK);
+    assert_string_equal(listing(g), "linear fc, add add_1, relu relu_2, mse mse_3");
+    expect_sound(g);
+}
+
 static void fusion_keeps_a_plain_addition(void **state)
 {
     (void)state;
@@ -501,6 +513,7 @@ static void a_copy_stands_alone(void **state)
     ech_graph *copy;
     assert_int_equal(ech__graph_clone(g, &copy), ECH_OK);
     assert_string_equal(listing(copy), before);
+    assert_int_equal(copy->phase, g->phase);
     assert_int_equal(ech__fuse(copy), ECH_OK);
     assert_int_equal(ech__autodiff(copy, loss), ECH_OK);
     assert_string_equal(listing(g), before);
@@ -583,6 +596,7 @@ int main(void)
         TEST(fusion_twice),
         TEST(fusion_of_relu_without_bias),
         TEST(fusion_keeps_what_is_used_twice),
+        TEST(fusion_keeps_what_an_earlier_node_uses),
         TEST(fusion_keeps_a_plain_addition),
         TEST(fusion_of_two_relus),
         TEST(autodiff_of_a_stack),
