@@ -128,6 +128,21 @@ ECH_API ech_value ech_input(ech_graph *graph, const char *name, ech_dtype dtype,
  * uniform within 1/sqrt(I). */
 ECH_API ech_value ech_linear(ech_graph *graph, const char *name, ech_value x, int64_t out_features,
                              bool bias);
+typedef struct ech_conv {
+    int64_t out_channels, kernel; /* the kernel is square */
+    int64_t stride, pad;          /* stride 0 stands for 1 */
+    bool bias;
+} ech_conv;
+
+/* x[N,C,H,W]. Parameters NAME.weight [O,C,K,K] and NAME.bias [O], initialised as PyTorch does. */
+ECH_API ech_value ech_conv2d(ech_graph *graph, const char *name, ech_value x, const ech_conv *conv);
+/* Normalises every channel of x[N,C,H,W] over the batch. Parameters NAME.weight and NAME.bias; buffers
+ * NAME.running_mean and NAME.running_var, which evaluation uses (momentum 0.1, epsilon 1e-5). */
+ECH_API ech_value ech_batchnorm2d(ech_graph *graph, const char *name, ech_value x);
+ECH_API ech_value ech_maxpool2d(ech_graph *graph, ech_value x, int64_t kernel, int64_t stride);
+ECH_API ech_value ech_avgpool2d(ech_graph *graph, ech_value x, int64_t kernel, int64_t stride);
+/* [N,C,H,W] -> [N,C*H*W] */
+ECH_API ech_value ech_flatten(ech_graph *graph, ech_value x);
 ECH_API ech_value ech_relu(ech_graph *graph, ech_value x);
 /* Same shapes, or b a vector as long as a's last dimension. */
 ECH_API ech_value ech_add(ech_graph *graph, ech_value a, ech_value b);
@@ -135,6 +150,9 @@ ECH_API ech_value ech_add(ech_graph *graph, ech_value a, ech_value b);
 ECH_API ech_value ech_mse(ech_graph *graph, ech_value pred, ech_value target);
 /* Mean over samples of softmax cross-entropy. logits[N,C], labels[N] of type s32: a scalar. */
 ECH_API ech_value ech_cross_entropy(ech_graph *graph, ech_value logits, ech_value labels);
+
+/* How many samples have their largest logit at their label: a scalar of the logits' type. */
+ECH_API ech_value ech_count_correct(ech_graph *graph, ech_value logits, ech_value labels);
 
 /* ---- training ---- */
 

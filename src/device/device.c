@@ -182,8 +182,14 @@ static const char *device_fingerprint(ech__device *base)
     return of(base)->table->fingerprint(base);
 }
 
+static ech__layout device_activation_layout(ech__device *base, const ech__shape *shape)
+{
+    return of(base)->table->activation_layout(base, shape);
+}
+
 static const ech__device_ops device_ops = {
     .fingerprint = device_fingerprint,
+    .activation_layout = device_activation_layout,
     .candidates = device_candidates,
     .create = device_create,
     .alloc = device_alloc,

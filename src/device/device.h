@@ -47,6 +47,7 @@ typedef struct ech__kernel_table {
     ech_status (*open)(ech__device *device, void **out);
     void (*close)(ech__device *device, void *state);
     const char *(*fingerprint)(ech__device *device);
+    ech__layout (*activation_layout)(ech__device *device, const ech__shape *shape);
     ech_status (*candidates)(ech__device *device, const ech__kernel_desc *desc, ech__candidate *out,
                              int *count);
     ech_status (*create)(ech__device *device, const ech__kernel_desc *desc,

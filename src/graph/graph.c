@@ -175,8 +175,8 @@ ech_status ech__graph_check(const ech_graph *graph)
             }
         }
         const ech__value *value = &graph->values[v];
-        const bool own = value->kind == ECH__VALUE_INPUT || value->kind == ECH__VALUE_PARAM ||
-                         value->kind == ECH__VALUE_STATE;
+        const bool own =
+            value->kind != ECH__VALUE_ACTIVATION && value->kind != ECH__VALUE_GRADIENT;
         for (size_t n = 0; n < graph->nnodes; n++) {
             for (int i = 0; i < graph->nodes[n].nin; i++) {
                 if (graph->nodes[n].in[i] == (ech_value)v && !own && (at < 0 || at >= (int)n))
@@ -213,47 +213,148 @@ ech_value ech_input(ech_graph *graph, const char *name, ech_dtype dtype, int ndi
     return ech__graph_value(graph, &value);
 }
 
-static ech_value layer_param(ech_graph *graph, const char *layer, const char *part, ech__type type,
-                             double bound)
+/* A parameter or buffer of a layer: NAME.PART. */
+static ech_value layer_value(ech_graph *graph, const char *layer, const char *part,
+                             const ech__value *like)
 {
-    char *name = ech__arena_printf(&graph->arena, "%s.%s", layer, part);
-    if (!name)
-        return out_of_memory(graph);
-    return ech__graph_value(graph, &(ech__value){.name = name,
-                                                 .kind = ECH__VALUE_PARAM,
-                                                 .type = type,
-                                                 .of = -1,
-                                                 .init = {bound}});
+    ech__value value = *like;
+    value.name = ech__arena_printf(&graph->arena, "%s.%s", layer, part);
+    value.of = -1;
+    return value.name ? ech__graph_value(graph, &value) : out_of_memory(graph);
+}
+
+static ech__value uniform_param(ech_dtype dtype, ech__shape shape, double fan_in)
+{
+    const double bound = 1.0 / sqrt(fan_in);
+    return (ech__value){
+        .kind = ECH__VALUE_PARAM, .type = {dtype, shape}, .init = {-bound, bound}};
+}
+
+/* The type of x, or NULL when it is no value of this graph or lacks the dimensions. */
+static const ech__type *layer_input(ech_graph *graph, const char *layer, const char *name,
+                                    ech_value x, int ndims)
+{
+    if (x < 0 && graph->status < 0)
+        return NULL; /* an earlier call failed, and its sentence stands */
+    if (x < 0 || (size_t)x >= graph->nvalues) {
+        broken(graph, ech__fail(graph->ctx, ECH_E_INVALID, "%s '%s': x is no value of this graph",
+                                layer, name));
+        return NULL;
+    }
+    const ech__type *type = &graph->values[x].type;
+    if (type->shape.ndims == ndims)
+        return type;
+    broken(graph, ech__fail(graph->ctx, ECH_E_INVALID, "%s '%s' on %s: x must have %d dimensions",
+                            layer, name, ech__shape_format(&type->shape).s, ndims));
+    return NULL;
 }
 
 ech_value ech_linear(ech_graph *graph, const char *name, ech_value x, int64_t out_features,
                      bool bias)
 {
-    if (x < 0 || (size_t)x >= graph->nvalues)
-        return broken(graph, x < 0 && graph->status < 0
-                                 ? graph->status
-                                 : ech__fail(graph->ctx, ECH_E_INVALID,
-                                             "linear '%s': x is no value of this graph", name));
-    const ech__type *in = &graph->values[x].type;
+    const ech__type *in = layer_input(graph, "linear", name, x, 2);
+    if (!in)
+        return (ech_value)graph->status;
     const ech_dtype dtype = in->dtype;
-    if (in->shape.ndims != 2 || out_features < 1)
+    const int64_t in_features = in->shape.dims[1];
+    if (out_features < 1)
         return broken(graph, ech__fail(graph->ctx, ECH_E_INVALID,
-                                       "linear '%s' from %s to %lld features: x must be a matrix "
-                                       "and there must be at least 1 feature",
+                                       "linear '%s' from %s to %lld features: at least 1 is needed",
                                        name, ech__shape_format(&in->shape).s,
                                        (long long)out_features));
-    const int64_t in_features = in->shape.dims[1];
-    const double bound = 1.0 / sqrt((double)in_features);
-    const ech_value w = layer_param(graph, name, "weight",
-                                    (ech__type){dtype, {2, {out_features, in_features}}}, bound);
-    ech_value y = ech__graph_add(
+    ech__value param =
+        uniform_param(dtype, (ech__shape){2, {out_features, in_features}}, (double)in_features);
+    const ech_value w = layer_value(graph, name, "weight", &param);
+    const ech_value y = ech__graph_add(
         graph, &(ech__node){.op = ECH__OP_LINEAR, .name = name, .nin = 2, .in = {x, w}});
-    if (!bias || y < 0) /* the first failure keeps its sentence */
+    if (!bias)
         return y;
-    const ech_value b =
-        layer_param(graph, name, "bias", (ech__type){dtype, {1, {out_features}}}, bound);
+    param.type.shape = (ech__shape){1, {out_features}};
+    const ech_value b = layer_value(graph, name, "bias", &param);
     return ech__graph_add(graph,
                           &(ech__node){.op = ECH__OP_ADD, .name = name, .nin = 2, .in = {y, b}});
+}
+
+ech_value ech_conv2d(ech_graph *graph, const char *name, ech_value x, const ech_conv *conv)
+{
+    const ech__type *in = layer_input(graph, "conv2d", name, x, 4);
+    if (!in)
+        return (ech_value)graph->status;
+    if (conv->out_channels < 1 || conv->kernel < 1 || conv->kernel > 1024)
+        return broken(graph, ech__fail(graph->ctx, ECH_E_INVALID,
+                                       "conv2d '%s' to %lld channels with a kernel of %lld: at "
+                                       "least 1 channel and a kernel from 1 to 1024 are needed",
+                                       name, (long long)conv->out_channels,
+                                       (long long)conv->kernel));
+    const ech_dtype dtype = in->dtype;
+    const int64_t channels = in->shape.dims[1], k = conv->kernel;
+    ech__value param = uniform_param(dtype, (ech__shape){4, {conv->out_channels, channels, k, k}},
+                                     (double)(channels * k * k));
+    ech__node node = {.op = ECH__OP_CONV2D,
+                      .name = name,
+                      .attrs = {.kernel = k,
+                                .stride = conv->stride ? conv->stride : 1,
+                                .pad = conv->pad},
+                      .nin = 2,
+                      .in = {x, layer_value(graph, name, "weight", &param)}};
+    if (conv->bias) {
+        param.type.shape = (ech__shape){1, {conv->out_channels}};
+        node.in[node.nin++] = layer_value(graph, name, "bias", &param);
+    }
+    return ech__graph_add(graph, &node);
+}
+
+ech_value ech_batchnorm2d(ech_graph *graph, const char *name, ech_value x)
+{
+    const ech__type *in = layer_input(graph, "batchnorm2d", name, x, 4);
+    if (!in)
+        return (ech_value)graph->status;
+    const ech__shape per_channel = {1, {in->shape.dims[1]}};
+    ech__value v = {.kind = ECH__VALUE_PARAM, .type = {in->dtype, per_channel}};
+    v.init = (ech__init){1, 1};
+    const ech_value gamma = layer_value(graph, name, "weight", &v);
+    v.init = (ech__init){0, 0};
+    const ech_value beta = layer_value(graph, name, "bias", &v);
+    v.kind = ECH__VALUE_BUFFER;
+    const ech_value running_mean = layer_value(graph, name, "running_mean", &v);
+    v.init = (ech__init){1, 1};
+    const ech_value running_var = layer_value(graph, name, "running_var", &v);
+    const ech_value mean = ech__graph_add(
+        graph, &(ech__node){.op = ECH__OP_BN_STATS, .name = name, .nin = 1, .in = {x}});
+    const ech_value var = mean < 0 ? mean : mean + 1;
+    ech__graph_add(graph, &(ech__node){.op = ECH__OP_BN_RUNNING,
+                                       .name = name,
+                                       .attrs = {.momentum = 0.1},
+                                       .nin = 5,
+                                       .in = {running_mean, running_var, mean, var, x}});
+    return ech__graph_add(graph, &(ech__node){.op = ECH__OP_BN_APPLY,
+                                              .name = name,
+                                              .attrs = {.epsilon = 1e-5},
+                                              .nin = 5,
+                                              .in = {x, mean, var, gamma, beta}});
+}
+
+static ech_value pool(ech_graph *graph, ech__op op, ech_value x, int64_t kernel, int64_t stride)
+{
+    return ech__graph_add(graph, &(ech__node){.op = op,
+                                              .attrs = {.kernel = kernel, .stride = stride},
+                                              .nin = 1,
+                                              .in = {x}});
+}
+
+ech_value ech_maxpool2d(ech_graph *graph, ech_value x, int64_t kernel, int64_t stride)
+{
+    return pool(graph, ECH__OP_MAXPOOL2D, x, kernel, stride);
+}
+
+ech_value ech_avgpool2d(ech_graph *graph, ech_value x, int64_t kernel, int64_t stride)
+{
+    return pool(graph, ECH__OP_AVGPOOL2D, x, kernel, stride);
+}
+
+ech_value ech_flatten(ech_graph *graph, ech_value x)
+{
+    return ech__graph_add(graph, &(ech__node){.op = ECH__OP_FLATTEN, .nin = 1, .in = {x}});
 }
 
 ech_value ech_relu(ech_graph *graph, ech_value x)
@@ -269,6 +370,12 @@ ech_value ech_add(ech_graph *graph, ech_value a, ech_value b)
 ech_value ech_mse(ech_graph *graph, ech_value pred, ech_value target)
 {
     return ech__graph_add(graph, &(ech__node){.op = ECH__OP_MSE, .nin = 2, .in = {pred, target}});
+}
+
+ech_value ech_count_correct(ech_graph *graph, ech_value logits, ech_value labels)
+{
+    return ech__graph_add(
+        graph, &(ech__node){.op = ECH__OP_COUNT_CORRECT, .nin = 2, .in = {logits, labels}});
 }
 
 ech_value ech_cross_entropy(ech_graph *graph, ech_value logits, ech_value labels)

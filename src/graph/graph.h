@@ -15,6 +15,7 @@
 #define ECH__VALUE_LIST(X)                                                                         \
     X(INPUT, "input")           /* written by the program before a step */                         \
     X(PARAM, "parameter")                                                                          \
+    X(BUFFER, "buffer")         /* kept from step to step, but not trained */                      \
     X(ACTIVATION, "activation") /* lives between its producer and its last user */                 \
     X(GRADIENT, "gradient")     /* of a parameter: .of */                                          \
     X(STATE, "state")           /* of the optimizer, for a parameter: .of */
@@ -25,9 +26,9 @@ typedef enum ech__value_kind {
 #undef ECH__VALUE_ENUM
 } ech__value_kind;
 
-/* How a parameter starts: uniform in [-bound, bound). 0: zeros. */
+/* How a parameter or buffer starts: uniform in [low, high); constant where they are equal. */
 typedef struct ech__init {
-    double bound;
+    double low, high;
 } ech__init;
 
 typedef struct ech__value {
@@ -35,7 +36,7 @@ typedef struct ech__value {
     ech__value_kind kind;
     ech__type type;
     ech_value of;   /* the parameter a gradient or state belongs to; else -1 */
-    ech__init init; /* parameters */
+    ech__init init; /* parameters and buffers */
 } ech__value;
 
 struct ech_graph {
@@ -71,11 +72,15 @@ ech_status ech__graph_check(const ech_graph *graph);
 
 /* ---- passes of this room ---- */
 
-/* Folds "linear, add a bias, relu" into one linear. Before ech__autodiff. */
+/* Folds what one kernel can do into one operator: a bias and ReLU into linear, ReLU into conv2d and bn_apply, a
+ * residual sum into bn_apply. Before ech__autodiff. */
 ech_status ech__fuse(ech_graph *graph);
 
 /* Appends the backward operators that give every parameter under loss its gradient, and no others. */
 ech_status ech__autodiff(ech_graph *graph, ech_value loss);
+
+/* For evaluation: normalises by the running statistics instead of the batch's. Instead of ech__autodiff. */
+ech_status ech__infer_only(ech_graph *graph);
 
 /* Puts an operator that idles for this long before the first backward operator. */
 ech_status ech__insert_delay(ech_graph *graph, double seconds);

@@ -1,12 +1,13 @@
 #include "graph/op.h"
+#include "graph/op_image.h"
 
 #include <stdio.h>
 
 /* ---- shape rules ---- */
 
-static ech_status misfit(ech_ctx *ctx, const ech__node *node, const ech__type *in, const char *rule)
+ech_status ech__op_misfit(ech_ctx *ctx, const ech__node *node, const ech__type *in, const char *rule)
 {
-    char shapes[256];
+    char shapes[512];
     size_t used = 0;
     shapes[0] = 0;
     for (int i = 0; i < node->nin && used < sizeof shapes; i++)
@@ -16,12 +17,14 @@ static ech_status misfit(ech_ctx *ctx, const ech__node *node, const ech__type *i
                      node->name ? node->name : "", shapes, rule);
 }
 
+#define misfit ech__op_misfit
+
 static bool is_real(ech_dtype dtype)
 {
     return dtype == ECH_F32 || dtype == ECH_F64;
 }
 
-static ech_status same_real_types(ech_ctx *ctx, const ech__node *node, const ech__type *in)
+ech_status ech__op_same_real(ech_ctx *ctx, const ech__node *node, const ech__type *in)
 {
     for (int i = 0; i < node->nin; i++) {
         if (!is_real(in[i].dtype) || in[i].dtype != in[0].dtype)
@@ -29,6 +32,8 @@ static ech_status same_real_types(ech_ctx *ctx, const ech__node *node, const ech
     }
     return ECH_OK;
 }
+
+#define same_real_types ech__op_same_real
 
 static ech__type matrix(ech_dtype dtype, int64_t rows, int64_t cols)
 {
@@ -235,32 +240,39 @@ static ech_status backward_cross_entropy(struct ech__autodiff *ad, const ech__no
 
 /* ---- the table ---- */
 
+/* clang-format off */
 static const ech__op_row rows[ECH__OP_COUNT] = {
-    [ECH__OP_LINEAR] = {.min_in = 2, .max_in = 3, .reuses = -1,
-                        .infer = infer_linear, .backward = backward_linear},
-    [ECH__OP_LINEAR_BWD_DATA] = {.min_in = 2, .max_in = 2, .reuses = -1,
-                                 .infer = infer_linear_bwd_data},
-    [ECH__OP_LINEAR_BWD_WEIGHTS] = {.min_in = 2, .max_in = 2, .reuses = -1,
-                                    .infer = infer_linear_bwd_weights},
-    [ECH__OP_ADD] = {.min_in = 2, .max_in = 2, .reuses = 0,
-                     .infer = infer_add, .backward = backward_add},
+    [ECH__OP_LINEAR] = {.min_in = 2, .max_in = 3, .reuses = -1, .infer = infer_linear, .backward = backward_linear},
+    [ECH__OP_LINEAR_BWD_DATA] = {.min_in = 2, .max_in = 2, .reuses = -1, .infer = infer_linear_bwd_data},
+    [ECH__OP_LINEAR_BWD_WEIGHTS] = {.min_in = 2, .max_in = 2, .reuses = -1, .infer = infer_linear_bwd_weights},
+    [ECH__OP_CONV2D] = {.min_in = 2, .max_in = 3, .reuses = -1, .infer = ech__infer_conv2d, .backward = ech__backward_conv2d},
+    [ECH__OP_CONV2D_BWD_DATA] = {.min_in = 2, .max_in = 2, .reuses = -1, .infer = ech__infer_conv2d_bwd_data},
+    [ECH__OP_CONV2D_BWD_WEIGHTS] = {.min_in = 2, .max_in = 2, .reuses = -1, .infer = ech__infer_conv2d_bwd_weights},
+    [ECH__OP_BN_STATS] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = ech__infer_bn_stats},
+    [ECH__OP_BN_RUNNING] = {.min_in = 5, .max_in = 5, .reuses = -1, .changes = 1u | 2u, .infer = ech__infer_bn_running},
+    [ECH__OP_BN_APPLY] = {.min_in = 5, .max_in = 6, .reuses = -1, .infer = ech__infer_bn_apply, .backward = ech__backward_bn_apply},
+    [ECH__OP_BN_REDUCE] = {.min_in = 4, .max_in = 5, .reuses = -1, .infer = ech__infer_bn_reduce},
+    [ECH__OP_BN_BWD_DATA] = {.min_in = 7, .max_in = 8, .reuses = 1, .infer = ech__infer_bn_bwd_data},
+    [ECH__OP_MAXPOOL2D] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = ech__infer_maxpool2d, .backward = ech__backward_maxpool2d},
+    [ECH__OP_MAXPOOL2D_BWD] = {.min_in = 2, .max_in = 2, .reuses = -1, .infer = ech__infer_pool_bwd},
+    [ECH__OP_AVGPOOL2D] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = ech__infer_avgpool2d, .backward = ech__backward_avgpool2d},
+    [ECH__OP_AVGPOOL2D_BWD] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = ech__infer_pool_bwd},
+    [ECH__OP_FLATTEN] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = ech__infer_flatten, .backward = ech__backward_flatten},
+    [ECH__OP_UNFLATTEN] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = ech__infer_unflatten},
+    [ECH__OP_ADD] = {.min_in = 2, .max_in = 2, .reuses = 0, .infer = infer_add, .backward = backward_add},
     [ECH__OP_SUM_ROWS] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = infer_sum_rows},
-    [ECH__OP_RELU] = {.min_in = 1, .max_in = 1, .reuses = 0,
-                      .infer = infer_like_first, .backward = backward_relu},
+    [ECH__OP_RELU] = {.min_in = 1, .max_in = 1, .reuses = 0, .infer = infer_like_first, .backward = backward_relu},
     [ECH__OP_RELU_BWD] = {.min_in = 2, .max_in = 2, .reuses = 0, .infer = infer_like_first},
-    [ECH__OP_MSE] = {.min_in = 2, .max_in = 2, .reuses = -1, .is_loss = true,
-                     .infer = infer_mse, .backward = backward_mse},
+    [ECH__OP_MSE] = {.min_in = 2, .max_in = 2, .reuses = -1, .is_loss = true, .infer = infer_mse, .backward = backward_mse},
     [ECH__OP_MSE_BWD] = {.min_in = 2, .max_in = 2, .reuses = 0, .infer = infer_like_first},
-    [ECH__OP_CROSS_ENTROPY] = {.min_in = 2, .max_in = 2, .reuses = -1, .is_loss = true,
-                               .infer = infer_cross_entropy, .backward = backward_cross_entropy},
-    [ECH__OP_CROSS_ENTROPY_BWD] = {.min_in = 2, .max_in = 2, .reuses = 0,
-                                   .infer = infer_cross_entropy_bwd},
-    [ECH__OP_SGD] = {.min_in = 2, .max_in = 3, .reuses = -1, .changes = 1u | 4u,
-                     .infer = infer_update},
-    [ECH__OP_ADAM] = {.min_in = 4, .max_in = 4, .reuses = -1, .changes = 1u | 4u | 8u,
-                      .infer = infer_update},
+    [ECH__OP_CROSS_ENTROPY] = {.min_in = 2, .max_in = 2, .reuses = -1, .is_loss = true, .infer = infer_cross_entropy, .backward = backward_cross_entropy},
+    [ECH__OP_CROSS_ENTROPY_BWD] = {.min_in = 2, .max_in = 2, .reuses = 0, .infer = infer_cross_entropy_bwd},
+    [ECH__OP_COUNT_CORRECT] = {.min_in = 2, .max_in = 2, .reuses = -1, .infer = infer_cross_entropy},
+    [ECH__OP_SGD] = {.min_in = 2, .max_in = 3, .reuses = -1, .changes = 1u | 4u, .flat = true, .infer = infer_update},
+    [ECH__OP_ADAM] = {.min_in = 4, .max_in = 4, .reuses = -1, .changes = 1u | 4u | 8u, .flat = true, .infer = infer_update},
     [ECH__OP_DELAY] = {.min_in = 0, .max_in = 0, .reuses = -1, .infer = infer_nothing},
 };
+/* clang-format on */
 
 const ech__op_row *ech__op_info(ech__op op)
 {

@@ -1,29 +1,47 @@
-/* Operators: one table row each. To add one: a line in ECH__OP_LIST, its row in op.c (shape rule and
- * backward rule), a kernel on each device, and a line in the operator harness of the tests.
+/* Operators: one table row each. To add one: a line in ECH__OP_LIST, its row in op.c, its shape and backward
+ * rules in the file of its family, a kernel on each device, and a line in the operator harness of the tests.
  *
- * Shape letters: N samples, I input features, O output features, C classes.
+ * Shape letters: N samples, I and O input and output features or channels, C channels or classes, H W height
+ * and width. A star marks what is changed in place, parentheses what may be left out.
  */
 #ifndef ECH_GRAPH_OP_H
 #define ECH_GRAPH_OP_H
 
 #include "tensor/shape.h"
 
-/*   id, name                            inputs                   outputs */
-#define ECH__OP_LIST(X)                                                                            \
-    X(LINEAR, "linear")                 /* x[N,I] w[O,I] (b[O])   y[N,O]; attr relu */             \
-    X(LINEAR_BWD_DATA, "linear_bwd_data") /* dy[N,O] w[O,I]       dx[N,I] */                       \
-    X(LINEAR_BWD_WEIGHTS, "linear_bwd_weights") /* x[N,I] dy[N,O] dw[O,I] (db[O]); attr bias */    \
-    X(ADD, "add")                       /* a b                    a + b; b like a or a vector */   \
-    X(SUM_ROWS, "sum_rows")             /* a[...,C]               sums[C] */                       \
-    X(RELU, "relu")                     /* x                      max(x, 0) */                     \
-    X(RELU_BWD, "relu_bwd")             /* dy y                   dy where y > 0 */                \
-    X(MSE, "mse")                       /* pred target            scalar */                        \
-    X(MSE_BWD, "mse_bwd")               /* pred target            dpred */                         \
-    X(CROSS_ENTROPY, "cross_entropy")   /* logits[N,C] labels[N]  scalar */                        \
-    X(CROSS_ENTROPY_BWD, "cross_entropy_bwd") /* logits labels    dlogits */                       \
-    X(SGD, "sgd")                       /* *p g (*momentum)       changes what has a star */       \
-    X(ADAM, "adam")                     /* *p g *m *v             attr decoupled: adamw */         \
-    X(DELAY, "delay")                   /* nothing                idles for attr seconds */
+/* clang-format off */
+/*    id and name                                 inputs -> outputs; attributes */
+#define ECH__OP_LIST(X)                                                                             \
+    X(LINEAR, "linear")                         /* x[N,I] w[O,I] (b[O]) -> y[N,O]; relu */          \
+    X(LINEAR_BWD_DATA, "linear_bwd_data")       /* dy[N,O] w[O,I] -> dx[N,I] */                     \
+    X(LINEAR_BWD_WEIGHTS, "linear_bwd_weights") /* x[N,I] dy[N,O] -> dw[O,I] (db[O]); bias */       \
+    X(CONV2D, "conv2d")                         /* x[N,I,H,W] w[O,I,K,K] (b[O]) -> y; relu */       \
+    X(CONV2D_BWD_DATA, "conv2d_bwd_data")       /* dy w -> dx; height width */                      \
+    X(CONV2D_BWD_WEIGHTS, "conv2d_bwd_weights") /* x dy -> dw (db); bias */                         \
+    X(BN_STATS, "bn_stats")                     /* x[N,C,H,W] -> mean[C] variance[C] (of N H W) */  \
+    X(BN_RUNNING, "bn_running")                 /* *mean *variance, of the batch, and x; momentum */ \
+    X(BN_APPLY, "bn_apply")                     /* x mean variance gamma beta (residual) -> y; relu */ \
+    X(BN_REDUCE, "bn_reduce")                   /* x dy mean variance (y) -> dgamma[C] dbeta[C] */  \
+    X(BN_BWD_DATA, "bn_bwd_data")               /* x dy mean variance gamma dgamma dbeta (y) -> dx */ \
+    X(MAXPOOL2D, "maxpool2d")                   /* x -> y, place of the largest u8 */               \
+    X(MAXPOOL2D_BWD, "maxpool2d_bwd")           /* dy place -> dx; height width */                  \
+    X(AVGPOOL2D, "avgpool2d")                   /* x -> y */                                        \
+    X(AVGPOOL2D_BWD, "avgpool2d_bwd")           /* dy -> dx; height width */                        \
+    X(FLATTEN, "flatten")                       /* x[N,C,H,W] -> y[N,C*H*W] */                      \
+    X(UNFLATTEN, "unflatten")                   /* y[N,C*H*W] -> x[N,C,H,W]; channels height width */ \
+    X(ADD, "add")                               /* a b -> a + b; b like a or a vector */            \
+    X(SUM_ROWS, "sum_rows")                     /* a[...,C] -> sums[C] */                           \
+    X(RELU, "relu")                             /* x -> max(x, 0) */                                \
+    X(RELU_BWD, "relu_bwd")                     /* dy y -> dy where y > 0 */                        \
+    X(MSE, "mse")                               /* pred target -> scalar */                         \
+    X(MSE_BWD, "mse_bwd")                       /* pred target -> dpred */                          \
+    X(CROSS_ENTROPY, "cross_entropy")           /* logits[N,C] labels[N] -> scalar */               \
+    X(CROSS_ENTROPY_BWD, "cross_entropy_bwd")   /* logits labels -> dlogits */                      \
+    X(COUNT_CORRECT, "count_correct")           /* logits[N,C] labels[N] -> scalar */               \
+    X(SGD, "sgd")                               /* *p g (*momentum) */                              \
+    X(ADAM, "adam")                             /* *p g *m *v; decoupled: adamw */                  \
+    X(DELAY, "delay")                           /* nothing; idles for seconds */
+/* clang-format on */
 
 typedef enum ech__op {
 #define ECH__OP_ENUM(id, text) ECH__OP_##id,
@@ -44,7 +62,7 @@ typedef enum ech__phase {
     ECH__PHASE_COUNT
 } ech__phase;
 
-enum { ECH__MAX_IN = 4, ECH__MAX_OUT = 2, ECH__MAX_OPERANDS = ECH__MAX_IN + ECH__MAX_OUT };
+enum { ECH__MAX_IN = 8, ECH__MAX_OUT = 2, ECH__MAX_OPERANDS = ECH__MAX_IN + ECH__MAX_OUT };
 
 typedef struct ech__type {
     ech_dtype dtype;
@@ -53,8 +71,10 @@ typedef struct ech__type {
 
 /* What an operator needs to know besides its operands. Unused members are zero. */
 typedef struct ech__attrs {
-    bool relu; /* linear: max(., 0) on the result */
-    bool bias; /* linear_bwd_weights: gives the bias gradient too */
+    bool relu; /* linear, conv2d, bn_apply: max(., 0) on the result; bn_reduce, bn_bwd_data: y masks dy */
+    bool bias; /* *_bwd_weights: gives the bias gradient too */
+    int64_t kernel, stride, pad;     /* conv2d and pools; windows are square */
+    int64_t channels, height, width; /* of what a backward operator or unflatten gives */
     double seconds;
     double momentum, weight_decay, beta1, beta2, epsilon;
     bool nesterov, decoupled;
@@ -75,9 +95,8 @@ typedef struct ech__op_row {
     int min_in, max_in;
     /* The input whose memory the first output may take over, or -1. */
     int reuses;
-    /* Bit k: input k is changed in place. Such operators treat their operands as flat arrays, so they
-     * take any layout. */
-    unsigned changes;
+    unsigned changes; /* bit k: input k is changed in place */
+    bool flat;        /* operands are flat arrays: any layout will do that they share */
     bool is_loss;
     /* Gives the outputs' types (node->nout is set by it) or says what does not fit. */
     ech_status (*infer)(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out);

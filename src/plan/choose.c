@@ -306,7 +306,7 @@ static void describe_operands(ech__plan *plan, ech__instr *instr)
         instr->desc.operands[i] = (ech__operand){
             .dtype = value->type.dtype,
             .layout = plan->places[v].layout,
-            .free = weight && value->type.shape.ndims >= 2 && !ech__op_info(node->op)->changes};
+            .free = weight && value->type.shape.ndims >= 2 && !ech__op_info(node->op)->flat};
     }
 }
 
@@ -320,7 +320,9 @@ static ech_status choose_all(void *arg)
         if (!ech__shape_elems(&shape, &elems))
             return ech__fail(plan->ctx, ECH_E_LIMIT, "'%s' of shape %s has too many elements",
                              plan->graph->values[v].name, ech__shape_format(&shape).s);
-        plan->places[v].layout = ech__layout_plain(&shape);
+        plan->places[v].layout = plan->graph->values[v].kind == ECH__VALUE_ACTIVATION
+                                     ? plan->device->ops->activation_layout(plan->device, &shape)
+                                     : ech__layout_plain(&shape);
     }
     for (size_t n = 0; n < plan->ninstrs; n++)
         describe_operands(plan, &plan->instrs[n]);

@@ -80,6 +80,8 @@ typedef struct ech__device ech__device;
 typedef struct ech__device_ops {
     /* Processor, libraries and their versions: timings hold for one such text. */
     const char *(*fingerprint)(ech__device *device);
+    /* The layout this device wants for an activation: images blocked by channels, all else row-major. */
+    ech__layout (*activation_layout)(ech__device *device, const ech__shape *shape);
     /* Fills out with at most ECH__MAX_CANDIDATES, the preferred one first. */
     ech_status (*candidates)(ech__device *device, const ech__kernel_desc *desc, ech__candidate *out,
                              int *count);

@@ -30,6 +30,7 @@ static ech__memory_kind memory_of(ech__value_kind kind)
     static const ech__memory_kind kinds[] = {
         [ECH__VALUE_INPUT] = ECH__MEMORY_INPUTS,
         [ECH__VALUE_PARAM] = ECH__MEMORY_WEIGHTS,
+        [ECH__VALUE_BUFFER] = ECH__MEMORY_WEIGHTS,
         [ECH__VALUE_ACTIVATION] = ECH__MEMORY_ACTIVATIONS,
         [ECH__VALUE_GRADIENT] = ECH__MEMORY_GRADIENTS,
         [ECH__VALUE_STATE] = ECH__MEMORY_OPTIMIZER,

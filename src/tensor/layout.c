@@ -24,6 +24,18 @@ ech__layout ech__layout_transposed(const ech__shape *shape)
     return layout;
 }
 
+ech__layout ech__layout_blocked_channels(const ech__shape *shape, int64_t block)
+{
+    const int64_t h = shape->dims[2], w = shape->dims[3];
+    const int64_t channels = (shape->dims[1] + block - 1) / block * block;
+    return (ech__layout){.shape = *shape,
+                         .padded = {shape->dims[0], channels, h, w},
+                         .strides = {channels * h * w, h * w * block, w * block, block},
+                         .nblocks = 1,
+                         .block_axis = {1},
+                         .block_size = {block}};
+}
+
 bool ech__layout_equal(const ech__layout *a, const ech__layout *b)
 {
     if (!ech__shape_equal(&a->shape, &b->shape) || a->nblocks != b->nblocks)

@@ -27,6 +27,9 @@ ech__layout ech__layout_plain(const ech__shape *shape);
 /* A matrix [R, C] stored column by column. */
 ech__layout ech__layout_transposed(const ech__shape *shape);
 
+/* An image [N, C, H, W] as [N][C/block][H][W][block]. */
+ech__layout ech__layout_blocked_channels(const ech__shape *shape, int64_t block);
+
 bool ech__layout_equal(const ech__layout *a, const ech__layout *b);
 bool ech__layout_is_plain(const ech__layout *layout);
 /* Elements of memory it takes, padding included; false on overflow. */

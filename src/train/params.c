@@ -77,17 +77,16 @@ static ech_status fill_chunk(void *user, const tensor *t, int64_t first, int64_t
 ech_status ech__params_init(ech_trainer *trainer)
 {
     for (size_t v = 0; v < trainer->graph->nvalues; v++) {
-        if (!is_param(trainer, v))
+        const ech__value_kind kind = trainer->graph->values[v].kind;
+        if (kind != ECH__VALUE_PARAM && kind != ECH__VALUE_BUFFER)
             continue;
         const tensor t = tensor_of(trainer, (ech_value)v);
-        const float bound = (float)t.value->init.bound;
-        if (bound == 0)
-            continue; /* the memory came zeroed */
         ech__rng_range range = {.seed = trainer->seed,
                                 .stream = ech__rng_stream(t.value->name),
-                                .low = -bound,
-                                .high = bound};
-        ECH_TRY(by_chunks(trainer, &t, fill_chunk, &range));
+                                .low = (float)t.value->init.low,
+                                .high = (float)t.value->init.high};
+        if (range.low != 0 || range.high != 0) /* else the memory came zeroed */
+            ECH_TRY(by_chunks(trainer, &t, fill_chunk, &range));
     }
     return ECH_OK;
 }

@@ -74,7 +74,7 @@ static void shapes_of_outputs(void **state)
     const ech_value w = ech__graph_find(g, "fc.weight"), b = ech__graph_find(g, "fc.bias");
     assert_string_equal(ech__shape_format(&g->values[w].type.shape).s, "[3, 16]");
     assert_string_equal(ech__shape_format(&g->values[b].type.shape).s, "[3]");
-    assert_true(g->values[w].init.bound == 0.25 && g->values[b].init.bound == 0.25);
+    assert_true(g->values[w].init.high == 0.25 && g->values[b].init.low == -0.25);
     assert_int_equal(g->values[w].kind, ECH__VALUE_PARAM);
     assert_int_equal(ech_graph_status(g), ECH_OK);
     expect_sound(g);

@@ -152,7 +152,7 @@ void harness_collect(harness *h, const op_case *c)
 static bool with_layout(const harness *h, const op_case *c, int k, op_case *out)
 {
     *out = *c;
-    const bool flat = ech__op_info(c->desc.op)->changes;
+    const bool flat = ech__op_info(c->desc.op)->flat;
     bool fits = k < 0;
     for (int i = 0; i < op_operands(&c->desc); i++) {
         ech__operand *o = &out->desc.operands[i];
@@ -186,7 +186,7 @@ bool harness_shares_layout(harness *h, const op_case *cases, int count)
 static void for_each(harness *h, const op_case *c,
                      void (*visit)(harness *h, const op_case *c, const ech__candidate *candidate))
 {
-    const bool flat = ech__op_info(c->desc.op)->changes;
+    const bool flat = ech__op_info(c->desc.op)->flat;
     for (int k = -1; k < h->nlayouts; k++) {
         op_case fixed;
         if (!with_layout(h, c, k, &fixed))

@@ -166,11 +166,20 @@ static const char *cpu_fingerprint(ech__device *device)
     return cpu->fingerprint;
 }
 
+/* What oneDNN's direct convolutions want, and our own kernels follow. */
+static ech__layout cpu_activation_layout(ech__device *device, const ech__shape *shape)
+{
+    const ech__cpu *cpu = ech__device_state(device);
+    return shape->ndims == 4 ? ech__layout_blocked_channels(shape, cpu->vec->channels)
+                             : ech__layout_plain(shape);
+}
+
 const ech__kernel_table ech__cpu_table = {
     .kind = "cpu",
     .open = cpu_open,
     .close = cpu_close,
     .fingerprint = cpu_fingerprint,
+    .activation_layout = cpu_activation_layout,
     .candidates = cpu_candidates,
     .create = cpu_create,
 };

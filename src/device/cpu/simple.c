@@ -260,15 +260,33 @@ static int64_t scratch_of(const ech__kernel_desc *desc)
     return 0;
 }
 
+static bool all_plain(const ech__kernel_desc *desc)
+{
+    for (int i = 0; i < desc->nin + desc->nout; i++) {
+        if (!desc->operands[i].free && !ech__layout_is_plain(&desc->operands[i].layout))
+            return false;
+    }
+    return true;
+}
+
+/* Padding holds zeros, and what is elementwise keeps them. */
+static bool all_alike(const ech__kernel_desc *desc)
+{
+    if (desc->op != ECH__OP_ADD && desc->op != ECH__OP_RELU && desc->op != ECH__OP_RELU_BWD)
+        return false;
+    for (int i = 1; i < desc->nin + desc->nout; i++) {
+        if (!ech__layout_equal(&desc->operands[i].layout, &desc->operands[0].layout))
+            return false;
+    }
+    return true;
+}
+
 void ech__simple_offer(const ech__kernel_desc *desc, ech__offer *offer)
 {
     if (!functions[desc->op] || (desc->nin && desc->operands[0].dtype != ECH_F32))
         return;
-    const bool flat = ech__op_info(desc->op)->changes;
-    for (int i = 0; i < desc->nin + desc->nout && !flat; i++) {
-        if (!desc->operands[i].free && !ech__layout_is_plain(&desc->operands[i].layout))
-            return;
-    }
+    if (!ech__op_info(desc->op)->flat && !all_plain(desc) && !all_alike(desc))
+        return;
     ech__candidate *candidate = ech__offer_add(offer, desc, "loops");
     if (candidate)
         candidate->scratch_bytes = scratch_of(desc);

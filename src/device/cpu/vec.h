@@ -26,6 +26,7 @@ typedef struct ech__adam_rule {
 
 typedef struct ech__vec {
     const char *name;
+    int channels; /* of an image that lie together: 8, or 16 with 512-bit vectors */
     void (*relu)(int64_t n, const float *x, float *y);
     void (*relu_bwd)(int64_t n, const float *dy, const float *y, float *dx);
     void (*add)(int64_t n, const float *a, const float *b, float *y);

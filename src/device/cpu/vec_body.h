@@ -1,4 +1,4 @@
-/* The loops of vec.h. Each vec_*.c defines VEC_TABLE and VEC_NAME and includes this file once. */
+/* The loops of vec.h. Each vec_*.c defines VEC_TABLE, VEC_NAME and VEC_CHANNELS and includes this file once. */
 #include "device/cpu/vec.h"
 
 #include <math.h>
@@ -102,6 +102,7 @@ static void adam(int64_t n, const ech__adam_rule *rule, const float *restrict g,
 
 const ech__vec VEC_TABLE = {
     .name = VEC_NAME,
+    .channels = VEC_CHANNELS,
     .relu = relu,
     .relu_bwd = relu_bwd,
     .add = add,

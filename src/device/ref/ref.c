@@ -44,7 +44,7 @@ static ech_status ref_candidates(ech__device *device, const ech__kernel_desc *de
     if (!find(desc))
         return ECH_OK;
     ech__candidate plain = {.name = "plain"};
-    const bool flat = ech__op_info(desc->op)->changes;
+    const bool flat = ech__op_info(desc->op)->flat;
     for (int i = 0; i < desc->nin + desc->nout; i++) {
         const ech__operand *operand = &desc->operands[i];
         const ech__layout wanted =
@@ -94,11 +94,18 @@ static ech_status ref_create(ech__device *device, const ech__kernel_desc *desc,
     return ECH_OK;
 }
 
+static ech__layout ref_activation_layout(ech__device *device, const ech__shape *shape)
+{
+    (void)device;
+    return ech__layout_plain(shape);
+}
+
 const ech__kernel_table ech__reference_table = {
     .kind = "reference",
     .open = ref_open,
     .close = ref_close,
     .fingerprint = ref_fingerprint,
+    .activation_layout = ref_activation_layout,
     .candidates = ref_candidates,
     .create = ref_create,
 };
