@@ -96,15 +96,26 @@ static void matches_pytorch_with_two_threads(void **state)
     train_all(&(way){.threads = 2});
 }
 
+static int make_dir(void **state)
+{
+    static temp_dir dir;
+    dir = temp_dir_create();
+    *state = &dir;
+    return 0;
+}
+
+static int remove_dir(void **state)
+{
+    temp_dir_destroy(*state);
+    return 0;
+}
+
 static void matches_pytorch_with_timed_kernels(void **state)
 {
-    (void)state;
-    temp_dir dir = temp_dir_create();
     char path[TEMP_PATH];
-    temp_dir_path(&dir, "tuning.json", path);
+    temp_dir_path(*state, "tuning.json", path);
     train_all(&(way){.threads = 1, .tuning_file = path});
     assert_int_equal(access(path, R_OK), 0); /* something was timed and kept */
-    temp_dir_destroy(&dir);
 }
 
 /* The cases that the golden files are there for; without them the tests above would prove little. */
@@ -129,7 +140,7 @@ int main(void)
         cmocka_unit_test(has_every_optimizer),
         cmocka_unit_test(matches_pytorch),
         cmocka_unit_test(matches_pytorch_with_two_threads),
-        cmocka_unit_test(matches_pytorch_with_timed_kernels),
+        cmocka_unit_test_setup_teardown(matches_pytorch_with_timed_kernels, make_dir, remove_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -213,7 +213,7 @@ static tally count_callers(void)
 
 /* ---- steps ---- */
 
-enum { DIM = 256, DEPTH = 2, BATCH = 64, WARMUP = 3, STEPS = 5 };
+enum { DIM = 256, DEPTH = 2, BATCH = 64, WARMUP = 3, STEPS = 5, ROUNDS = 10 };
 
 static void write_batch(ech_trainer *trainer)
 {
@@ -245,6 +245,20 @@ static bool has_avx512(ech__device *device)
 
 enum { LIBRARY_LIMIT = 4096 };
 
+static tally count_steps(ech_trainer *trainer)
+{
+    ech_step step;
+    ech_status status = ECH_OK;
+    for (int s = 0; s < WARMUP; s++)
+        assert_int_equal(ech_trainer_step(trainer, &step), ECH_OK);
+    start_counting();
+    for (int s = 0; s < STEPS && status == ECH_OK; s++)
+        status = ech_trainer_step(trainer, &step);
+    stop_counting();
+    assert_int_equal(status, ECH_OK);
+    return count_callers();
+}
+
 static void check_steps(ech_ctx *ctx, const ech_train_options *options)
 {
     start_counting();
@@ -255,28 +269,25 @@ static void check_steps(ech_ctx *ctx, const ech_train_options *options)
     assert_true(planning.own > 0 && planning.foreign > 0);
     assert_true(planning.created > 0);
 
-    ech_step step;
-    for (int s = 0; s < WARMUP; s++)
-        assert_int_equal(ech_trainer_step(trainer, &step), ECH_OK);
-    ech_status status = ECH_OK;
-    start_counting();
-    for (int s = 0; s < STEPS && status == ECH_OK; s++)
-        status = ech_trainer_step(trainer, &step);
-    stop_counting();
-    assert_int_equal(status, ECH_OK);
-    const tally t = count_callers();
+    /* A library may take a buffer for good when two threads first meet in it (OpenBLAS does), which can be
+     * late. So libraries have some rounds to settle; Echelon has none. */
+    tally t;
+    bool settled = false;
+    for (int round = 0; round < ROUNDS && !settled; round++) {
+        t = count_steps(trainer);
+        assert_int_equal(t.own, 0);
+        assert_int_equal(t.created, 0);
+        assert_int_equal(t.reorders, 0);
+        /* They give back what they take, so memory does not grow. Without AVX-512 oneDNN multiplies matrices
+         * with code that takes its packing buffers by itself, in every call. */
+        settled = t.kept == 0 && (t.largest <= LIBRARY_LIMIT || !has_avx512(trainer->device));
+    }
     printf("optimizer %d, threads %d, tuning %s: Echelon %d calls; libraries %.1f a step, "
            "largest %zu bytes%s%s; %d primitives executed, %d created, %d reorders\n",
            (int)options->optimizer, options->threads, options->tune ? "on" : "off", t.own,
            (double)t.foreign / STEPS, t.largest, t.largest ? " by " : "", t.who, t.executed,
            t.created, t.reorders);
-    assert_int_equal(t.own, 0);
-    assert_int_equal(t.created, 0);
-    assert_int_equal(t.reorders, 0);
-    assert_int_equal(t.kept, 0); /* libraries give back what they take, so memory does not grow */
-    /* Without AVX-512 oneDNN multiplies matrices with code that takes its packing buffers by itself. */
-    if (has_avx512(trainer->device))
-        assert_in_range(t.largest, 0, LIBRARY_LIMIT);
+    assert_true(settled);
     ech_trainer_destroy(trainer);
 }
 
