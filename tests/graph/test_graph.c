@@ -135,18 +135,15 @@ static void linear_of_a_vector(void **state)
 {
     (void)state;
     const ech_value v = ech_input(g, "v", ECH_F32, 1, (int64_t[]){8});
-    expect_refused(
-        ech_linear(g, "fc", v, 4, true),
-        "linear 'fc' from [8] to 4 features: x must be a matrix and there must be at least "
-        "1 feature");
+    expect_refused(ech_linear(g, "fc", v, 4, true),
+                   "linear 'fc' on [8]: x must have 2 dimensions");
 }
 
 static void linear_to_nothing(void **state)
 {
     (void)state;
     expect_refused(ech_linear(g, "fc", input("x", 8), 0, true),
-                   "linear 'fc' from [N, 8] to 0 features: x must be a matrix and there must be at "
-                   "least 1 feature");
+                   "linear 'fc' from [N, 8] to 0 features: at least 1 is needed");
 }
 
 static void linear_weight_of_another_width(void **state)
