@@ -217,6 +217,8 @@ ech_value ech_input(ech_graph *graph, const char *name, ech_dtype dtype, int ndi
 static ech_value layer_value(ech_graph *graph, const char *layer, const char *part,
                              const ech__value *like)
 {
+    if (graph->status < 0) /* the first failure keeps its sentence */
+        return (ech_value)graph->status;
     ech__value value = *like;
     value.name = ech__arena_printf(&graph->arena, "%s.%s", layer, part);
     value.of = -1;
