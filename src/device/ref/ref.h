@@ -1,7 +1,7 @@
 /* The reference device: plain loops that are right by inspection, for tests to hold the others against.
  *
- * Each operator is one function in body.inc, compiled for f32 and for f64. Sums run in double in both, and
- * tensors are row-major; only operators that change their inputs take other layouts, as flat arrays.
+ * Each operator is one function in body.inc or body_image.inc, compiled for f32 and for f64. Sums run in double
+ * in both, and tensors are row-major; only operators that change their inputs take other layouts, as flat arrays.
  */
 #ifndef ECH_DEVICE_REF_REF_H
 #define ECH_DEVICE_REF_REF_H
