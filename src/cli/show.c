@@ -115,6 +115,8 @@ void ech__show_kernels(const ech__run *run)
            "share");
     for (size_t n = 0; n < run->trainer->plan->ninstrs; n++) {
         const ech__run_op *op = &run->ops[n];
+        if (ech__plan_is_idle(run->trainer->plan, op->instr))
+            continue;
         const double flops = flops_of(op->instr);
         char rate[16] = "";
         if (flops > 0)

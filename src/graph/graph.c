@@ -176,10 +176,13 @@ ech_status ech__graph_check(const ech_graph *graph)
         }
         const ech__value *value = &graph->values[v];
         const bool own =
-            value->kind != ECH__VALUE_ACTIVATION && value->kind != ECH__VALUE_GRADIENT;
+            value->kind != ECH__VALUE_ACTIVATION && value->kind != ECH__VALUE_GRADIENT &&
+            value->kind != ECH__VALUE_COPY;
         for (size_t n = 0; n < graph->nnodes; n++) {
             for (int i = 0; i < graph->nodes[n].nin; i++) {
-                if (graph->nodes[n].in[i] == (ech_value)v && !own && (at < 0 || at >= (int)n))
+                /* A copy made after the optimizer is there for the next step. */
+                if (graph->nodes[n].in[i] == (ech_value)v && !own &&
+                    value->kind != ECH__VALUE_COPY && (at < 0 || at >= (int)n))
                     return ech__fail(graph->ctx, ECH_E_INTERNAL, "'%s' is used before it is made",
                                      value->name);
             }

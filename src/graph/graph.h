@@ -18,7 +18,8 @@
     X(BUFFER, "buffer")         /* kept from step to step, but not trained */                      \
     X(ACTIVATION, "activation") /* lives between its producer and its last user */                 \
     X(GRADIENT, "gradient")     /* of a parameter: .of */                                          \
-    X(STATE, "state")           /* of the optimizer, for a parameter: .of */
+    X(STATE, "state")           /* of the optimizer, for a parameter: .of */                       \
+    X(COPY, "copy")             /* of a parameter, in another layout: .of */
 
 typedef enum ech__value_kind {
 #define ECH__VALUE_ENUM(id, text) ECH__VALUE_##id,
@@ -35,7 +36,7 @@ typedef struct ech__value {
     const char *name;
     ech__value_kind kind;
     ech__type type;
-    ech_value of;   /* the parameter a gradient or state belongs to; else -1 */
+    ech_value of;   /* the parameter a gradient, state or copy belongs to; else -1 */
     ech__init init; /* parameters and buffers */
 } ech__value;
 
@@ -78,6 +79,10 @@ ech_status ech__fuse(ech_graph *graph);
 
 /* Appends the backward operators that give every parameter under loss its gradient, and no others. */
 ech_status ech__autodiff(ech_graph *graph, ech_value loss);
+
+/* Lets backward-data convolutions read a copy of their weight, refreshed after the optimizer: their kernels
+ * want it in another layout. Last of all passes; a plan that finds one layout good for both drops the copy. */
+ech_status ech__copy_weights(ech_graph *graph);
 
 /* For evaluation: normalises by the running statistics instead of the batch's. Instead of ech__autodiff. */
 ech_status ech__infer_only(ech_graph *graph);

@@ -270,6 +270,7 @@ static const ech__op_row rows[ECH__OP_COUNT] = {
     [ECH__OP_COUNT_CORRECT] = {.min_in = 2, .max_in = 2, .reuses = -1, .infer = infer_cross_entropy},
     [ECH__OP_SGD] = {.min_in = 2, .max_in = 3, .reuses = -1, .changes = 1u | 4u, .flat = true, .infer = infer_update},
     [ECH__OP_ADAM] = {.min_in = 4, .max_in = 4, .reuses = -1, .changes = 1u | 4u | 8u, .flat = true, .infer = infer_update},
+    [ECH__OP_REORDER] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = infer_like_first},
     [ECH__OP_DELAY] = {.min_in = 0, .max_in = 0, .reuses = -1, .infer = infer_nothing},
 };
 /* clang-format on */

@@ -40,6 +40,7 @@
     X(COUNT_CORRECT, "count_correct")           /* logits[N,C] labels[N] -> scalar */               \
     X(SGD, "sgd")                               /* *p g (*momentum) */                              \
     X(ADAM, "adam")                             /* *p g *m *v; decoupled: adamw */                  \
+    X(REORDER, "reorder")                       /* w -> the same in another layout */               \
     X(DELAY, "delay")                           /* nothing; idles for seconds */
 /* clang-format on */
 
@@ -53,7 +54,8 @@ typedef enum ech__op {
 #define ECH__PHASE_LIST(X)                                                                         \
     X(FORWARD, "forward")                                                                          \
     X(BACKWARD, "backward")                                                                        \
-    X(OPTIMIZER, "optimizer")
+    X(OPTIMIZER, "optimizer")                                                                      \
+    X(REFRESH, "refresh") /* copies of what the optimizer changed */
 
 typedef enum ech__phase {
 #define ECH__PHASE_ENUM(id, text) ECH__PHASE_##id,

@@ -16,6 +16,7 @@ typedef struct chooser {
     ech__plan *plan;
     ech__tuning *tuning; /* may be NULL */
     int64_t allowed;     /* most bytes that timing one kernel may take */
+    bool fallbacks;      /* a library's reference code may be taken: nothing else is there */
 } chooser;
 
 /* ---- timing one candidate ---- */
@@ -159,17 +160,10 @@ static ech_status best_kernel(chooser *ch, const ech__kernel_desc *desc, bool mu
                               ech__candidate *best, double *seconds)
 {
     ech__candidate all[ECH__MAX_CANDIDATES];
-    int count, able = 0, usable = 0;
+    int count, usable = 0;
     ECH_TRY(ch->plan->device->ops->candidates(ch->plan->device, desc, all, &count));
     for (int i = 0; i < count; i++) {
-        const bool better_exists = all[i].is_fallback && count > 1;
-        if (!better_exists)
-            all[able++] = all[i];
-    }
-    /* In the plan an output may take over an input's place, so a trial, where each has its own, can need more
-     * than is allowed. A choice of one needs no trial. */
-    for (int i = 0; i < able; i++) {
-        if ((able == 1 && !must_time) || trial_bytes(desc, &all[i]) <= ch->allowed)
+        if ((!all[i].is_fallback || ch->fallbacks) && trial_bytes(desc, &all[i]) <= ch->allowed)
             all[usable++] = all[i];
     }
     *seconds = 0;
@@ -192,13 +186,20 @@ static ech_status best_kernel(chooser *ch, const ech__kernel_desc *desc, bool mu
     return ECH_OK;
 }
 
+/* The parameter whose layout a value follows, or the value itself. A copy has a layout of its own. */
+static ech_value leader_of(const ech_graph *graph, ech_value v)
+{
+    const ech__value *value = &graph->values[v];
+    return value->of >= 0 && value->kind != ECH__VALUE_COPY ? value->of : v;
+}
+
 /* The operand of an instruction whose layout follows a parameter's, or -1. */
 static int operand_of(const ech__plan *plan, const ech__instr *instr, ech_value param)
 {
     for (int i = 0; i < instr->desc.nin + instr->desc.nout; i++) {
         const ech_value v =
             i < instr->desc.nin ? instr->node->in[i] : instr->node->out[i - instr->desc.nin];
-        if (instr->desc.operands[i].free && (v == param || plan->graph->values[v].of == param))
+        if (instr->desc.operands[i].free && leader_of(plan->graph, v) == param)
             return i;
     }
     return -1;
@@ -254,28 +255,64 @@ static ech_status offered_layouts(chooser *ch, ech_value param, ech__layout *out
     return ECH_OK;
 }
 
-static ech_status choose_layout(chooser *ch, ech_value param)
+/* What it costs to bring a copy into another layout than its parameter's. */
+static ech_status copy_cost(chooser *ch, ech_value copy, const ech__layout *layout, double *cost)
 {
-    ech__layout layouts[ECH__MAX_CANDIDATES];
-    int count, chosen = -1;
+    const ech__value *value = &ch->plan->graph->values[copy];
+    const ech__layout *from = &ch->plan->places[value->of].layout;
+    *cost = 0;
+    if (ech__layout_equal(layout, from))
+        return ECH_OK;
+    const ech__kernel_desc desc = {.op = ECH__OP_REORDER,
+                                   .nin = 1,
+                                   .nout = 1,
+                                   .operands = {{value->type.dtype, *from, false},
+                                                {value->type.dtype, *layout, false}}};
+    ech__candidate best;
+    return best_kernel(ch, &desc, true, &best, cost);
+}
+
+static ech_status try_layouts(chooser *ch, ech_value v, const ech__layout *layouts, int count,
+                              int *chosen)
+{
     double least = INFINITY;
-    ECH_TRY(offered_layouts(ch, param, layouts, &count));
-    if (!count)
-        return ECH_OK; /* nobody minds: it stays row-major */
-    for (int k = 0; k < count && (chosen < 0 || ch->tuning); k++) {
+    *chosen = -1;
+    for (int k = 0; k < count && (*chosen < 0 || ch->tuning); k++) {
         bool possible;
-        double cost;
-        ECH_TRY(layout_cost(ch, param, &layouts[k], &possible, &cost));
-        if (possible && (chosen < 0 || cost < least)) {
-            chosen = k;
-            least = cost;
+        double cost, extra = 0;
+        ECH_TRY(layout_cost(ch, v, &layouts[k], &possible, &cost));
+        if (possible && ch->plan->graph->values[v].kind == ECH__VALUE_COPY)
+            ECH_TRY(copy_cost(ch, v, &layouts[k], &extra));
+        if (possible && (*chosen < 0 || cost + extra < least)) {
+            *chosen = k;
+            least = cost + extra;
         }
     }
+    return ECH_OK;
+}
+
+static ech_status choose_layout(chooser *ch, ech_value v)
+{
+    ech__plan *plan = ch->plan;
+    ech__layout layouts[ECH__MAX_CANDIDATES + 1];
+    int count = 0, offered, chosen;
+    const ech__value *value = &plan->graph->values[v];
+    if (value->kind == ECH__VALUE_COPY) /* best of all, no copy */
+        layouts[count++] = plan->places[value->of].layout;
+    ECH_TRY(offered_layouts(ch, v, layouts + count, &offered));
+    count += offered;
+    if (!offered)
+        return ECH_OK; /* nobody minds: it stays row-major */
+    ECH_TRY(try_layouts(ch, v, layouts, count, &chosen));
+    if (chosen < 0) {
+        ch->fallbacks = true;
+        ECH_TRY(try_layouts(ch, v, layouts, count, &chosen));
+        ch->fallbacks = false;
+    }
     if (chosen < 0)
-        return ech__fail(ch->plan->ctx, ECH_E_UNSUPPORTED,
-                         "no layout of '%s' suits all operators that use it",
-                         ch->plan->graph->values[param].name);
-    ch->plan->places[param].layout = layouts[chosen];
+        return ech__fail(plan->ctx, ECH_E_UNSUPPORTED,
+                         "no layout of '%s' suits all operators that use it", value->name);
+    plan->places[v].layout = layouts[chosen];
     return ECH_OK;
 }
 
@@ -285,8 +322,7 @@ static void settle(ech__plan *plan, ech__instr *instr)
     for (int i = 0; i < instr->desc.nin + instr->desc.nout; i++) {
         const ech_value v =
             i < instr->desc.nin ? instr->node->in[i] : instr->node->out[i - instr->desc.nin];
-        const ech_value param = plan->graph->values[v].of >= 0 ? plan->graph->values[v].of : v;
-        plan->places[v].layout = plan->places[param].layout;
+        plan->places[v].layout = plan->places[leader_of(plan->graph, v)].layout;
         instr->desc.operands[i].layout = plan->places[v].layout;
         instr->desc.operands[i].free = false;
     }
@@ -300,13 +336,14 @@ static void describe_operands(ech__plan *plan, ech__instr *instr)
     for (int i = 0; i < node->nin + node->nout; i++) {
         const ech_value v = i < node->nin ? node->in[i] : node->out[i - node->nin];
         const ech__value *value = &plan->graph->values[v];
-        const bool weight =
-            value->kind == ECH__VALUE_PARAM || value->kind == ECH__VALUE_GRADIENT;
+        const bool weight = value->kind == ECH__VALUE_PARAM ||
+                            value->kind == ECH__VALUE_GRADIENT || value->kind == ECH__VALUE_COPY;
         plan->places[v].used = true;
         instr->desc.operands[i] = (ech__operand){
             .dtype = value->type.dtype,
             .layout = plan->places[v].layout,
-            .free = weight && value->type.shape.ndims >= 2 && !ech__op_info(node->op)->flat};
+            .free = weight && value->type.shape.ndims >= 2 && !ech__op_info(node->op)->flat &&
+                    node->op != ECH__OP_REORDER};
     }
 }
 
@@ -326,21 +363,32 @@ static ech_status choose_all(void *arg)
     }
     for (size_t n = 0; n < plan->ninstrs; n++)
         describe_operands(plan, &plan->instrs[n]);
-    for (size_t v = 0; v < plan->graph->nvalues; v++) {
-        if (plan->graph->values[v].kind == ECH__VALUE_PARAM && plan->places[v].used)
-            ECH_TRY(choose_layout(ch, (ech_value)v));
+    for (int copies = 0; copies < 2; copies++) { /* a copy looks at the layout of its parameter */
+        const ech__value_kind kind = copies ? ECH__VALUE_COPY : ECH__VALUE_PARAM;
+        for (size_t v = 0; v < plan->graph->nvalues; v++) {
+            if (plan->graph->values[v].kind == kind && plan->places[v].used)
+                ECH_TRY(choose_layout(ch, (ech_value)v));
+        }
     }
     for (size_t n = 0; n < plan->ninstrs; n++) {
         ech__instr *instr = &plan->instrs[n];
         settle(plan, instr);
-        ECH_TRY(best_kernel(ch, &instr->desc, false, &instr->choice, &instr->seconds));
+        if (ech__plan_is_idle(plan, instr))
+            continue;
+        ech_status status = best_kernel(ch, &instr->desc, false, &instr->choice, &instr->seconds);
+        if (status == ECH_E_UNSUPPORTED) {
+            ch->fallbacks = true;
+            status = best_kernel(ch, &instr->desc, false, &instr->choice, &instr->seconds);
+            ch->fallbacks = false;
+        }
+        ECH_TRY(status);
     }
     return ECH_OK;
 }
 
 ech_status ech__plan_choose(ech__plan *plan, ech__tuning *tuning, int64_t allowed)
 {
-    chooser ch = {plan, tuning, allowed};
+    chooser ch = {plan, tuning, allowed, false};
     /* All of it on the worker: the many questions to the device then need no hand-over each. */
     return plan->device->ops->call(plan->device, choose_all, &ch);
 }

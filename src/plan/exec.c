@@ -7,7 +7,7 @@
 struct ech__exec {
     ech__plan *plan;
     char *blocks[ECH__MEMORY_COUNT];
-    ech__kernel **kernels; /* [ninstrs] */
+    ech__kernel **kernels; /* [ninstrs]; NULL where there is nothing to do */
     ech__span *spans;      /* [ninstrs] */
     /* The call that is under way. */
     ech__phase first, last;
@@ -44,8 +44,10 @@ static ech_status prepare(ech__exec *exec, const ech__instr *instr, ech__kernel 
 static ech_status prepare_all(void *arg)
 {
     ech__exec *exec = arg;
-    for (size_t n = 0; n < exec->plan->ninstrs; n++)
-        ECH_TRY(prepare(exec, &exec->plan->instrs[n], &exec->kernels[n]));
+    for (size_t n = 0; n < exec->plan->ninstrs; n++) {
+        if (!ech__plan_is_idle(exec->plan, &exec->plan->instrs[n]))
+            ECH_TRY(prepare(exec, &exec->plan->instrs[n], &exec->kernels[n]));
+    }
     return ECH_OK;
 }
 
@@ -104,9 +106,9 @@ static ech_status run_phases(void *arg)
     const ech__plan *plan = exec->plan;
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__node *node = plan->instrs[n].node;
-        if (node->phase < exec->first || node->phase > exec->last)
-            continue;
         ech__kernel *kernel = exec->kernels[n];
+        if (node->phase < exec->first || node->phase > exec->last || !kernel)
+            continue;
         exec->spans[n].start_ns = ech__clock_wall();
         const ech_status status = kernel->run(kernel, exec->scalars);
         exec->spans[n].end_ns = ech__clock_wall();

@@ -60,6 +60,7 @@ typedef struct ech__binding {
 
 #define ECH__MEMORY_LIST(X)                                                                        \
     X(WEIGHTS, "weights")                                                                          \
+    X(COPIES, "copies")                                                                            \
     X(GRADIENTS, "gradients")                                                                      \
     X(OPTIMIZER, "optimizer")                                                                      \
     X(INPUTS, "inputs")                                                                            \

@@ -34,8 +34,21 @@ static ech__memory_kind memory_of(ech__value_kind kind)
         [ECH__VALUE_ACTIVATION] = ECH__MEMORY_ACTIVATIONS,
         [ECH__VALUE_GRADIENT] = ECH__MEMORY_GRADIENTS,
         [ECH__VALUE_STATE] = ECH__MEMORY_OPTIMIZER,
+        [ECH__VALUE_COPY] = ECH__MEMORY_COPIES,
     };
     return kinds[kind];
+}
+
+bool ech__plan_needs_no_copy(const ech__plan *plan, ech_value v)
+{
+    const ech__value *value = &plan->graph->values[v];
+    return value->kind == ECH__VALUE_COPY &&
+           ech__layout_equal(&plan->places[v].layout, &plan->places[value->of].layout);
+}
+
+bool ech__plan_is_idle(const ech__plan *plan, const ech__instr *instr)
+{
+    return instr->node->op == ECH__OP_REORDER && ech__plan_needs_no_copy(plan, instr->node->out[0]);
 }
 
 /* Blocks in which everything lives as long as the plan. */
@@ -55,6 +68,10 @@ static ech_status place_lasting(ech__plan *plan)
         place->bytes = bytes;
         if (place->kind == ECH__MEMORY_ACTIVATIONS)
             continue;
+        if (ech__plan_needs_no_copy(plan, (ech_value)v)) { /* it is its parameter, which has a place */
+            *place = plan->places[value->of];
+            continue;
+        }
         int64_t *block = &plan->memory[place->kind];
         place->offset = *block;
         if (!ech__add(*block, ech__round_up(bytes, ECH__ALIGN), block))

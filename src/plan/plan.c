@@ -122,8 +122,10 @@ static ech_status does_not_fit(const ech__plan *plan)
     else
         snprintf(advice, sizeof advice, "not even a batch of 1 fits");
     return ech__fail(plan->ctx, ECH_E_LIMIT,
-                     "a batch of %lld needs %s (%s) and the device's limit is %s; %s",
-                     (long long)plan->batch, ech__format_bytes(plan->total_bytes).s, kinds,
+                     "a batch of %lld needs %lld bytes (%s: %s) and the device's limit is %lld bytes "
+                     "(%s); %s",
+                     (long long)plan->batch, (long long)plan->total_bytes,
+                     ech__format_bytes(plan->total_bytes).s, kinds, (long long)limit,
                      ech__format_bytes(limit).s, advice);
 }
 

@@ -69,6 +69,12 @@ ech_status ech__plan_largest_batch(const ech_graph *graph, ech__device *device, 
 /* Bytes of the block that really is allocated for a kind (none for the workspace). */
 int64_t ech__plan_block_bytes(const ech__plan *plan, ech__memory_kind kind);
 
+/* Whether v is a copy that has the layout of its parameter: then it is the parameter, and not refreshed. */
+bool ech__plan_needs_no_copy(const ech__plan *plan, ech_value v);
+
+/* Whether an instruction would refresh such a copy: it has no kernel and takes no time. */
+bool ech__plan_is_idle(const ech__plan *plan, const ech__instr *instr);
+
 /* ---- parts, one file each ---- */
 
 /* Fills in instrs: kernels and layouts (choose.c). allowed: most scratch bytes of a kernel. */

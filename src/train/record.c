@@ -175,6 +175,8 @@ static ech_json *kernels_json(const ech__run *run)
     ech_json *array = ech__json_array();
     for (size_t n = 0; n < run->trainer->plan->ninstrs; n++) {
         const ech__instr *instr = &run->trainer->plan->instrs[n];
+        if (ech__plan_is_idle(run->trainer->plan, instr))
+            continue;
         ech_json *op = ech__json_object();
         ech__json_set_string(&op, "op", ech__op_name(instr->node->op));
         ech__json_set_string(&op, "name", instr->node->name);
@@ -311,10 +313,12 @@ static ech_status trace_step(ech__records *r, const ech__run *run, const ech__ru
     ech__json_set_real(&args, "loss", step->result.loss);
     ech__json_set_real(&args, "lr", step->lr);
     snprintf(name, sizeof name, "step %lld", (long long)step->step);
-    ECH_TRY(add_span(r, name, "step",
-                     (ech__span){spans[0].start_ns, spans[plan->ninstrs - 1].end_ns}, args));
+    const int64_t end = spans[0].start_ns + (int64_t)(step->result.time_s * 1e9);
+    ECH_TRY(add_span(r, name, "step", (ech__span){spans[0].start_ns, end}, args));
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__instr *instr = &plan->instrs[n];
+        if (ech__plan_is_idle(plan, instr))
+            continue;
         args = ech__json_object();
         ech__json_set_string(&args, "kernel", instr->choice.name);
         snprintf(name, sizeof name, "%s %s", ech__op_name(instr->node->op), instr->node->name);

@@ -22,7 +22,9 @@ static ech_status rewrite(ech_graph *graph, ech_value loss, const ech_train_opti
     ECH_TRY(ech__fuse(graph));
     ECH_TRY(ech__autodiff(graph, loss));
     ECH_TRY(ech__optimize(graph, options));
-    return options->delay_ms > 0 ? ech__insert_delay(graph, options->delay_ms * 1e-3) : ECH_OK;
+    if (options->delay_ms > 0)
+        ECH_TRY(ech__insert_delay(graph, options->delay_ms * 1e-3));
+    return ech__copy_weights(graph);
 }
 
 static ech_status check(ech_ctx *ctx, const ech_train_options *o)
@@ -148,8 +150,10 @@ static void fill_times(const ech_trainer *trainer, int64_t start, int64_t end, e
     size_t n = trainer->plan->ninstrs;
     for (int phase = ECH__PHASE_COUNT - 1; phase >= 0; phase--) {
         begins[phase] = begins[phase + 1];
-        while (n > 0 && trainer->plan->instrs[n - 1].node->phase == (ech__phase)phase)
-            begins[phase] = spans[--n].start_ns;
+        while (n > 0 && trainer->plan->instrs[n - 1].node->phase == (ech__phase)phase) {
+            if (!ech__plan_is_idle(trainer->plan, &trainer->plan->instrs[--n]))
+                begins[phase] = spans[n].start_ns;
+        }
     }
     begins[ECH__PHASE_FORWARD] = start;
     out->time_s = ech__seconds(end - start);
@@ -161,7 +165,7 @@ static void fill_times(const ech_trainer *trainer, int64_t start, int64_t end, e
 ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out)
 {
     const int64_t start = ech__clock_wall();
-    ECH_TRY(ech__exec_run(trainer->exec, ECH__PHASE_FORWARD, ECH__PHASE_OPTIMIZER,
+    ECH_TRY(ech__exec_run(trainer->exec, ECH__PHASE_FORWARD, ECH__PHASE_REFRESH,
                           &trainer->scalars));
     const int64_t end = ech__clock_wall();
     trainer->scalars.step++;

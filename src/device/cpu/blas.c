@@ -142,7 +142,7 @@ void ech__blas_offer_linear(const ech__kernel_desc *desc, const ech__layout *wei
         return;
     ech__candidate *candidate = ech__offer_add(offer, desc, "openblas");
     if (candidate)
-        candidate->layouts[ech__linear_weight(desc->op)] = *weight;
+        candidate->layouts[ech__weight_operand(desc->op)] = *weight;
 }
 
 ech_status ech__blas_create_linear(ech__device *device, const ech__kernel_desc *desc,
@@ -153,7 +153,7 @@ ech_status ech__blas_create_linear(ech__device *device, const ech__kernel_desc *
     blas_kernel *k = ech__new(device->ctx, sizeof *k);
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
-    const ech__layout *weight = &candidate->layouts[ech__linear_weight(desc->op)];
+    const ech__layout *weight = &candidate->layouts[ech__weight_operand(desc->op)];
     k->base = (ech__kernel){run, destroy};
     k->device = device;
     k->vec = cpu->vec;

@@ -18,7 +18,7 @@ ech__candidate *ech__offer_add(ech__offer *offer, const ech__kernel_desc *desc, 
     return candidate;
 }
 
-int ech__linear_weight(ech__op op)
+int ech__weight_operand(ech__op op)
 {
     return op == ECH__OP_LINEAR_BWD_WEIGHTS ? 2 : 1;
 }
@@ -48,7 +48,7 @@ static int add_layout(ech__layout *list, int count, const ech__layout *layout)
  * and row-major is the better start. */
 static int weight_layouts(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__layout *out)
 {
-    const ech__operand *weight = &desc->operands[ech__linear_weight(desc->op)];
+    const ech__operand *weight = &desc->operands[ech__weight_operand(desc->op)];
     if (!weight->free) {
         out[0] = weight->layout;
         return 1;
@@ -85,14 +85,41 @@ static void offer_linear(ech__device *device, const ech__kernel_desc *desc, ech_
     }
 }
 
+static bool is_conv(ech__op op)
+{
+    return op == ECH__OP_CONV2D || op == ECH__OP_CONV2D_BWD_DATA ||
+           op == ECH__OP_CONV2D_BWD_WEIGHTS;
+}
+
+static void offer_conv(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer)
+{
+    const ech__cpu *cpu = ech__device_state(device);
+    const ech__operand *weight = &desc->operands[ech__weight_operand(desc->op)];
+    ech__layout own[3], layouts[MAX_LAYOUTS];
+    int count = 0;
+    if (!weight->free)
+        count = add_layout(layouts, count, &weight->layout);
+    const int nown = weight->free ? ech__onednn_conv_layouts(cpu->onednn, desc, own) : 0;
+    for (int i = 0; i < nown; i++)
+        count = add_layout(layouts, count, &own[i]);
+    for (int i = 0; i < count; i++)
+        ech__onednn_offer_conv(cpu->onednn, desc, &layouts[i], offer);
+}
+
 static ech_status cpu_candidates(ech__device *device, const ech__kernel_desc *desc,
                                  ech__candidate *out, int *count)
 {
+    const ech__cpu *cpu = ech__device_state(device);
     ech__offer offer = {out, 0};
-    if (!is_linear(desc->op))
-        ech__simple_offer(desc, &offer);
-    else if (desc->operands[0].dtype == ECH_F32)
+    const bool f32 = desc->nin && desc->operands[0].dtype == ECH_F32;
+    if (is_linear(desc->op) && f32)
         offer_linear(device, desc, &offer);
+    else if (is_conv(desc->op) && f32)
+        offer_conv(device, desc, &offer);
+    else if (desc->op == ECH__OP_REORDER && f32)
+        ech__onednn_offer_reorder(cpu->onednn, desc, &offer);
+    else
+        ech__simple_offer(desc, &offer);
     *count = offer.count;
     return ECH_OK;
 }
@@ -108,6 +135,10 @@ static ech_status cpu_create(ech__device *device, const ech__kernel_desc *desc,
         return ech__panel_create_linear(device, desc, binding, out);
     if (!strcmp(candidate->name, "openblas"))
         return ech__blas_create_linear(device, desc, candidate, binding, out);
+    if (desc->op == ECH__OP_REORDER)
+        return ech__onednn_create_reorder(device, cpu->onednn, desc, binding, out);
+    if (is_conv(desc->op))
+        return ech__onednn_create_conv(device, cpu->onednn, desc, candidate, binding, out);
     return ech__onednn_create_linear(device, cpu->onednn, desc, candidate, binding, out);
 }
 

@@ -1,7 +1,9 @@
 /* The cpu device: kernels from oneDNN and OpenBLAS, and loops of our own. Shared inside this folder only.
  *
  *   cpu.c      the table: which file offers what, and in which order of preference
- *   onednn.c   linear on oneDNN's inner product, with the weight in any layout it likes
+ *   onednn.c         what oneDNN's primitives have in common
+ *   onednn_linear.c  linear on oneDNN's inner product, with the weight in any layout it likes
+ *   onednn_conv.c    convolutions, direct and Winograd where oneDNN has it
  *   panel.c    linear on tiles of our own, with the weight in panels of 16 outputs
  *   blas.c     linear on OpenBLAS, with the weight row- or column-major
  *   simple.c   elementwise operators, losses, optimizers, over the loops of vec.h
@@ -31,8 +33,8 @@ typedef struct ech__offer {
 /* A new candidate with the layouts that desc fixes, or NULL when the list is full. */
 ech__candidate *ech__offer_add(ech__offer *offer, const ech__kernel_desc *desc, const char *name);
 
-/* The operand of a linear operator that has the weight's shape. */
-int ech__linear_weight(ech__op op);
+/* The operand of a linear operator or convolution that has the weight's shape. */
+int ech__weight_operand(ech__op op);
 
 /* The processor's name as the system gives it. */
 void ech__cpu_processor(char *out, size_t bytes);
@@ -52,6 +54,20 @@ void ech__onednn_offer_linear(ech__onednn *onednn, const ech__kernel_desc *desc,
 ech_status ech__onednn_create_linear(ech__device *device, ech__onednn *onednn,
                                      const ech__kernel_desc *desc, const ech__candidate *candidate,
                                      const ech__binding *binding, ech__kernel **out);
+
+/* Layouts that oneDNN would pick itself for the weight of a convolution; at most 3. */
+int ech__onednn_conv_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out);
+/* Offers the convolution with the weight in this layout, direct and Winograd, where oneDNN has them. */
+void ech__onednn_offer_conv(ech__onednn *onednn, const ech__kernel_desc *desc,
+                            const ech__layout *weight, ech__offer *offer);
+ech_status ech__onednn_create_conv(ech__device *device, ech__onednn *onednn,
+                                   const ech__kernel_desc *desc, const ech__candidate *candidate,
+                                   const ech__binding *binding, ech__kernel **out);
+
+void ech__onednn_offer_reorder(ech__onednn *onednn, const ech__kernel_desc *desc, ech__offer *offer);
+ech_status ech__onednn_create_reorder(ech__device *device, ech__onednn *onednn,
+                                      const ech__kernel_desc *desc, const ech__binding *binding,
+                                      ech__kernel **out);
 
 /* ---- panel.c ---- */
 

@@ -1,19 +1,7 @@
-/* Linear layers on oneDNN's inner product (its v2 C interface, which no other folder may see).
- *
- *   forward            dst = src wei^T + bia, ReLU as a post-operation
- *   backward data      diff_src = diff_dst wei
- *   backward weights   diff_wei = diff_dst^T src, diff_bia = column sums of diff_dst
- */
-#include "device/cpu/cpu.h"
+#include "device/cpu/onednn.h"
 
-#include <dnnl.h>
 #include <stdio.h>
 #include <string.h>
-
-struct ech__onednn {
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
-};
 
 static ech_status failed(ech_ctx *ctx, const char *what, dnnl_status_t status)
 {
@@ -79,7 +67,7 @@ void ech__onednn_version(char *out, size_t bytes)
 
 /* ---- layouts and memory descriptions ---- */
 
-static void to_md(const ech__layout *layout, dnnl_memory_desc_t *md)
+void ech__onednn_md(const ech__layout *layout, dnnl_memory_desc_t *md)
 {
     memset(md, 0, sizeof *md);
     md->ndims = layout->shape.ndims;
@@ -97,8 +85,7 @@ static void to_md(const ech__layout *layout, dnnl_memory_desc_t *md)
     }
 }
 
-/* False where our layouts cannot say what oneDNN means. */
-static bool from_md(const dnnl_memory_desc_t *md, ech__layout *layout)
+bool ech__onednn_layout(const dnnl_memory_desc_t *md, ech__layout *layout)
 {
     const dnnl_blocking_desc_t *blocking = &md->format_desc.blocking;
     *layout = (ech__layout){.shape = {.ndims = md->ndims}};
@@ -120,41 +107,9 @@ static bool from_md(const dnnl_memory_desc_t *md, ech__layout *layout)
     return true;
 }
 
-/* ---- describing a linear operator ---- */
+/* ---- describing primitives ---- */
 
-/* The four tensors of an inner product, whatever the direction: src[N,I] wei[O,I] bia[O] dst[N,O]. */
-typedef struct inner_product {
-    dnnl_memory_desc_t src, wei, bia, dst;
-    bool has_bias;
-} inner_product;
-
-static void plain_md(dnnl_memory_desc_t *md, int ndims, int64_t rows, int64_t cols)
-{
-    const ech__shape shape = {ndims, {rows, cols}};
-    const ech__layout layout = ech__layout_plain(&shape);
-    to_md(&layout, md);
-}
-
-/* weight NULL: oneDNN picks the layout. */
-static inner_product describe(const ech__kernel_desc *desc, const ech__layout *weight)
-{
-    const ech__shape *first = &desc->operands[0].layout.shape;
-    const ech__shape *w = &desc->operands[ech__linear_weight(desc->op)].layout.shape;
-    const int64_t n = first->dims[0], o = w->dims[0], i = w->dims[1];
-    inner_product ip;
-    plain_md(&ip.src, 2, n, i);
-    plain_md(&ip.dst, 2, n, o);
-    plain_md(&ip.bia, 1, o, 0);
-    plain_md(&ip.wei, 2, o, i);
-    if (weight)
-        to_md(weight, &ip.wei);
-    else
-        ip.wei.format_kind = dnnl_format_kind_any;
-    ip.has_bias = desc->op == ECH__OP_LINEAR ? desc->nin == 3 : desc->attrs.bias;
-    return ip;
-}
-
-static dnnl_primitive_attr_t attributes(bool relu)
+dnnl_primitive_attr_t ech__onednn_attributes(bool relu)
 {
     dnnl_primitive_attr_t attr = NULL;
     if (dnnl_primitive_attr_create(&attr) != dnnl_success)
@@ -176,83 +131,25 @@ static dnnl_primitive_attr_t attributes(bool relu)
     return attr;
 }
 
-/* The primitive description of op on these tensors, or NULL where oneDNN has none. */
-static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, ech__op op, bool relu,
-                                            const inner_product *ip)
+void ech__onednn_offer(const_dnnl_primitive_desc_t pd, const ech__kernel_desc *desc, int free_operand,
+                       const ech__layout *layout, ech__offer *offer)
 {
-    const dnnl_memory_desc_t *bia = ip->has_bias ? &ip->bia : NULL;
-    dnnl_inner_product_desc_t d;
-    dnnl_primitive_desc_t pd = NULL, hint = NULL;
-    dnnl_primitive_attr_t attr = attributes(relu);
-    if (!attr)
-        return NULL;
-    if (dnnl_inner_product_forward_desc_init(&d, dnnl_forward_training, &ip->src, &ip->wei,
-                                             op == ECH__OP_LINEAR ? bia : NULL,
-                                             &ip->dst) == dnnl_success)
-        dnnl_primitive_desc_create(&hint, &d, attr, onednn->engine, NULL);
-    if (op == ECH__OP_LINEAR || !hint) {
-        dnnl_primitive_attr_destroy(attr);
-        return hint;
-    }
-    dnnl_status_t status =
-        op == ECH__OP_LINEAR_BWD_DATA
-            ? dnnl_inner_product_backward_data_desc_init(&d, &ip->src, &ip->wei, &ip->dst)
-            : dnnl_inner_product_backward_weights_desc_init(&d, &ip->src, &ip->wei, bia, &ip->dst);
-    if (status == dnnl_success)
-        dnnl_primitive_desc_create(&pd, &d, attr, onednn->engine, hint);
-    dnnl_primitive_desc_destroy(hint);
-    dnnl_primitive_attr_destroy(attr);
-    return pd;
-}
-
-static const dnnl_memory_desc_t *weight_md(ech__op op, const_dnnl_primitive_desc_t pd)
-{
-    return dnnl_primitive_desc_query_md(
-        pd, op == ECH__OP_LINEAR_BWD_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
-}
-
-int ech__onednn_weight_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out,
-                               int cap)
-{
-    static const ech__op directions[] = {ECH__OP_LINEAR, ECH__OP_LINEAR_BWD_DATA,
-                                         ECH__OP_LINEAR_BWD_WEIGHTS};
-    int count = 0;
-    for (size_t k = 0; k < sizeof directions / sizeof *directions && count < cap; k++) {
-        const inner_product ip = describe(desc, NULL);
-        dnnl_primitive_desc_t pd = primitive_desc(onednn, directions[k], false, &ip);
-        if (pd && from_md(weight_md(directions[k], pd), &out[count]))
-            count++;
-        if (pd)
-            dnnl_primitive_desc_destroy(pd);
-    }
-    return count;
-}
-
-void ech__onednn_offer_linear(ech__onednn *onednn, const ech__kernel_desc *desc,
-                              const ech__layout *weight, ech__offer *offer)
-{
-    const inner_product ip = describe(desc, weight);
-    dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, desc->attrs.relu, &ip);
-    if (!pd)
-        return;
     const char *info = "";
     dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&info);
     char name[40];
     snprintf(name, sizeof name, "onednn:%s", info);
     ech__candidate *candidate = ech__offer_add(offer, desc, name);
-    if (candidate) {
-        const dnnl_memory_desc_t *scratch =
-            dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-        candidate->layouts[ech__linear_weight(desc->op)] = *weight;
-        candidate->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
-        candidate->is_fallback = strstr(info, "ref") != NULL;
-    }
-    dnnl_primitive_desc_destroy(pd);
+    if (!candidate)
+        return;
+    const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    candidate->layouts[free_operand] = *layout;
+    candidate->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
+    candidate->is_fallback = strstr(info, "ref") != NULL;
 }
 
 /* ---- kernels ---- */
 
-enum { MAX_ARGS = 5 };
+enum { MAX_ARGS = ECH__ONEDNN_MAX_ARGS + 1 };
 
 typedef struct primitive_kernel {
     ech__kernel base;
@@ -269,7 +166,7 @@ static ech_status run_primitive(ech__kernel *base, const ech__scalars *scalars)
     const primitive_kernel *kernel = (const primitive_kernel *)base;
     const dnnl_status_t status =
         dnnl_primitive_execute(kernel->primitive, kernel->stream, kernel->nargs, kernel->args);
-    return status == dnnl_success ? ECH_OK : failed(kernel->ctx, "an inner product", status);
+    return status == dnnl_success ? ECH_OK : failed(kernel->ctx, "a primitive", status);
 }
 
 static void destroy_primitive(ech__kernel *base)
@@ -293,63 +190,35 @@ static dnnl_status_t add_arg(primitive_kernel *kernel, dnnl_engine_t engine, int
     return status;
 }
 
-static dnnl_status_t add_args(primitive_kernel *kernel, dnnl_engine_t engine, ech__op op,
-                              const inner_product *ip, const ech__binding *binding)
+ech_status ech__onednn_create(ech__device *device, ech__onednn *onednn, dnnl_primitive_desc_t pd,
+                              const ech__onednn_args *args, void *scratch, ech__kernel **out)
 {
-    void *const *at = binding->operands;
-    dnnl_status_t status = dnnl_success;
-#define ARG(arg, md, memory)                                                                       \
-    if (status == dnnl_success)                                                                    \
-    status = add_arg(kernel, engine, arg, md, memory)
-    switch (op) {
-    case ECH__OP_LINEAR: /* x w (b) -> y */
-        ARG(DNNL_ARG_SRC, &ip->src, at[0]);
-        ARG(DNNL_ARG_WEIGHTS, &ip->wei, at[1]);
-        if (ip->has_bias)
-            ARG(DNNL_ARG_BIAS, &ip->bia, at[2]);
-        ARG(DNNL_ARG_DST, &ip->dst, at[ip->has_bias ? 3 : 2]);
-        break;
-    case ECH__OP_LINEAR_BWD_DATA: /* dy w -> dx */
-        ARG(DNNL_ARG_DIFF_DST, &ip->dst, at[0]);
-        ARG(DNNL_ARG_WEIGHTS, &ip->wei, at[1]);
-        ARG(DNNL_ARG_DIFF_SRC, &ip->src, at[2]);
-        break;
-    default: /* x dy -> dw (db) */
-        ARG(DNNL_ARG_SRC, &ip->src, at[0]);
-        ARG(DNNL_ARG_DIFF_DST, &ip->dst, at[1]);
-        ARG(DNNL_ARG_DIFF_WEIGHTS, &ip->wei, at[2]);
-        if (ip->has_bias)
-            ARG(DNNL_ARG_DIFF_BIAS, &ip->bia, at[3]);
-    }
-#undef ARG
-    return status;
-}
-
-ech_status ech__onednn_create_linear(ech__device *device, ech__onednn *onednn,
-                                     const ech__kernel_desc *desc, const ech__candidate *candidate,
-                                     const ech__binding *binding, ech__kernel **out)
-{
+    *out = NULL;
     primitive_kernel *kernel = ech__new(device->ctx, sizeof *kernel);
     if (!kernel)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
     kernel->base = (ech__kernel){run_primitive, destroy_primitive};
     kernel->ctx = device->ctx;
     kernel->stream = onednn->stream;
-    const inner_product ip = describe(desc, &candidate->layouts[ech__linear_weight(desc->op)]);
-    dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, desc->attrs.relu, &ip);
     dnnl_status_t status = pd ? dnnl_primitive_create(&kernel->primitive, pd) : dnnl_unimplemented;
-    if (status == dnnl_success)
-        status = add_args(kernel, onednn->engine, desc->op, &ip, binding);
-    if (status == dnnl_success && candidate->scratch_bytes)
-        status = add_arg(kernel, onednn->engine, DNNL_ARG_SCRATCHPAD,
-                         dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0),
-                         binding->scratch);
-    if (pd)
-        dnnl_primitive_desc_destroy(pd);
+    for (int i = 0; i < args->count && status == dnnl_success; i++)
+        status = add_arg(kernel, onednn->engine, args->arg[i], args->md[i], args->memory[i]);
+    if (status == dnnl_success) {
+        const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+        if (dnnl_memory_desc_get_size(md))
+            status = add_arg(kernel, onednn->engine, DNNL_ARG_SCRATCHPAD, md, scratch);
+    }
     if (status != dnnl_success) {
         destroy_primitive(&kernel->base);
-        return failed(device->ctx, "preparing an inner product", status);
+        return failed(device->ctx, "preparing a primitive", status);
     }
     *out = &kernel->base;
     return ECH_OK;
+}
+
+void ech__onednn_arg(ech__onednn_args *args, int arg, const dnnl_memory_desc_t *md, void *memory)
+{
+    args->arg[args->count] = arg;
+    args->md[args->count] = md;
+    args->memory[args->count++] = memory;
 }

@@ -21,6 +21,7 @@ enum {
     DEPTH = 256,       /* of the inner dimension at a time: a panel of this depth stays in L1 */
     WIDE = 8,          /* panels of the forward result that take turns over one depth */
     INPUTS = 192,      /* of the backward-data result at a time */
+    MOST = 1 << 28,    /* samples, inputs or outputs: so that no product of two overflows */
     STREAM_FROM = 24 << 20, /* bytes of dw that no cache holds until the optimizer reads them */
 };
 
@@ -371,7 +372,7 @@ static void scratch_of(const panel_kernel *k, int threads, int64_t sizes[3])
 
 static panel_kernel sizes_of(const ech__cpu *cpu, const ech__kernel_desc *desc)
 {
-    const ech__shape *weight = &desc->operands[ech__linear_weight(desc->op)].layout.shape;
+    const ech__shape *weight = &desc->operands[ech__weight_operand(desc->op)].layout.shape;
     return (panel_kernel){.op = desc->op,
                           .isa = best_isa(cpu->vec),
                           .vec = cpu->vec,
@@ -385,15 +386,15 @@ void ech__panel_offer_linear(const ech__cpu *cpu, int threads, const ech__kernel
                              const ech__layout *weight, ech__offer *offer)
 {
     const ech__layout ours = ech__panel_layout(&weight->shape);
-    if (!best_isa(cpu->vec) || !ech__layout_equal(weight, &ours))
+    const panel_kernel k = sizes_of(cpu, desc);
+    if (!k.isa || !ech__layout_equal(weight, &ours) || k.n > MOST || k.i > MOST || k.o > MOST)
         return;
     ech__candidate *candidate = ech__offer_add(offer, desc, "panels");
     if (!candidate)
         return;
-    const panel_kernel k = sizes_of(cpu, desc);
     int64_t sizes[3];
     scratch_of(&k, threads, sizes);
-    candidate->layouts[ech__linear_weight(desc->op)] = *weight;
+    candidate->layouts[ech__weight_operand(desc->op)] = *weight;
     candidate->scratch_bytes = (sizes[0] + sizes[1] + sizes[2]) * (int64_t)sizeof(float);
 }
 

@@ -1,0 +1,41 @@
+/* oneDNN's v2 C interface, as far as its primitives have things in common. Only this folder may see it. */
+#ifndef ECH_DEVICE_CPU_ONEDNN_H
+#define ECH_DEVICE_CPU_ONEDNN_H
+
+#include "device/cpu/cpu.h"
+
+#include <dnnl.h>
+
+struct ech__onednn {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+};
+
+/* A layout of f32 as oneDNN describes it, and back; false where our layouts cannot say what oneDNN means. */
+void ech__onednn_md(const ech__layout *layout, dnnl_memory_desc_t *md);
+bool ech__onednn_layout(const dnnl_memory_desc_t *md, ech__layout *layout);
+
+/* Scratch from us, ReLU behind the operator when asked for. NULL when it cannot be made. */
+dnnl_primitive_attr_t ech__onednn_attributes(bool relu);
+
+/* A candidate from a primitive description, with this layout for its free operand. */
+void ech__onednn_offer(const_dnnl_primitive_desc_t pd, const ech__kernel_desc *desc, int free_operand,
+                       const ech__layout *layout, ech__offer *offer);
+
+enum { ECH__ONEDNN_MAX_ARGS = 4 };
+
+/* What a primitive is executed on. */
+typedef struct ech__onednn_args {
+    int count;
+    int arg[ECH__ONEDNN_MAX_ARGS];
+    const dnnl_memory_desc_t *md[ECH__ONEDNN_MAX_ARGS];
+    void *memory[ECH__ONEDNN_MAX_ARGS];
+} ech__onednn_args;
+
+void ech__onednn_arg(ech__onednn_args *args, int arg, const dnnl_memory_desc_t *md, void *memory);
+
+/* A kernel that executes the primitive on these arguments. pd may be NULL: then it fails. */
+ech_status ech__onednn_create(ech__device *device, ech__onednn *onednn, dnnl_primitive_desc_t pd,
+                              const ech__onednn_args *args, void *scratch, ech__kernel **out);
+
+#endif

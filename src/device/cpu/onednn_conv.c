@@ -1,0 +1,173 @@
+/* Convolutions on oneDNN, on images in whatever layout the plan gives them.
+ *
+ * The weight has up to three layouts that oneDNN would pick itself, one for each direction: all are offered for
+ * every direction that has real code for them.
+ */
+#include "device/cpu/onednn.h"
+
+#include <string.h>
+
+/* The tensors of a convolution, whatever the direction: src[N,I,H,W] wei[O,I,K,K] bia[O] dst[N,O,H',W']. */
+typedef struct convolution {
+    dnnl_memory_desc_t src, wei, bia, dst;
+    dnnl_dims_t strides, pads, pads_end;
+    bool has_bias;
+} convolution;
+
+static int64_t out_size(int64_t in, const ech__attrs *a)
+{
+    return (in + 2 * a->pad - a->kernel) / a->stride + 1;
+}
+
+/* The padding at the end of an axis that gives just the places that there are. */
+static int64_t end_pad(int64_t in, int64_t out, const ech__attrs *a)
+{
+    return (out - 1) * a->stride + a->kernel - in - a->pad;
+}
+
+/* weight NULL: oneDNN picks the layout. */
+static convolution describe(const ech__kernel_desc *desc, const ech__layout *weight)
+{
+    const ech__attrs *a = &desc->attrs;
+    const ech__layout *first = &desc->operands[0].layout, *second = &desc->operands[1].layout;
+    const ech__layout *last = &desc->operands[desc->nin].layout;
+    const bool forward = desc->op == ECH__OP_CONV2D;
+    const ech__layout *src = desc->op == ECH__OP_CONV2D_BWD_DATA ? last : first;
+    const ech__layout *dst = forward                               ? last
+                             : desc->op == ECH__OP_CONV2D_BWD_DATA ? first
+                                                                   : second;
+    const ech__shape *w = &desc->operands[ech__weight_operand(desc->op)].layout.shape;
+    convolution c = {.strides = {a->stride, a->stride}, .pads = {a->pad, a->pad}};
+    for (int k = 0; k < 2; k++)
+        c.pads_end[k] = end_pad(src->shape.dims[2 + k], out_size(src->shape.dims[2 + k], a), a);
+    ech__onednn_md(src, &c.src);
+    ech__onednn_md(dst, &c.dst);
+    const ech__layout plain = ech__layout_plain(w), bias = ech__layout_plain(&(ech__shape){1, {w->dims[0]}});
+    ech__onednn_md(weight ? weight : &plain, &c.wei);
+    ech__onednn_md(&bias, &c.bia);
+    if (!weight)
+        c.wei.format_kind = dnnl_format_kind_any;
+    c.has_bias = forward ? desc->nin == 3 : a->bias;
+    return c;
+}
+
+/* The primitive description of op on these tensors, or NULL where oneDNN has none. */
+static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, ech__op op,
+                                            dnnl_alg_kind_t algorithm, bool relu,
+                                            const convolution *c)
+{
+    const dnnl_memory_desc_t *bia = c->has_bias ? &c->bia : NULL;
+    dnnl_convolution_desc_t d;
+    dnnl_primitive_desc_t pd = NULL, hint = NULL;
+    dnnl_primitive_attr_t attr = ech__onednn_attributes(relu);
+    if (!attr)
+        return NULL;
+    if (dnnl_convolution_forward_desc_init(&d, dnnl_forward_training, algorithm, &c->src, &c->wei,
+                                           op == ECH__OP_CONV2D ? bia : NULL, &c->dst, c->strides,
+                                           c->pads, c->pads_end) == dnnl_success)
+        dnnl_primitive_desc_create(&hint, &d, attr, onednn->engine, NULL);
+    if (op != ECH__OP_CONV2D && hint) {
+        const dnnl_status_t status =
+            op == ECH__OP_CONV2D_BWD_DATA
+                ? dnnl_convolution_backward_data_desc_init(&d, algorithm, &c->src, &c->wei, &c->dst,
+                                                           c->strides, c->pads, c->pads_end)
+                : dnnl_convolution_backward_weights_desc_init(&d, algorithm, &c->src, &c->wei, bia,
+                                                              &c->dst, c->strides, c->pads,
+                                                              c->pads_end);
+        if (status == dnnl_success)
+            dnnl_primitive_desc_create(&pd, &d, attr, onednn->engine, hint);
+        dnnl_primitive_desc_destroy(hint);
+    } else {
+        pd = hint;
+    }
+    dnnl_primitive_attr_destroy(attr);
+    return pd;
+}
+
+int ech__onednn_conv_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out)
+{
+    static const ech__op directions[] = {ECH__OP_CONV2D, ECH__OP_CONV2D_BWD_DATA,
+                                         ECH__OP_CONV2D_BWD_WEIGHTS};
+    int count = 0;
+    for (int k = 0; k < 3; k++) {
+        const convolution c = describe(desc, NULL);
+        dnnl_primitive_desc_t pd =
+            primitive_desc(onednn, directions[k], dnnl_convolution_direct, false, &c);
+        if (!pd)
+            continue;
+        const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(
+            pd,
+            directions[k] == ECH__OP_CONV2D_BWD_WEIGHTS ? dnnl_query_diff_weights_md
+                                                        : dnnl_query_weights_md,
+            0);
+        if (ech__onednn_layout(md, &out[count]))
+            count++;
+        dnnl_primitive_desc_destroy(pd);
+    }
+    return count;
+}
+
+/* oneDNN's Winograd kernels have it in their names: "jit_wino_4x3:avx512_core". */
+static bool is_winograd(const ech__candidate *candidate)
+{
+    return strstr(candidate->name, "wino") != NULL;
+}
+
+void ech__onednn_offer_conv(ech__onednn *onednn, const ech__kernel_desc *desc,
+                            const ech__layout *weight, ech__offer *offer)
+{
+    static const dnnl_alg_kind_t algorithms[] = {dnnl_convolution_direct, dnnl_convolution_winograd};
+    const convolution c = describe(desc, weight);
+    for (int k = 0; k < 2; k++) {
+        dnnl_primitive_desc_t pd =
+            primitive_desc(onednn, desc->op, algorithms[k], desc->attrs.relu, &c);
+        if (!pd)
+            continue;
+        ech__onednn_offer(pd, desc, ech__weight_operand(desc->op), weight, offer);
+        dnnl_primitive_desc_destroy(pd);
+    }
+}
+
+static ech__onednn_args arguments(ech__op op, const convolution *c, const ech__binding *binding)
+{
+    void *const *at = binding->operands;
+    ech__onednn_args args = {0};
+    switch (op) {
+    case ECH__OP_CONV2D: /* x w (b) -> y */
+        ech__onednn_arg(&args, DNNL_ARG_SRC, &c->src, at[0]);
+        ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &c->wei, at[1]);
+        if (c->has_bias)
+            ech__onednn_arg(&args, DNNL_ARG_BIAS, &c->bia, at[2]);
+        ech__onednn_arg(&args, DNNL_ARG_DST, &c->dst, at[c->has_bias ? 3 : 2]);
+        break;
+    case ECH__OP_CONV2D_BWD_DATA: /* dy w -> dx */
+        ech__onednn_arg(&args, DNNL_ARG_DIFF_DST, &c->dst, at[0]);
+        ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &c->wei, at[1]);
+        ech__onednn_arg(&args, DNNL_ARG_DIFF_SRC, &c->src, at[2]);
+        break;
+    default: /* x dy -> dw (db) */
+        ech__onednn_arg(&args, DNNL_ARG_SRC, &c->src, at[0]);
+        ech__onednn_arg(&args, DNNL_ARG_DIFF_DST, &c->dst, at[1]);
+        ech__onednn_arg(&args, DNNL_ARG_DIFF_WEIGHTS, &c->wei, at[2]);
+        if (c->has_bias)
+            ech__onednn_arg(&args, DNNL_ARG_DIFF_BIAS, &c->bia, at[3]);
+    }
+    return args;
+}
+
+ech_status ech__onednn_create_conv(ech__device *device, ech__onednn *onednn,
+                                   const ech__kernel_desc *desc, const ech__candidate *candidate,
+                                   const ech__binding *binding, ech__kernel **out)
+{
+    const convolution c = describe(desc, &candidate->layouts[ech__weight_operand(desc->op)]);
+    const ech__onednn_args args = arguments(desc->op, &c, binding);
+    const dnnl_alg_kind_t algorithm = is_winograd(candidate)
+                                          ? dnnl_convolution_winograd
+                                          : dnnl_convolution_direct;
+    dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, algorithm, desc->attrs.relu, &c);
+    const ech_status status =
+        ech__onednn_create(device, onednn, pd, &args, binding->scratch, out);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    return status;
+}

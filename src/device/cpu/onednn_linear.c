@@ -1,0 +1,143 @@
+/* Linear layers on oneDNN's inner product.
+ *
+ *   forward            dst = src wei^T + bia, ReLU as a post-operation
+ *   backward data      diff_src = diff_dst wei
+ *   backward weights   diff_wei = diff_dst^T src, diff_bia = column sums of diff_dst
+ */
+#include "device/cpu/onednn.h"
+
+/* The four tensors of an inner product, whatever the direction: src[N,I] wei[O,I] bia[O] dst[N,O]. */
+typedef struct inner_product {
+    dnnl_memory_desc_t src, wei, bia, dst;
+    bool has_bias;
+} inner_product;
+
+static void plain_md(dnnl_memory_desc_t *md, int ndims, int64_t rows, int64_t cols)
+{
+    const ech__shape shape = {ndims, {rows, cols}};
+    const ech__layout layout = ech__layout_plain(&shape);
+    ech__onednn_md(&layout, md);
+}
+
+/* weight NULL: oneDNN picks the layout. */
+static inner_product describe(const ech__kernel_desc *desc, const ech__layout *weight)
+{
+    const ech__shape *first = &desc->operands[0].layout.shape;
+    const ech__shape *w = &desc->operands[ech__weight_operand(desc->op)].layout.shape;
+    const int64_t n = first->dims[0], o = w->dims[0], i = w->dims[1];
+    inner_product ip;
+    plain_md(&ip.src, 2, n, i);
+    plain_md(&ip.dst, 2, n, o);
+    plain_md(&ip.bia, 1, o, 0);
+    plain_md(&ip.wei, 2, o, i);
+    if (weight)
+        ech__onednn_md(weight, &ip.wei);
+    else
+        ip.wei.format_kind = dnnl_format_kind_any;
+    ip.has_bias = desc->op == ECH__OP_LINEAR ? desc->nin == 3 : desc->attrs.bias;
+    return ip;
+}
+
+/* The primitive description of op on these tensors, or NULL where oneDNN has none. */
+static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, ech__op op, bool relu,
+                                            const inner_product *ip)
+{
+    const dnnl_memory_desc_t *bia = ip->has_bias ? &ip->bia : NULL;
+    dnnl_inner_product_desc_t d;
+    dnnl_primitive_desc_t pd = NULL, hint = NULL;
+    dnnl_primitive_attr_t attr = ech__onednn_attributes(relu);
+    if (!attr)
+        return NULL;
+    if (dnnl_inner_product_forward_desc_init(&d, dnnl_forward_training, &ip->src, &ip->wei,
+                                             op == ECH__OP_LINEAR ? bia : NULL,
+                                             &ip->dst) == dnnl_success)
+        dnnl_primitive_desc_create(&hint, &d, attr, onednn->engine, NULL);
+    if (op == ECH__OP_LINEAR || !hint) {
+        dnnl_primitive_attr_destroy(attr);
+        return hint;
+    }
+    dnnl_status_t status =
+        op == ECH__OP_LINEAR_BWD_DATA
+            ? dnnl_inner_product_backward_data_desc_init(&d, &ip->src, &ip->wei, &ip->dst)
+            : dnnl_inner_product_backward_weights_desc_init(&d, &ip->src, &ip->wei, bia, &ip->dst);
+    if (status == dnnl_success)
+        dnnl_primitive_desc_create(&pd, &d, attr, onednn->engine, hint);
+    dnnl_primitive_desc_destroy(hint);
+    dnnl_primitive_attr_destroy(attr);
+    return pd;
+}
+
+static const dnnl_memory_desc_t *weight_md(ech__op op, const_dnnl_primitive_desc_t pd)
+{
+    return dnnl_primitive_desc_query_md(
+        pd, op == ECH__OP_LINEAR_BWD_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+}
+
+int ech__onednn_weight_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out,
+                               int cap)
+{
+    static const ech__op directions[] = {ECH__OP_LINEAR, ECH__OP_LINEAR_BWD_DATA,
+                                         ECH__OP_LINEAR_BWD_WEIGHTS};
+    int count = 0;
+    for (size_t k = 0; k < sizeof directions / sizeof *directions && count < cap; k++) {
+        const inner_product ip = describe(desc, NULL);
+        dnnl_primitive_desc_t pd = primitive_desc(onednn, directions[k], false, &ip);
+        if (pd && ech__onednn_layout(weight_md(directions[k], pd), &out[count]))
+            count++;
+        if (pd)
+            dnnl_primitive_desc_destroy(pd);
+    }
+    return count;
+}
+
+void ech__onednn_offer_linear(ech__onednn *onednn, const ech__kernel_desc *desc,
+                              const ech__layout *weight, ech__offer *offer)
+{
+    const inner_product ip = describe(desc, weight);
+    dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, desc->attrs.relu, &ip);
+    if (!pd)
+        return;
+    ech__onednn_offer(pd, desc, ech__weight_operand(desc->op), weight, offer);
+    dnnl_primitive_desc_destroy(pd);
+}
+
+static ech__onednn_args arguments(ech__op op, const inner_product *ip, const ech__binding *binding)
+{
+    void *const *at = binding->operands;
+    ech__onednn_args args = {0};
+    switch (op) {
+    case ECH__OP_LINEAR: /* x w (b) -> y */
+        ech__onednn_arg(&args, DNNL_ARG_SRC, &ip->src, at[0]);
+        ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &ip->wei, at[1]);
+        if (ip->has_bias)
+            ech__onednn_arg(&args, DNNL_ARG_BIAS, &ip->bia, at[2]);
+        ech__onednn_arg(&args, DNNL_ARG_DST, &ip->dst, at[ip->has_bias ? 3 : 2]);
+        break;
+    case ECH__OP_LINEAR_BWD_DATA: /* dy w -> dx */
+        ech__onednn_arg(&args, DNNL_ARG_DIFF_DST, &ip->dst, at[0]);
+        ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &ip->wei, at[1]);
+        ech__onednn_arg(&args, DNNL_ARG_DIFF_SRC, &ip->src, at[2]);
+        break;
+    default: /* x dy -> dw (db) */
+        ech__onednn_arg(&args, DNNL_ARG_SRC, &ip->src, at[0]);
+        ech__onednn_arg(&args, DNNL_ARG_DIFF_DST, &ip->dst, at[1]);
+        ech__onednn_arg(&args, DNNL_ARG_DIFF_WEIGHTS, &ip->wei, at[2]);
+        if (ip->has_bias)
+            ech__onednn_arg(&args, DNNL_ARG_DIFF_BIAS, &ip->bia, at[3]);
+    }
+    return args;
+}
+
+ech_status ech__onednn_create_linear(ech__device *device, ech__onednn *onednn,
+                                     const ech__kernel_desc *desc, const ech__candidate *candidate,
+                                     const ech__binding *binding, ech__kernel **out)
+{
+    const inner_product ip = describe(desc, &candidate->layouts[ech__weight_operand(desc->op)]);
+    const ech__onednn_args args = arguments(desc->op, &ip, binding);
+    dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, desc->attrs.relu, &ip);
+    const ech_status status =
+        ech__onednn_create(device, onednn, pd, &args, binding->scratch, out);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    return status;
+}

@@ -1,0 +1,42 @@
+/* A tensor brought into another layout, on oneDNN's reorder. */
+#include "device/cpu/onednn.h"
+
+static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, const ech__kernel_desc *desc,
+                                            dnnl_memory_desc_t md[2])
+{
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_primitive_attr_t attr = ech__onednn_attributes(false);
+    ech__onednn_md(&desc->operands[0].layout, &md[0]);
+    ech__onednn_md(&desc->operands[1].layout, &md[1]);
+    if (attr && dnnl_reorder_primitive_desc_create(&pd, &md[0], onednn->engine, &md[1],
+                                                   onednn->engine, attr) != dnnl_success)
+        pd = NULL;
+    if (attr)
+        dnnl_primitive_attr_destroy(attr);
+    return pd;
+}
+
+void ech__onednn_offer_reorder(ech__onednn *onednn, const ech__kernel_desc *desc, ech__offer *offer)
+{
+    dnnl_memory_desc_t md[2];
+    dnnl_primitive_desc_t pd = primitive_desc(onednn, desc, md);
+    if (!pd)
+        return;
+    ech__onednn_offer(pd, desc, 1, &desc->operands[1].layout, offer);
+    dnnl_primitive_desc_destroy(pd);
+}
+
+ech_status ech__onednn_create_reorder(ech__device *device, ech__onednn *onednn,
+                                      const ech__kernel_desc *desc, const ech__binding *binding,
+                                      ech__kernel **out)
+{
+    dnnl_memory_desc_t md[2];
+    dnnl_primitive_desc_t pd = primitive_desc(onednn, desc, md);
+    ech__onednn_args args = {0};
+    ech__onednn_arg(&args, DNNL_ARG_FROM, &md[0], binding->operands[0]);
+    ech__onednn_arg(&args, DNNL_ARG_TO, &md[1], binding->operands[1]);
+    const ech_status status = ech__onednn_create(device, onednn, pd, &args, binding->scratch, out);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    return status;
+}
