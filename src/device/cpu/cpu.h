@@ -5,8 +5,10 @@
  *   onednn_linear.c  linear on oneDNN's inner product, with the weight in any layout it likes
  *   onednn_conv.c    convolutions, direct and Winograd where oneDNN has it
  *   panel.c    linear on tiles of our own, with the weight in panels of 16 outputs
+ *   winograd.c convolutions of 3 x 3 kernels at stride 1 by Winograd's way, over the loops of winograd.h
  *   blas.c     linear on OpenBLAS, with the weight row- or column-major
  *   simple.c   elementwise operators, losses, optimizers, over the loops of vec.h
+ *   image.c    batch norm, pools and flattening of images, over the loops of image.h
  *
  * Every function here runs on the device's worker thread.
  */
@@ -78,6 +80,16 @@ void ech__panel_offer_linear(const ech__cpu *cpu, int threads, const ech__kernel
 ech_status ech__panel_create_linear(ech__device *device, const ech__kernel_desc *desc,
                                     const ech__binding *binding, ech__kernel **out);
 
+/* ---- winograd.c ---- */
+
+/* Offers a convolution of blocked images, in any direction, as "winograd": with the weight as it is fixed when
+ * that is [O/B][I/B][3][3] of blocks [B][B] in either order, or row-major; in both blocked orders when free. */
+void ech__winograd_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
+                         ech__offer *offer);
+ech_status ech__winograd_create(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out);
+
 /* ---- blas.c ---- */
 
 void ech__blas_open(void);
@@ -87,6 +99,13 @@ void ech__blas_offer_linear(const ech__kernel_desc *desc, const ech__layout *wei
 ech_status ech__blas_create_linear(ech__device *device, const ech__kernel_desc *desc,
                                    const ech__candidate *candidate, const ech__binding *binding,
                                    ech__kernel **out);
+
+/* ---- image.c ---- */
+
+void ech__image_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
+                      ech__offer *offer);
+ech_status ech__image_create(ech__device *device, const ech__kernel_desc *desc,
+                             const ech__binding *binding, ech__kernel **out);
 
 /* ---- simple.c ---- */
 
