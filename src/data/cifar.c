@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *const names[ECH__CIFAR_FILES] = {
@@ -91,8 +91,11 @@ static bool exists(const char *dir, const char *folder, const char *name)
 /* A sentence on a file that is not there, by what is there instead. */
 static ech_status missing(ech_ctx *ctx, const char *dir, const char *name)
 {
-    if (access(dir, F_OK) != 0)
+    struct stat st;
+    if (stat(dir, &st) != 0)
         return ech__fail(ctx, ECH_E_IO, "%s: there is no such directory", dir);
+    if (!S_ISDIR(st.st_mode))
+        return ech__fail(ctx, ECH_E_IO, "%s: is not a directory", dir);
     if (exists(dir, "", "train.bin") && exists(dir, "", "test.bin"))
         return ech__fail(ctx, ECH_E_FORMAT,
                          "%s: holds CIFAR-100 (train.bin, test.bin); CIFAR-10 is needed", dir);

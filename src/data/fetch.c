@@ -56,6 +56,28 @@ static bool exists(const char *dir, const char *name)
     return length > 0 && length < PATH_SIZE && access(path, F_OK) == 0;
 }
 
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *ftw)
+{
+    (void)st;
+    (void)kind;
+    (void)ftw;
+    return remove(path);
+}
+
+static void clear(const char *work)
+{
+    (void)nftw(work, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Leaves an empty folder for work. */
+static ech_status renew(ech_ctx *ctx, const place *p)
+{
+    clear(p->work);
+    if (mkdir(p->work, 0777) < 0)
+        return ech__fail(ctx, ECH_E_IO, "%s: cannot be made: %s", p->work, strerror(errno));
+    return ECH_OK;
+}
+
 /* ---- from files of some form to proven records ---- */
 
 /* Reads file number `file` of the set that lies in dir. */
@@ -195,7 +217,7 @@ static ech_status from_web(ech_ctx *ctx, const place *p, ech__fetch_result *r)
 {
     char archive[PATH_SIZE];
     ECH_TRY(join(ctx, archive, p->work, ARCHIVE_NAME));
-    ech__log(ctx, "downloading %s (162 MB)", archive_url);
+    ech__log(ctx, "downloading %s (170 MB)", archive_url);
     ech_status status = ech__child_run(ctx, NULL,
                                        (const char *[]){"curl", "-sSfL", "--connect-timeout", "5",
                                                         "--speed-limit", "1000", "--speed-time",
@@ -244,6 +266,7 @@ static ech_status obtain(ech_ctx *ctx, const place *p, const ech__fetch_options 
         snprintf(first, sizeof first, "%s", ctx->error);
         ech__log(ctx, "%s", first);
     }
+    ECH_TRY(renew(ctx, p));
     *r = (ech__fetch_result){.how = BY_NPM};
     const ech_status status = from_npm(ctx, p, r);
     if (status < 0 && *first) {
@@ -257,19 +280,6 @@ static ech_status obtain(ech_ctx *ctx, const place *p, const ech__fetch_options 
 }
 
 /* ---- the directory ---- */
-
-static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *ftw)
-{
-    (void)st;
-    (void)kind;
-    (void)ftw;
-    return remove(path);
-}
-
-static void clear(const char *work)
-{
-    (void)nftw(work, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 /* Makes the directory and those above it. */
 static ech_status make_dirs(ech_ctx *ctx, const char *dir)
@@ -322,9 +332,7 @@ static ech_status fetch(ech_ctx *ctx, const place *p, const ech__fetch_options *
     if (found)
         ech__log(ctx, "%s: %d of %d files are there; all will be replaced", p->dir, found,
                  ECH__CIFAR_FILES);
-    clear(p->work);
-    if (mkdir(p->work, 0777) < 0)
-        return ech__fail(ctx, ECH_E_IO, "%s: cannot be made: %s", p->work, strerror(errno));
+    ECH_TRY(renew(ctx, p));
     const ech_status status = obtain(ctx, p, o, r);
     clear(p->work);
     return status;
