@@ -199,17 +199,21 @@ ECH_API ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_
                                       const ech_train_options *options, ech_trainer **out);
 ECH_API void ech_trainer_destroy(ech_trainer *trainer);
 
-/* Copies a whole input or parameter in or out, by name, as row-major data of the value's type. */
+/* Copies a whole input, parameter or buffer in or out, by name, as row-major data of the value's type. */
 ECH_API ech_status ech_trainer_write(ech_trainer *trainer, const char *name, const void *data,
                                      size_t bytes);
 ECH_API ech_status ech_trainer_read(ech_trainer *trainer, const char *name, void *data, size_t bytes);
 
 /* One training step. out may be NULL. */
 ECH_API ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out);
+/* A forward pass over the present inputs that changes nothing, by the running statistics of batch norms: gives
+ * the loss, or a count of correct samples. */
+ECH_API ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *out);
 /* The learning rate of the steps that follow. */
 ECH_API void ech_trainer_set_lr(ech_trainer *trainer, double lr);
 
-/* Parameters from or to a safetensors file. A file must hold every parameter, with its shape. */
+/* Parameters and buffers from or to a safetensors file, under PyTorch's names. A file must hold all of them and
+ * no others, with their shapes; a leading "module." is left out. */
 ECH_API ech_status ech_trainer_load(ech_trainer *trainer, const char *path);
 ECH_API ech_status ech_trainer_save(ech_trainer *trainer, const char *path);
 

@@ -9,8 +9,10 @@ void ech__show_head(const ech__run *run)
 {
     const ech__run_config *c = &run->config;
     const ech_trainer *t = run->trainer;
-    printf("%s %lldx%lld, %lld parameters, batch %lld, %s, 1 device of %d thread%s\n",
-           ech__model_name(c->model), (long long)c->dim, (long long)c->depth,
+    printf("%s", ech__model_name(c->model.kind));
+    if (c->model.kind == ECH__MODEL_LINEAR)
+        printf(" %lldx%lld", (long long)c->model.dim, (long long)c->model.depth);
+    printf(", %lld parameters, batch %lld, %s, 1 device of %d thread%s\n",
            (long long)ech__trainer_param_count(t), (long long)c->train.batch,
            ech__optimizer_name(c->train.optimizer), t->device->threads,
            t->device->threads == 1 ? "" : "s");
@@ -40,6 +42,17 @@ void ech__show_progress(void *user, const ech__run *run, const ech__run_step *st
             (long long)step->step, (long long)run->config.steps, step->result.loss,
             ech__format_seconds(step->result.time_s).s, terminal ? "   " : "\n");
     fflush(stderr);
+}
+
+void ech__show_epoch(void *user, const ech__run *run, const ech__run_epoch *e)
+{
+    ech__show_progress_end(user);
+    printf("[Epoch %lld/%lld] time=%.2fs compute=%.2fs loss=%.4f train_acc=%.4f", (long long)e->epoch,
+           (long long)run->config.epochs, e->time_s, e->compute_s, e->loss, e->train_accuracy);
+    if (e->test.samples)
+        printf(" test_loss=%.4f acc=%.4f", e->test.loss, e->test.accuracy);
+    printf("\n");
+    fflush(stdout);
 }
 
 void ech__show_progress_end(ech__progress *p)
@@ -77,7 +90,7 @@ static void show_summary(const ech__run *run)
     printf("\nstep time    %s median, %s mean, %s std, %s p95, %s min (measured, %lld steps)\n",
            ech__format_seconds(t->median).s, ech__format_seconds(t->mean).s,
            ech__format_seconds(t->std).s, ech__format_seconds(t->p95).s,
-           ech__format_seconds(t->min).s, (long long)(run->done - run->config.warmup));
+           ech__format_seconds(t->min).s, (long long)s->timed);
     printf("  of it      forward %s, backward %s, optimizer %s; %.2f %% outside kernels\n",
            ech__format_seconds(s->forward_s).s, ech__format_seconds(s->backward_s).s,
            ech__format_seconds(s->optimizer_s).s, 100 * s->outside_kernels);
@@ -97,16 +110,34 @@ void ech__show_run(const ech__run *run)
     show_summary(run);
 }
 
-/* Multiplications and additions of a linear operator; 0 for others. */
+/* Multiplications and additions of a linear operator or a convolution; 0 for others. */
 static double flops_of(const ech__instr *instr)
 {
-    const ech__op op = instr->node->op;
-    if (op != ECH__OP_LINEAR && op != ECH__OP_LINEAR_BWD_DATA && op != ECH__OP_LINEAR_BWD_WEIGHTS)
+    const ech__kernel_desc *d = &instr->desc;
+    const ech__shape *w, *out; /* the weight, and what has an element for each use of a weight row */
+    switch (instr->node->op) {
+    case ECH__OP_LINEAR:
+    case ECH__OP_CONV2D:
+        w = &d->operands[1].layout.shape;
+        out = &d->operands[d->nin].layout.shape;
+        break;
+    case ECH__OP_LINEAR_BWD_DATA:
+    case ECH__OP_CONV2D_BWD_DATA:
+        w = &d->operands[1].layout.shape;
+        out = &d->operands[0].layout.shape;
+        break;
+    case ECH__OP_LINEAR_BWD_WEIGHTS:
+    case ECH__OP_CONV2D_BWD_WEIGHTS:
+        w = &d->operands[2].layout.shape;
+        out = &d->operands[1].layout.shape;
+        break;
+    default:
         return 0;
-    const ech__shape *first = &instr->desc.operands[0].layout.shape;
-    const ech__shape *weight =
-        &instr->desc.operands[op == ECH__OP_LINEAR_BWD_WEIGHTS ? 2 : 1].layout.shape;
-    return 2.0 * (double)first->dims[0] * (double)weight->dims[0] * (double)weight->dims[1];
+    }
+    int64_t weights = 0, outputs = 0;
+    ech__shape_elems(w, &weights);
+    ech__shape_elems(out, &outputs);
+    return 2.0 * (double)outputs * (double)(weights / w->dims[0]);
 }
 
 void ech__show_kernels(const ech__run *run)

@@ -21,6 +21,8 @@ typedef struct ech__progress {
 
 /* An ech__run_events on_step; user is an ech__progress. */
 void ech__show_progress(void *user, const ech__run *run, const ech__run_step *step);
+/* An ech__run_events on_epoch; user is an ech__progress. */
+void ech__show_epoch(void *user, const ech__run *run, const ech__run_epoch *epoch);
 void ech__show_progress_end(ech__progress *progress);
 
 #endif

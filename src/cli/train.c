@@ -12,7 +12,9 @@ typedef struct args {
     int64_t dim, depth, batch, global_batch, steps, warmup, devices, threads, seed, interval;
     int64_t device_memory;
     double lr, momentum, weight_decay, beta1, beta2, epsilon, gamma, delay_ms;
-    bool nesterov, fit, trace, json;
+    bool nesterov, fit, trace, json, no_shuffle, no_augment;
+    int64_t epochs, limit;
+    const char *data_dir;
     const char *data, *init, *save_params, *run_dir, *tuning_file;
 } args;
 
@@ -25,7 +27,8 @@ typedef struct args {
      .choices = ECH__MODEL_LIST(CHOICE),                                                           \
      .initial = "linear",                                                                          \
      .group = "Model",                                                                             \
-     .help = "linear: a stack of Linear + ReLU with the mean-squared error."},                     \
+     .help = "linear: a stack of Linear + ReLU with the mean-squared error. lenet, resnet18 (for "  \
+             "32x32 images) and resnet8 (the same blocks, narrower): cross-entropy on images."},   \
         {.name = "dim",                                                                            \
          ECH_OPTION(INT, args, dim),                                                               \
          .arg = "D",                                                                               \
@@ -124,13 +127,37 @@ static const ech__option train_options[] = {
      .min = 1,
      .max = 1 << 30,
      .help = "Samples per optimizer step over all devices; give this or --batch-size."},
+    {.name = "epochs",
+     ECH_OPTION(INT, args, epochs),
+     .arg = "E",
+     .min = 1,
+     .max = 100000,
+     .help = "Passes over the training images, each followed by an evaluation on the test images; "
+             "instead of --steps."},
     {.name = "data",
      ECH_OPTION(STRING, args, data),
-     .arg = "synthetic|FILE",
+     .arg = "synthetic|cifar10|FILE",
      .initial = "synthetic",
-     .choices = "synthetic",
+     .choices = "synthetic|cifar10",
      .group = "Data",
-     .help = "Random vectors, or a safetensors file whose x and y are the one batch."},
+     .help = "Made-up vectors or images; CIFAR-10; or, for the linear stack, a safetensors file whose "
+             "x and y are the one batch."},
+    {.name = "data-dir",
+     ECH_OPTION(STRING, args, data_dir),
+     .arg = "DIR",
+     .help = "Where CIFAR-10 is; echelon data cifar10 --dir DIR puts it there."},
+    {.name = "limit",
+     ECH_OPTION(INT, args, limit),
+     .arg = "N",
+     .min = 1,
+     .max = 1 << 30,
+     .help = "Use only N training images, balanced over the classes."},
+    {.name = "no-shuffle",
+     ECH_OPTION(FLAG, args, no_shuffle),
+     .help = "Take the images in the order of the files."},
+    {.name = "no-augment",
+     ECH_OPTION(FLAG, args, no_augment),
+     .help = "No random crops and flips."},
     {.name = "init",
      ECH_OPTION(STRING, args, init),
      .arg = "FILE",
@@ -270,7 +297,11 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
     if (a->trace && !a->run_dir)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--trace needs --run-dir: the trace is written there");
-    if (a->warmup >= a->steps)
+    if (a->epochs && ech__option_given(command, r, "steps"))
+        return ech__fail(ctx, ECH_E_INVALID, "--steps and --epochs are both given; give one of them");
+    if (a->data_dir && strcmp(a->data, "cifar10"))
+        return ech__fail(ctx, ECH_E_INVALID, "--data-dir needs --data cifar10");
+    if (!a->epochs && a->warmup >= a->steps)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--warmup %lld with --steps %lld: at least one step must be left to be timed",
                          (long long)a->warmup, (long long)a->steps);
@@ -295,9 +326,14 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
 static ech__run_config config_of(const args *a)
 {
     ech__run_config c = ech__run_defaults();
-    c.model = (ech__model_kind)a->model;
-    c.dim = a->dim;
-    c.depth = a->depth;
+    c.model.kind = (ech__model_kind)a->model;
+    c.model.dim = a->dim;
+    c.model.depth = a->depth;
+    c.data_dir = a->data_dir;
+    c.limit = a->limit;
+    c.shuffle = !a->no_shuffle;
+    c.augment = !a->no_augment;
+    c.epochs = a->epochs;
     c.data = a->data && strcmp(a->data, "synthetic") ? a->data : NULL;
     c.steps = a->steps;
     c.warmup = a->warmup;
@@ -373,7 +409,9 @@ static int run_it(ech_ctx *ctx, const ech__command *command, const args *a, show
     if (!a->json)
         ech__show_head(run);
     ech_status status =
-        ech__run_steps(run, &(ech__run_events){ech__show_progress, &progress});
+        ech__run_steps(run, &(ech__run_events){.on_step = ech__show_progress,
+                                               .on_epoch = a->json ? NULL : ech__show_epoch,
+                                               .user = &progress});
     ech__show_progress_end(&progress);
     if (status == ECH_OK && a->json) {
         ech_json *json = ech__run_json(run, "done");

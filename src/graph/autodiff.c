@@ -130,6 +130,7 @@ ech_status ech__autodiff(ech_graph *graph, ech_value loss)
         return ech__fail(graph->ctx, ECH_E_INVALID, "the loss depends on no parameter");
     graph->phase = ECH__PHASE_BACKWARD;
     graph->loss = loss;
+    ech__graph_keep(graph, loss);
     ad.grad[loss] = SEED;
     for (size_t n = graph->nnodes; n-- > 0;) {
         const ech__node node = graph->nodes[n]; /* adding nodes may move the array */

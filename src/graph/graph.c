@@ -112,6 +112,12 @@ ech_value ech__graph_add(ech_graph *graph, const ech__node *given)
     return node.nout ? node.out[0] : 0;
 }
 
+void ech__graph_keep(ech_graph *graph, ech_value value)
+{
+    if (value >= 0)
+        graph->values[value].kept = true;
+}
+
 ech_value ech__graph_find(const ech_graph *graph, const char *name)
 {
     for (size_t i = 0; i < graph->nvalues; i++) {
@@ -379,8 +385,10 @@ ech_value ech_mse(ech_graph *graph, ech_value pred, ech_value target)
 
 ech_value ech_count_correct(ech_graph *graph, ech_value logits, ech_value labels)
 {
-    return ech__graph_add(
+    const ech_value count = ech__graph_add(
         graph, &(ech__node){.op = ECH__OP_COUNT_CORRECT, .nin = 2, .in = {logits, labels}});
+    ech__graph_keep(graph, count);
+    return count;
 }
 
 ech_value ech_cross_entropy(ech_graph *graph, ech_value logits, ech_value labels)

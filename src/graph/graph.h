@@ -38,6 +38,7 @@ typedef struct ech__value {
     ech__type type;
     ech_value of;   /* the parameter a gradient, state or copy belongs to; else -1 */
     ech__init init; /* parameters and buffers */
+    bool kept;      /* the program reads it after a step */
 } ech__value;
 
 struct ech_graph {
@@ -58,6 +59,9 @@ ech_value ech__graph_value(ech_graph *graph, const ech__value *value);
 /* Appends a node and its outputs; returns the first output, the others follow it in number. Operators
  * without outputs return 0. The node's name may be NULL. */
 ech_value ech__graph_add(ech_graph *graph, const ech__node *node);
+
+/* Says that the program will read a value after each step. */
+void ech__graph_keep(ech_graph *graph, ech_value value);
 
 /* The value with this name, or -1. */
 ech_value ech__graph_find(const ech_graph *graph, const char *name);

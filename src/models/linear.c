@@ -1,8 +1,8 @@
-#include "models/models.h"
+#include "models/parts.h"
 
 #include <stdio.h>
 
-ech_value ech__model_linear(ech_graph *graph, int64_t dim, int64_t depth)
+ech_value ech__linear_stack(ech_graph *graph, int64_t dim, int64_t depth)
 {
     const int64_t dims[] = {ECH_BATCH, dim}; /* [N, D] */
     ech_value h = ech_input(graph, "x", ECH_F32, 2, dims);

@@ -366,7 +366,11 @@ static ech_status choose_all(void *arg)
     for (int copies = 0; copies < 2; copies++) { /* a copy looks at the layout of its parameter */
         const ech__value_kind kind = copies ? ECH__VALUE_COPY : ECH__VALUE_PARAM;
         for (size_t v = 0; v < plan->graph->nvalues; v++) {
-            if (plan->graph->values[v].kind == kind && plan->places[v].used)
+            if (plan->graph->values[v].kind != kind || !plan->places[v].used)
+                continue;
+            if (plan->like)
+                plan->places[v].layout = plan->like->places[v].layout;
+            else
                 ECH_TRY(choose_layout(ch, (ech_value)v));
         }
     }

@@ -1,5 +1,6 @@
 /* Runs a plan: allocates its blocks, prepares its kernels, and from then on only executes. */
 #include "base/clock.h"
+#include "base/size.h"
 #include "plan/plan.h"
 
 #include <assert.h>
@@ -7,6 +8,7 @@
 struct ech__exec {
     ech__plan *plan;
     char *blocks[ECH__MEMORY_COUNT];
+    bool borrowed[ECH__MEMORY_COUNT]; /* from the host */
     ech__kernel **kernels; /* [ninstrs]; NULL where there is nothing to do */
     ech__span *spans;      /* [ninstrs] */
     /* The call that is under way. */
@@ -51,7 +53,36 @@ static ech_status prepare_all(void *arg)
     return ECH_OK;
 }
 
-ech_status ech__exec_create(ech__plan *plan, ech__exec **out)
+/* Blocks that a model has once, whatever the batch. */
+static bool is_lasting(ech__memory_kind kind)
+{
+    return kind == ECH__MEMORY_WEIGHTS || kind == ECH__MEMORY_COPIES ||
+           kind == ECH__MEMORY_GRADIENTS || kind == ECH__MEMORY_OPTIMIZER;
+}
+
+/* Inputs and activations lie in the host's activations, one behind the other. */
+static void borrow(ech__exec *exec, const ech__exec *host)
+{
+    const ech__plan *plan = exec->plan;
+    const int64_t inputs =
+        ech__round_up(ech__plan_block_bytes(plan, ECH__MEMORY_INPUTS), ECH__ALIGN);
+    const int64_t need = inputs + ech__plan_block_bytes(plan, ECH__MEMORY_ACTIVATIONS);
+    const bool enough = need <= ech__plan_block_bytes(host->plan, ECH__MEMORY_ACTIVATIONS);
+    for (int k = 0; k < ECH__MEMORY_COUNT; k++) {
+        const bool lasting = is_lasting((ech__memory_kind)k);
+        assert(!lasting || ech__plan_block_bytes(plan, (ech__memory_kind)k) <=
+                               ech__plan_block_bytes(host->plan, (ech__memory_kind)k));
+        exec->borrowed[k] = lasting || enough;
+        if (lasting)
+            exec->blocks[k] = host->blocks[k];
+    }
+    if (enough) {
+        exec->blocks[ECH__MEMORY_INPUTS] = host->blocks[ECH__MEMORY_ACTIVATIONS];
+        exec->blocks[ECH__MEMORY_ACTIVATIONS] = host->blocks[ECH__MEMORY_ACTIVATIONS] + inputs;
+    }
+}
+
+ech_status ech__exec_create(ech__plan *plan, ech__exec *host, ech__exec **out)
 {
     *out = NULL;
     ech__device *device = plan->device;
@@ -64,9 +95,11 @@ ech_status ech__exec_create(ech__plan *plan, ech__exec **out)
     if (!exec || !exec->kernels || !exec->spans)
         return ech__fail(plan->ctx, ECH_E_NOMEM, "no memory for %zu kernels", plan->ninstrs);
     ech_status status = ECH_OK;
+    if (host)
+        borrow(exec, host);
     for (int k = 0; k < ECH__MEMORY_COUNT && status == ECH_OK; k++) {
         const int64_t bytes = ech__plan_block_bytes(plan, (ech__memory_kind)k);
-        if (bytes)
+        if (bytes && !exec->borrowed[k])
             status = device->ops->alloc(device, bytes, (void **)&exec->blocks[k]);
     }
     if (status == ECH_OK)
@@ -95,9 +128,11 @@ void ech__exec_destroy(ech__exec *exec)
         return;
     ech__device *device = exec->plan->device;
     device->ops->call(device, destroy_kernels, exec);
-    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
-        device->ops->free(device, exec->blocks[k],
-                          ech__plan_block_bytes(exec->plan, (ech__memory_kind)k));
+    for (int k = 0; k < ECH__MEMORY_COUNT; k++) {
+        if (!exec->borrowed[k])
+            device->ops->free(device, exec->blocks[k],
+                              ech__plan_block_bytes(exec->plan, (ech__memory_kind)k));
+    }
 }
 
 static ech_status run_phases(void *arg)

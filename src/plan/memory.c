@@ -90,8 +90,10 @@ static void find_last_uses(layout_state *st)
         for (int i = 0; i < node->nin; i++)
             st->last_use[node->in[i]] = (int)n;
     }
-    if (plan->graph->loss >= 0) /* the program reads it after the step */
-        st->last_use[plan->graph->loss] = (int)plan->ninstrs;
+    for (size_t v = 0; v < plan->graph->nvalues; v++) {
+        if (plan->graph->values[v].kept)
+            st->last_use[v] = (int)plan->ninstrs;
+    }
 }
 
 /* The input whose place the node's first output may take over, or -1. */

@@ -29,7 +29,8 @@ void ech__plan_destroy(ech__plan *plan)
 }
 
 /* A plan with the device's preferred kernels. Costs no memory on the device. */
-static ech_status sketch(const ech_graph *graph, ech__device *device, int64_t batch, ech__plan **out)
+static ech_status sketch(const ech_graph *graph, ech__device *device, int64_t batch,
+                         const ech__plan *like, ech__plan **out)
 {
     ech_ctx *ctx = graph->ctx;
     *out = NULL;
@@ -43,6 +44,7 @@ static ech_status sketch(const ech_graph *graph, ech__device *device, int64_t ba
     plan->graph = graph;
     plan->device = device;
     plan->batch = batch;
+    plan->like = like;
     plan->ninstrs = graph->nnodes;
     ech__arena_init(&plan->arena, ctx->alloc);
     plan->places = ech__arena_array(&plan->arena, graph->nvalues, sizeof *plan->places);
@@ -69,7 +71,7 @@ static ech_status fits(const ech_graph *graph, ech__device *device, int64_t batc
                        bool *out)
 {
     ech__plan *plan;
-    const ech_status status = sketch(graph, device, batch, &plan);
+    const ech_status status = sketch(graph, device, batch, NULL, &plan);
     *out = false;
     if (status == ECH_E_LIMIT) /* sizes that overflow fit nowhere */
         return ECH_OK;
@@ -142,7 +144,7 @@ ech_status ech__plan_create(const ech_graph *graph, ech__device *device,
     *out = NULL;
     ECH_TRY(graph->status);
     ech__plan *plan;
-    ECH_TRY(sketch(graph, device, options->batch, &plan));
+    ECH_TRY(sketch(graph, device, options->batch, options->like, &plan));
     ech_status status = ECH_OK;
     if (device->memory_limit && plan->total_bytes > device->memory_limit)
         status = does_not_fit(plan);

@@ -5,7 +5,7 @@
  *     ECH_TRY(ech__plan_create(graph, device, &(ech__plan_options){.batch = 64}, &plan));
  *     plan->total_bytes                                what the device will allocate, to the byte
  *     ech__exec *exec;
- *     ECH_TRY(ech__exec_create(plan, &exec));          allocates, prepares the kernels
+ *     ECH_TRY(ech__exec_create(plan, NULL, &exec));    allocates, prepares the kernels
  *     ECH_TRY(ech__exec_run(exec, phases, &scalars));  runs them; allocates nothing
  *     ech__exec_destroy(exec);  ech__plan_destroy(plan);
  *
@@ -24,6 +24,8 @@ typedef struct ech__plan_options {
     int64_t batch;
     /* Timings of candidates, looked up and added to. NULL: the device's preferred kernels, untimed. */
     ech__tuning *tuning;
+    /* A plan of the same model whose parameters this one will use: it takes over their layouts. NULL: none. */
+    const struct ech__plan *like;
 } ech__plan_options;
 
 /* Where a value lives: its kind's block, and the offset in it. */
@@ -46,6 +48,7 @@ typedef struct ech__plan {
     ech_ctx *ctx;
     const ech_graph *graph;
     ech__device *device;
+    const struct ech__plan *like; /* may be NULL */
     int64_t batch;
     ech__arena arena;
     ech__place *places; /* [graph->nvalues] */
@@ -91,7 +94,9 @@ typedef struct ech__span {
     int64_t start_ns, end_ns;
 } ech__span;
 
-ech_status ech__exec_create(ech__plan *plan, ech__exec **out);
+/* With a host, which must outlive it, the exec uses the host's parameters, gradients and optimizer state, and
+ * the host's activations' memory while the host is not running, where that is enough. host may be NULL. */
+ech_status ech__exec_create(ech__plan *plan, ech__exec *host, ech__exec **out);
 void ech__exec_destroy(ech__exec *exec);
 /* Runs the operators of the phases first to last. */
 ech_status ech__exec_run(ech__exec *exec, ech__phase first, ech__phase last,

@@ -3,6 +3,7 @@
 #include "base/sha256.h"
 #include "tensor/safetensors.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Large parameters pass through a buffer of this size, so that no second copy of them is ever made. */
@@ -16,15 +17,26 @@ typedef struct tensor {
     int64_t elems, elem_bytes;
 } tensor;
 
-static tensor tensor_of(const ech_trainer *trainer, ech_value v)
+static tensor tensor_in(const ech__plan *plan, const ech__exec *exec, ech_value v)
 {
-    const ech__value *value = &trainer->graph->values[v];
+    const ech__value *value = &plan->graph->values[v];
     tensor t = {.value = value,
-                .layout = &trainer->plan->places[v].layout,
-                .memory = ech__exec_address(trainer->exec, v),
+                .layout = &plan->places[v].layout,
+                .memory = ech__exec_address(exec, v),
                 .elem_bytes = ech__dtype_bytes(value->type.dtype)};
     ech__shape_elems(&t.layout->shape, &t.elems);
     return t;
+}
+
+static tensor tensor_of(const ech_trainer *trainer, ech_value v)
+{
+    return tensor_in(trainer->plan, trainer->exec, v);
+}
+
+/* What a state_dict holds. */
+static bool is_saved(const ech_graph *graph, size_t v)
+{
+    return graph->values[v].kind == ECH__VALUE_PARAM || graph->values[v].kind == ECH__VALUE_BUFFER;
 }
 
 static bool is_param(const ech_trainer *trainer, size_t v)
@@ -77,8 +89,7 @@ static ech_status fill_chunk(void *user, const tensor *t, int64_t first, int64_t
 ech_status ech__params_init(ech_trainer *trainer)
 {
     for (size_t v = 0; v < trainer->graph->nvalues; v++) {
-        const ech__value_kind kind = trainer->graph->values[v].kind;
-        if (kind != ECH__VALUE_PARAM && kind != ECH__VALUE_BUFFER)
+        if (!is_saved(trainer->graph, v))
             continue;
         const tensor t = tensor_of(trainer, (ech_value)v);
         ech__rng_range range = {.seed = trainer->seed,
@@ -93,34 +104,57 @@ ech_status ech__params_init(ech_trainer *trainer)
 
 /* ---- the program's own data ---- */
 
-static ech_status find(ech_trainer *trainer, const char *name, size_t bytes, tensor *out)
+static ech_status find(ech_trainer *trainer, const ech__variant *variant, const char *name,
+                       size_t bytes, tensor *out)
 {
-    const ech_value v = ech__graph_find(trainer->graph, name);
-    const ech__value_kind kind = v < 0 ? ECH__VALUE_ACTIVATION : trainer->graph->values[v].kind;
-    if ((kind != ECH__VALUE_INPUT && kind != ECH__VALUE_PARAM) || !trainer->plan->places[v].used)
+    const ech_graph *graph = variant->plan->graph;
+    const ech_value v = ech__graph_find(graph, name);
+    const bool known = v >= 0 && (graph->values[v].kind == ECH__VALUE_INPUT || is_saved(graph, (size_t)v));
+    if (!known || !variant->plan->places[v].used)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
                          "'%s' is no input or parameter that the loss depends on", name);
-    *out = tensor_of(trainer, v);
+    *out = tensor_in(variant->plan, variant->exec, v);
     if (bytes != (size_t)(out->elems * out->elem_bytes))
         return ech__fail(trainer->ctx, ECH_E_INVALID, "'%s' of shape %s takes %lld bytes, not %zu",
                          name, ech__shape_format(&out->layout->shape).s,
                          (long long)(out->elems * out->elem_bytes), bytes);
+    if (out->value->kind != ECH__VALUE_INPUT)
+        trainer->stale = true; /* right for a read too, only slower */
+    return ECH_OK;
+}
+
+ech_status ech__variant_write(ech_trainer *trainer, const ech__variant *variant, const char *name,
+                              const void *data, size_t bytes)
+{
+    tensor t;
+    ECH_TRY(find(trainer, variant, name, bytes, &t));
+    ech__layout_scatter(t.layout, t.elem_bytes, 0, t.elems, data, t.memory);
     return ECH_OK;
 }
 
 ech_status ech_trainer_write(ech_trainer *trainer, const char *name, const void *data, size_t bytes)
 {
-    tensor t;
-    ECH_TRY(find(trainer, name, bytes, &t));
-    ech__layout_scatter(t.layout, t.elem_bytes, 0, t.elems, data, t.memory);
-    return ECH_OK;
+    return ech__variant_write(trainer, &trainer->variants[0], name, data, bytes);
 }
 
 ech_status ech_trainer_read(ech_trainer *trainer, const char *name, void *data, size_t bytes)
 {
     tensor t;
-    ECH_TRY(find(trainer, name, bytes, &t));
+    ECH_TRY(find(trainer, &trainer->variants[0], name, bytes, &t));
     ech__layout_gather(t.layout, t.elem_bytes, 0, t.elems, t.memory, data);
+    return ECH_OK;
+}
+
+ech_status ech__variant_take_inputs(ech_trainer *trainer, const ech__variant *from,
+                                    const ech__variant *to)
+{
+    for (size_t v = 0; v < to->plan->graph->nvalues; v++) {
+        if (to->plan->graph->values[v].kind != ECH__VALUE_INPUT || !to->plan->places[v].used)
+            continue;
+        const tensor src = tensor_in(from->plan, from->exec, (ech_value)v);
+        ECH_TRY(ech__variant_write(trainer, to, src.value->name, src.memory,
+                                   (size_t)(src.elems * src.elem_bytes)));
+    }
     return ECH_OK;
 }
 
@@ -150,29 +184,68 @@ ech_status ech__trainer_hash(ech_trainer *trainer, char out[65])
 
 /* ---- files ---- */
 
+typedef struct tensor_name {
+    char s[256];
+} tensor_name;
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcmp(text + n - m, end);
+}
+
+/* The model's name for a tensor of a file: without DistributedDataParallel's "module.", and with torchvision's
+ * "downsample" and "fc" as ours. */
+static tensor_name model_name(const ech_graph *graph, const char *name)
+{
+    tensor_name out;
+    if (!strncmp(name, "module.", 7))
+        name += 7;
+    snprintf(out.s, sizeof out.s, "%s", name);
+    const char *down = strstr(name, ".downsample.");
+    if (ech__graph_find(graph, out.s) >= 0)
+        return out;
+    if (down)
+        snprintf(out.s, sizeof out.s, "%.*s.shortcut.%s", (int)(down - name), name, down + 12);
+    else if (!strncmp(name, "fc.", 3))
+        snprintf(out.s, sizeof out.s, "linear.%s", name + 3);
+    return out;
+}
+
+static const ech__safetensor *find_tensor(const ech_graph *graph, const ech__safetensors *file,
+                                          const char *name)
+{
+    for (size_t i = 0; i < ech__safetensors_count(file); i++) {
+        const ech__safetensor *t = ech__safetensors_at(file, i);
+        if (!strcmp(model_name(graph, t->name).s, name))
+            return t;
+    }
+    return NULL;
+}
+
 static ech_status check_file(const ech_graph *graph, const char *path, const ech__safetensors *file)
 {
-    size_t params = 0;
     for (size_t v = 0; v < graph->nvalues; v++) {
         const ech__value *value = &graph->values[v];
-        if (value->kind != ECH__VALUE_PARAM)
+        if (!is_saved(graph, v))
             continue;
-        params++;
-        const ech__safetensor *t = ech__safetensors_find(file, value->name);
+        const ech__safetensor *t = find_tensor(graph, file, value->name);
         if (!t)
             return ech__fail(graph->ctx, ECH_E_INVALID,
                              "%s: there is no tensor '%s', which the model needs", path, value->name);
         if (t->dtype != value->type.dtype || !ech__shape_equal(&t->shape, &value->type.shape))
             return ech__fail(graph->ctx, ECH_E_INVALID,
-                             "%s: tensor '%s' is %s %s; the model needs %s %s", path, value->name,
+                             "%s: tensor '%s' is %s %s; the model needs %s %s", path, t->name,
                              ech__dtype_name(t->dtype), ech__shape_format(&t->shape).s,
                              ech__dtype_name(value->type.dtype),
                              ech__shape_format(&value->type.shape).s);
     }
-    for (size_t i = 0; ech__safetensors_count(file) != params; i++) {
+    for (size_t i = 0; i < ech__safetensors_count(file); i++) {
         const char *name = ech__safetensors_at(file, i)->name;
-        const ech_value v = ech__graph_find(graph, name);
-        if (v < 0 || graph->values[v].kind != ECH__VALUE_PARAM)
+        const ech_value v = ech__graph_find(graph, model_name(graph, name).s);
+        if (ends_with(name, ".num_batches_tracked"))
+            continue; /* PyTorch's count, which a fixed momentum does not need */
+        if (v < 0 || !is_saved(graph, (size_t)v))
             return ech__fail(graph->ctx, ECH_E_INVALID, "%s: the model has no parameter '%s'", path,
                              name);
     }
@@ -208,13 +281,14 @@ ech_status ech_trainer_load(ech_trainer *trainer, const char *path)
     ECH_TRY(ech__safetensors_open(trainer->ctx, path, &file));
     ech_status status = check_file(trainer->graph, path, file);
     for (size_t v = 0; v < trainer->graph->nvalues && status == ECH_OK; v++) {
-        if (!is_param(trainer, v))
+        if (!is_saved(trainer->graph, v))
             continue;
         const tensor t = tensor_of(trainer, (ech_value)v);
-        reading r = {file, ech__safetensors_find(file, t.value->name)};
+        reading r = {file, find_tensor(trainer->graph, file, t.value->name)};
         status = by_chunks(trainer, &t, load_chunk, &r);
     }
     ech__safetensors_close(file);
+    trainer->stale = true;
     return status;
 }
 
@@ -233,7 +307,7 @@ ech_status ech_trainer_save(ech_trainer *trainer, const char *path)
     ech__safetensors_header header = {.tensors = tensors};
     for (size_t v = 0; v < nvalues; v++) {
         const ech__value *value = &trainer->graph->values[v];
-        if (is_param(trainer, v))
+        if (is_saved(trainer->graph, v))
             tensors[header.count++] = (ech__safetensor){
                 .name = value->name, .dtype = value->type.dtype, .shape = value->type.shape};
     }
@@ -241,7 +315,7 @@ ech_status ech_trainer_save(ech_trainer *trainer, const char *path)
     ech_status status = ech__safetensors_writer_create(trainer->ctx, path, &header, &writer);
     ech__delete(trainer->ctx, tensors, bytes);
     for (size_t v = 0; v < nvalues && status == ECH_OK; v++) {
-        if (!is_param(trainer, v))
+        if (!is_saved(trainer->graph, v))
             continue;
         const tensor t = tensor_of(trainer, (ech_value)v);
         status = by_chunks(trainer, &t, save_chunk, writer);

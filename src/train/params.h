@@ -7,7 +7,11 @@
 /* Whether a file holds exactly the graph's parameters, with their types and shapes. */
 ech_status ech__params_check(const ech_graph *graph, const char *path);
 
-/* Fills every parameter from the trainer's seed and the parameter's name. */
+/* Copies all inputs of one variant into another of the same batch size. */
+ech_status ech__variant_take_inputs(ech_trainer *trainer, const ech__variant *from,
+                                    const ech__variant *to);
+
+/* Fills every parameter and buffer from the trainer's seed and its name. */
 ech_status ech__params_init(ech_trainer *trainer);
 
 #endif

@@ -115,11 +115,17 @@ static ech_json *config_json(const ech__run *run)
 #undef NAME
     };
     ech_json *json = ech__json_object();
-    ech__json_set_string(&json, "model", ech__model_name(c->model));
-    ech__json_set_int(&json, "dim", c->dim);
-    ech__json_set_int(&json, "depth", c->depth);
+    ech__json_set_string(&json, "model", ech__model_name(c->model.kind));
+    if (c->model.kind == ECH__MODEL_LINEAR) {
+        ech__json_set_int(&json, "dim", c->model.dim);
+        ech__json_set_int(&json, "depth", c->model.depth);
+    }
     ech__json_set_string(&json, "data", c->data ? c->data : "synthetic");
+    ech__json_set_int(&json, "limit", c->limit);
+    ech__json_set_bool(&json, "shuffle", c->shuffle);
+    ech__json_set_bool(&json, "augment", c->augment);
     ech__json_set_int(&json, "batch_size", o->batch);
+    ech__json_set_int(&json, "epochs", c->epochs);
     ech__json_set_int(&json, "steps", c->steps);
     ech__json_set_int(&json, "warmup", c->warmup);
     ech__json_set_int(&json, "threads", run->trainer->device->threads);
@@ -188,6 +194,25 @@ static ech_json *kernels_json(const ech__run *run)
     return array;
 }
 
+static ech_json *epochs_json(const ech__run *run)
+{
+    ech_json *array = ech__json_array();
+    for (int64_t i = 0; i < run->epochs_done; i++) {
+        const ech__run_epoch *e = &run->epochs[i];
+        ech_json *json = ech__json_object();
+        ech__json_set_real(&json, "time_s", e->time_s);
+        ech__json_set_real(&json, "compute_s", e->compute_s);
+        ech__json_set_real(&json, "loss", e->loss);
+        ech__json_set_real(&json, "train_accuracy", e->train_accuracy);
+        if (e->test.samples) {
+            ech__json_set_real(&json, "accuracy", e->test.accuracy);
+            ech__json_set_real(&json, "test_loss", e->test.loss);
+        }
+        ech__json_append(&array, json);
+    }
+    return array;
+}
+
 static ech_json *summary_json(const ech__run *run)
 {
     const ech__run_summary *s = &run->summary;
@@ -211,6 +236,12 @@ static ech_json *summary_json(const ech__run *run)
     ech__json_set_int(&json, "timed_kernels", run->trainer->timed_kernels);
     ech__json_set_real(&json, "first_loss", s->first_loss);
     ech__json_set_real(&json, "final_loss", s->final_loss);
+    if (run->epochs_done) {
+        const ech__evaluation *test = &run->epochs[run->epochs_done - 1].test;
+        if (test->samples)
+            ech__json_set_real(&json, "accuracy", test->accuracy);
+        ech__json_set(&json, "epochs", epochs_json(run));
+    }
     ech__json_set_string(&json, "params_sha256", s->params_sha256);
     return json;
 }
@@ -245,7 +276,7 @@ static ech_json *step_json(const ech__run_step *step)
 {
     ech_json *json = ech__json_object();
     ech__json_set_int(&json, "step", step->step);
-    ech__json_set_int(&json, "epoch", 1);
+    ech__json_set_int(&json, "epoch", step->epoch);
     ech__json_set_real(&json, "loss", step->result.loss);
     ech__json_set_real(&json, "time_s", step->result.time_s);
     ech__json_set_real(&json, "data_s", step->data_s);
@@ -300,10 +331,11 @@ static ech_status add_span(ech__records *r, const char *name, const char *catego
     return add_event(r, event);
 }
 
-static ech_status trace_step(ech__records *r, const ech__run *run, const ech__run_step *step)
+static ech_status trace_step(ech__records *r, const ech__run_step *step,
+                             const ech__variant *variant)
 {
-    const ech__plan *plan = run->trainer->plan;
-    const ech__span *spans = ech__exec_spans(run->trainer->exec);
+    const ech__plan *plan = variant->plan;
+    const ech__span *spans = ech__exec_spans(variant->exec);
     if (!r->has_event) {
         ECH_TRY(add_name(r, "process_name", "rank 0"));
         ECH_TRY(add_name(r, "thread_name", "device 0"));
@@ -327,14 +359,16 @@ static ech_status trace_step(ech__records *r, const ech__run *run, const ech__ru
     return ECH_OK;
 }
 
-ech_status ech__records_step(ech__records *r, const ech__run *run, const ech__run_step *step)
+ech_status ech__records_step(ech__records *r, const ech__run *run, const ech__run_step *step,
+                             const ech__variant *variant)
 {
+    (void)run;
     ech_json *json = step_json(step);
     const ech_status status = ech__json_print(r->ctx, json, ECH_JSON_LINE, r->steps);
     ech__json_destroy(json);
     if (status < 0)
         return ech__fail_in(r->ctx, status, "%s", r->steps_path);
-    return r->trace ? trace_step(r, run, step) : ECH_OK;
+    return r->trace ? trace_step(r, step, variant) : ECH_OK;
 }
 
 /* ---- closing ---- */

@@ -11,7 +11,8 @@ ech_status ech__records_open(ech_ctx *ctx, const char *dir, bool trace, ech__rec
 /* run.json, whole. */
 ech_status ech__records_run(ech__records *records, const ech__run *run, const char *state);
 /* A line of steps.jsonl, and the step's operators in the trace. */
-ech_status ech__records_step(ech__records *records, const ech__run *run, const ech__run_step *step);
+ech_status ech__records_step(ech__records *records, const ech__run *run, const ech__run_step *step,
+                             const ech__variant *variant);
 /* Ends the trace; closes everything. */
 ech_status ech__records_close(ech__records *records);
 

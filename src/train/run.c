@@ -1,19 +1,8 @@
 #include "train/run.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "models/models.h"
 #include "train/record.h"
 
-
-const char *ech__model_name(ech__model_kind kind)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH__MODEL_LIST(NAME)
-#undef NAME
-    };
-    return names[kind];
-}
 
 const char *ech__optimizer_name(ech_optimizer optimizer)
 {
@@ -27,8 +16,11 @@ const char *ech__optimizer_name(ech_optimizer optimizer)
 
 ech__run_config ech__run_defaults(void)
 {
-    ech__run_config config = {
-        .model = ECH__MODEL_LINEAR, .dim = 1024, .depth = 2, .steps = 35, .warmup = 5};
+    ech__run_config config = {.model = {.kind = ECH__MODEL_LINEAR, .dim = 1024, .depth = 2},
+                              .shuffle = true,
+                              .augment = true,
+                              .steps = 35,
+                              .warmup = 5};
     config.train = ech_train_defaults();
     config.train.batch = 0;
     config.schedule.gamma = 0.1;
@@ -39,62 +31,71 @@ ech__run_config ech__run_defaults(void)
 
 static ech_status check(ech_ctx *ctx, const ech__run_config *c)
 {
-    if (c->steps < 1 || c->steps > 100000000)
+    if (c->epochs < 0 || c->epochs > 100000)
+        return ech__fail(ctx, ECH_E_INVALID, "%lld epochs: from 1 to 100000 are possible",
+                         (long long)c->epochs);
+    if (c->epochs && !ech__model_takes_images(c->model.kind))
+        return ech__fail(ctx, ECH_E_INVALID, "the linear stack has one batch and no epochs; give steps");
+    if (!c->epochs && (c->steps < 1 || c->steps > 100000000))
         return ech__fail(ctx, ECH_E_INVALID, "%lld steps: from 1 to 100000000 are possible",
                          (long long)c->steps);
-    if (c->warmup < 0 || c->warmup >= c->steps)
+    if (c->warmup < 0 || (!c->epochs && c->warmup >= c->steps))
         return ech__fail(ctx, ECH_E_INVALID,
                          "%lld warm-up steps of %lld: at least one step must be left to be timed",
                          (long long)c->warmup, (long long)c->steps);
-    if (c->dim < 1 || c->depth < 1 || c->depth > 1000)
+    if (c->model.dim < 1 || c->model.depth < 1 || c->model.depth > 1000)
         return ech__fail(ctx, ECH_E_INVALID,
                          "a linear stack of dim %lld and depth %lld: dim must be at least 1 and "
                          "depth from 1 to 1000",
-                         (long long)c->dim, (long long)c->depth);
+                         (long long)c->model.dim, (long long)c->model.depth);
+    if (c->limit < 0)
+        return ech__fail(ctx, ECH_E_INVALID, "a limit of %lld samples: must be 0 or more",
+                         (long long)c->limit);
     if (c->trace && !c->run_dir)
         return ech__fail(ctx, ECH_E_INVALID, "a trace needs a run directory to be written to");
     return ECH_OK;
 }
 
-static void fill_defaults(ech__run_config *c)
+static ech__feed_options feed_options(const ech__run_config *c)
 {
-    if (!c->train.batch)
-        c->train.batch = 64;
+    return (ech__feed_options){.model = c->model,
+                               .data = c->data,
+                               .data_dir = c->data_dir,
+                               .limit = c->limit,
+                               .batch = c->train.batch,
+                               .shuffle = c->shuffle,
+                               .augment = c->augment,
+                               .seed = c->train.seed};
+}
+
+/* What follows from the data. */
+static ech_status fill_in(ech_ctx *ctx, ech__run_config *c, const ech__feed *feed)
+{
+    c->train.batch = feed->batch;
+    if (c->epochs)
+        c->steps = c->epochs * feed->per_epoch;
+    if (c->epochs && c->warmup >= c->steps)
+        c->warmup = c->steps - 1;
     c->schedule.lr = c->train.lr;
     c->schedule.steps = c->steps;
     if (!c->schedule.interval)
         c->schedule.interval = c->steps > 3 ? c->steps / 3 : 1;
-}
-
-/* The batch comes from the file where there is one; a batch size that was given must agree. */
-static ech_status load_data(ech_ctx *ctx, ech__run_config *c, ech__vectors *data)
-{
-    if (!c->data)
-        return ech__vectors_synthetic(ctx, data, c->train.batch, c->dim, c->train.seed);
-    ECH_TRY(ech__vectors_load(ctx, data, c->data));
-    if (data->dim != c->dim)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "%s: x has %lld columns; a linear stack of dim %lld needs %lld", c->data,
-                         (long long)data->dim, (long long)c->dim, (long long)c->dim);
-    if (c->train.batch && c->train.batch != data->count)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "%s holds one batch of %lld samples; the batch size is %lld", c->data,
-                         (long long)data->count, (long long)c->train.batch);
-    c->train.batch = data->count;
-    return ECH_OK;
+    return c->steps < 100000000 ? ECH_OK
+                                : ech__fail(ctx, ECH_E_LIMIT, "%lld steps are more than 100000000",
+                                            (long long)c->steps);
 }
 
 typedef ech_status (*trainer_maker)(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
                                     const ech_train_options *options, ech_trainer **out);
 
 static ech_status make_trainer(ech_ctx *ctx, const ech__run_config *c, trainer_maker make,
-                               ech_trainer **out)
+                               ech__model *model, ech_trainer **out)
 {
     ech_graph *graph;
     ECH_TRY(ech_graph_create(ctx, &graph));
-    const ech_value loss = ech__model_linear(graph, c->dim, c->depth);
-    const ech_status status =
-        loss < 0 ? ech_graph_status(graph) : make(ctx, graph, loss, &c->train, out);
+    ech_status status = ech__model_build(graph, &c->model, model);
+    if (status == ECH_OK)
+        status = make(ctx, graph, model->loss, &c->train, out);
     ech_graph_destroy(graph);
     return status;
 }
@@ -102,17 +103,20 @@ static ech_status make_trainer(ech_ctx *ctx, const ech__run_config *c, trainer_m
 ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer **out)
 {
     ech__run_config c = *config;
+    ech__model model;
     *out = NULL;
     ECH_TRY(check(ctx, &c));
-    if (c.data) {
-        ech__vectors data = {0};
-        const ech_status status = load_data(ctx, &c, &data);
-        ech__vectors_fini(ctx, &data);
-        ECH_TRY(status);
+    if (c.data && !ech__model_takes_images(c.model.kind)) { /* the file says what a batch is */
+        const ech__feed_options o = feed_options(&c);
+        ech__feed feed;
+        ECH_TRY(ech__feed_open(ctx, &o, &feed));
+        c.train.batch = feed.batch;
+        ech__feed_close(&feed);
+    } else if (!c.train.batch) {
+        c.train.batch = 64;
     }
-    fill_defaults(&c);
     c.train.tune = false; /* a question about memory should not take seconds */
-    return make_trainer(ctx, &c, ech__trainer_plan, out);
+    return make_trainer(ctx, &c, ech__trainer_plan, &model, out);
 }
 
 /* What can be found wrong without planning, allocating or writing anything. */
@@ -128,13 +132,23 @@ static ech_status check_places(ech_ctx *ctx, const ech__run_config *c)
     return status;
 }
 
-static ech_status write_inputs(ech__run *run)
+enum { MOST_OP_STEPS = 2000 }; /* whose operators are kept apart: enough for medians */
+
+static ech_status allocate(ech__run *run)
 {
-    const size_t bytes = (size_t)(run->data.count * run->data.dim) * sizeof(float);
-    ECH_TRY(ech_trainer_write(run->trainer, "x", run->data.x, bytes));
-    ECH_TRY(ech_trainer_write(run->trainer, "y", run->data.y, bytes));
-    ech__vectors_fini(run->ctx, &run->data); /* the device has its own copy */
-    return ECH_OK;
+    const ech__run_config *c = &run->config;
+    const size_t ninstrs = run->trainer->plan->ninstrs;
+    const int64_t timed = c->steps - c->warmup;
+    run->op_steps = timed < MOST_OP_STEPS ? timed : MOST_OP_STEPS;
+    run->steps = ech__new(run->ctx, (size_t)c->steps * sizeof *run->steps);
+    run->epochs = ech__new(run->ctx, (size_t)(c->epochs + 1) * sizeof *run->epochs);
+    run->ops = ech__new(run->ctx, ninstrs * sizeof *run->ops);
+    run->op_seconds =
+        ech__new(run->ctx, (size_t)run->op_steps * ninstrs * sizeof *run->op_seconds);
+    return run->steps && run->epochs && run->ops && run->op_seconds
+               ? ECH_OK
+               : ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",
+                           (long long)c->steps);
 }
 
 static ech_status set_up(ech__run *run)
@@ -143,21 +157,13 @@ static ech_status set_up(ech__run *run)
     ech__run_config *c = &run->config;
     ECH_TRY(check(ctx, c));
     ECH_TRY(check_places(ctx, c));
-    if (c->data) /* the batch may come from it */
-        ECH_TRY(load_data(ctx, c, &run->data));
-    fill_defaults(c);
+    const ech__feed_options options = feed_options(c);
+    ECH_TRY(ech__feed_open(ctx, &options, &run->feed));
+    ECH_TRY(fill_in(ctx, c, &run->feed));
     ECH_TRY(ech__machine_read(ctx, &run->machine));
-    ECH_TRY(make_trainer(ctx, c, ech_trainer_create, &run->trainer));
-    if (!c->data)
-        ECH_TRY(load_data(ctx, c, &run->data));
-    ECH_TRY(write_inputs(run));
-    const size_t ninstrs = run->trainer->plan->ninstrs, timed = (size_t)(c->steps - c->warmup);
-    run->steps = ech__new(ctx, (size_t)c->steps * sizeof *run->steps);
-    run->ops = ech__new(ctx, ninstrs * sizeof *run->ops);
-    run->op_seconds = ech__new(ctx, timed * ninstrs * sizeof *run->op_seconds);
-    if (!run->steps || !run->ops || !run->op_seconds)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",
-                         (long long)c->steps);
+    ECH_TRY(make_trainer(ctx, c, ech_trainer_create, &run->model, &run->trainer));
+    ECH_TRY(allocate(run));
+    ECH_TRY(ech__feed_start(&run->feed, &options));
     if (!c->run_dir)
         return ECH_OK;
     ECH_TRY(ech__records_open(ctx, c->run_dir, c->trace, &run->records));
@@ -190,40 +196,73 @@ void ech__run_destroy(ech__run *run)
     if (run->records)
         ech__records_close(run->records);
     ech__delete(run->ctx, run->op_seconds,
-                (size_t)(c->steps - c->warmup) * ninstrs * sizeof *run->op_seconds);
+                (size_t)run->op_steps * ninstrs * sizeof *run->op_seconds);
     ech__delete(run->ctx, run->ops, ninstrs * sizeof *run->ops);
+    ech__delete(run->ctx, run->epochs, (size_t)(c->epochs + 1) * sizeof *run->epochs);
     ech__delete(run->ctx, run->steps, (size_t)c->steps * sizeof *run->steps);
+    ech__feed_close(&run->feed);
     ech_trainer_destroy(run->trainer);
-    ech__vectors_fini(run->ctx, &run->data);
     ech__delete(run->ctx, run, sizeof *run);
 }
 
 /* ---- steps ---- */
 
-static void keep_op_times(ech__run *run, int64_t timed)
+static void keep_op_times(ech__run *run)
 {
     const ech__span *spans = ech__exec_spans(run->trainer->exec);
     const size_t ninstrs = run->trainer->plan->ninstrs;
     for (size_t n = 0; n < ninstrs; n++)
-        run->op_seconds[(size_t)timed * ninstrs + n] =
+        run->op_seconds[(size_t)run->op_done * ninstrs + n] =
             (float)ech__seconds(spans[n].end_ns - spans[n].start_ns);
+    run->op_done++;
+}
+
+static void add_to_epoch(ech__run *run, const ech__run_step *step, const ech__variant *variant)
+{
+    const double samples = (double)step->samples;
+    run->now.compute_s += step->result.time_s;
+    run->now.time_s += step->result.time_s + step->data_s;
+    run->now.loss += step->result.loss * samples;
+    if (run->model.correct >= 0)
+        run->now.train_accuracy += ech__variant_scalar(run->trainer, variant, run->model.correct);
+    run->now_samples += step->samples;
 }
 
 static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *events)
 {
     const ech__run_config *c = &run->config;
     ech__run_step *step = &run->steps[index];
+    const ech__variant *variant;
     step->step = index + 1;
+    step->epoch = index / run->feed.per_epoch + 1;
     step->lr = ech__schedule_lr(&c->schedule, index);
     ech_trainer_set_lr(run->trainer, step->lr);
-    ECH_TRY(ech_trainer_step(run->trainer, &step->result));
+    ECH_TRY(ech__feed_next(&run->feed, run->trainer, &variant, &step->data_s));
+    step->samples = variant->batch;
+    ECH_TRY(ech__variant_step(run->trainer, variant, &step->result));
     run->done = index + 1;
-    if (index >= c->warmup)
-        keep_op_times(run, index - c->warmup);
+    if (index >= c->warmup && run->op_done < run->op_steps && variant->exec == run->trainer->exec)
+        keep_op_times(run);
+    add_to_epoch(run, step, variant);
     if (run->records)
-        ECH_TRY(ech__records_step(run->records, run, step));
+        ECH_TRY(ech__records_step(run->records, run, step, variant));
     if (events && events->on_step)
         events->on_step(events->user, run, step);
+    return ECH_OK;
+}
+
+static ech_status end_epoch(ech__run *run, const ech__run_events *events)
+{
+    ech__run_epoch *epoch = &run->epochs[run->epochs_done++];
+    *epoch = run->now;
+    epoch->epoch = run->epochs_done;
+    epoch->loss /= (double)run->now_samples;
+    epoch->train_accuracy /= (double)run->now_samples;
+    run->now = (ech__run_epoch){0};
+    run->now_samples = 0;
+    ECH_TRY(ech__feed_evaluate(&run->feed, run->trainer, &run->model, &epoch->test));
+    if (events && events->on_epoch)
+        events->on_epoch(events->user, run, epoch);
     return ECH_OK;
 }
 
@@ -245,18 +284,20 @@ static double pick(const ech__run_step *step, int what)
     }
 }
 
+/* Over the timed steps with a full batch; a shorter last one of an epoch would only blur them. */
 static ech__stats stats_of(const ech__run *run, double *samples, int what)
 {
-    const int64_t warmup = run->config.warmup, count = run->done - warmup;
-    for (int64_t i = 0; i < count; i++)
-        samples[i] = pick(&run->steps[warmup + i], what);
-    return ech__stats_of(samples, (size_t)count);
+    size_t count = 0;
+    for (int64_t i = run->config.warmup; i < run->done; i++) {
+        if (run->steps[i].samples == run->config.train.batch)
+            samples[count++] = pick(&run->steps[i], what);
+    }
+    return ech__stats_of(samples, count);
 }
 
 static void sum_up_ops(ech__run *run, double *samples)
 {
-    const size_t ninstrs = run->trainer->plan->ninstrs;
-    const size_t count = (size_t)(run->done - run->config.warmup);
+    const size_t ninstrs = run->trainer->plan->ninstrs, count = (size_t)run->op_done;
     double busy = 0, total = 0;
     for (size_t n = 0; n < ninstrs; n++) {
         for (size_t i = 0; i < count; i++)
@@ -264,17 +305,21 @@ static void sum_up_ops(ech__run *run, double *samples)
         run->ops[n] = (ech__run_op){.instr = &run->trainer->plan->instrs[n],
                                     .median_s = ech__stats_of(samples, count).median};
     }
-    for (size_t i = 0; i < count; i++) {
-        const double time = run->steps[(size_t)run->config.warmup + i].result.time_s;
+    size_t row = 0;
+    for (int64_t i = run->config.warmup; i < run->done && row < count; i++) {
+        if (run->steps[i].samples != run->config.train.batch)
+            continue;
+        const double time = run->steps[i].result.time_s;
         double inside = 0;
         for (size_t n = 0; n < ninstrs; n++)
-            inside += (double)run->op_seconds[i * ninstrs + n];
-        samples[i] = 1 - inside / time;
+            inside += (double)run->op_seconds[row * ninstrs + n];
+        samples[row++] = 1 - inside / time;
         busy += inside;
         total += time;
     }
-    run->summary.utilisation = busy / total;
-    run->summary.outside_kernels = ech__stats_of(samples, count).median;
+    run->summary.timed = (int64_t)row;
+    run->summary.utilisation = total > 0 ? busy / total : 0;
+    run->summary.outside_kernels = ech__stats_of(samples, row).median;
 }
 
 static ech_status sum_up(ech__run *run)
@@ -289,7 +334,8 @@ static ech_status sum_up(ech__run *run)
     s->forward_s = stats_of(run, samples, FORWARD).median;
     s->backward_s = stats_of(run, samples, BACKWARD).median;
     s->optimizer_s = stats_of(run, samples, OPTIMIZER).median;
-    s->samples_per_s = (double)run->config.train.batch / s->step_time.median;
+    s->samples_per_s =
+        s->step_time.median > 0 ? (double)run->config.train.batch / s->step_time.median : 0;
     s->first_loss = run->steps[0].result.loss;
     s->final_loss = run->steps[run->done - 1].result.loss;
     sum_up_ops(run, samples);
@@ -299,8 +345,11 @@ static ech_status sum_up(ech__run *run)
 
 ech_status ech__run_steps(ech__run *run, const ech__run_events *events)
 {
-    for (int64_t i = 0; i < run->config.steps; i++)
+    for (int64_t i = 0; i < run->config.steps; i++) {
         ECH_TRY(one_step(run, i, events));
+        if (run->config.epochs && (i + 1) % run->feed.per_epoch == 0)
+            ECH_TRY(end_epoch(run, events));
+    }
     ECH_TRY(sum_up(run));
     if (run->config.save_params)
         ECH_TRY(ech_trainer_save(run->trainer, run->config.save_params));

@@ -2,7 +2,7 @@
  * thin layers over this; so are the studies.
  *
  *     ech__run_config c = ech__run_defaults();
- *     c.dim = 1024; ...
+ *     c.model.dim = 1024; ...
  *     ech__run *run;
  *     ECH_TRY(ech__run_create(ctx, &c, &run));    checks, plans, allocates; nothing is written before it is sure
  *     ECH_TRY(ech__run_steps(run, events));       trains; records each step as it happens
@@ -14,24 +14,18 @@
 
 #include "base/json.h"
 #include "base/stats.h"
-#include "data/vectors.h"
 #include "device/machine.h"
+#include "train/feed.h"
 #include "train/schedule.h"
 #include "train/trainer.h"
 
-#define ECH__MODEL_LIST(X) X(LINEAR, "linear")
-
-typedef enum ech__model_kind {
-#define ECH__MODEL_ENUM(id, text) ECH__MODEL_##id,
-    ECH__MODEL_LIST(ECH__MODEL_ENUM)
-#undef ECH__MODEL_ENUM
-} ech__model_kind;
-
 typedef struct ech__run_config {
-    ech__model_kind model;
-    int64_t dim, depth;    /* linear */
-    const char *data;      /* NULL: synthetic; else a safetensors file with x and y */
-    int64_t steps, warmup; /* the first warmup of the steps are not summed up */
+    ech__model_options model;
+    const char *data, *data_dir; /* as in ech__feed_options */
+    int64_t limit;
+    bool shuffle, augment;
+    int64_t steps, warmup;   /* the first warmup of the steps are not summed up */
+    int64_t epochs;          /* instead of steps; 0: steps count */
     ech_train_options train; /* batch 0: the rows of the file, or 64 */
     ech__schedule schedule;  /* lr and steps are taken from above; interval 0: a third of the steps */
     const char *save_params; /* where to put the final parameters; NULL: nowhere */
@@ -44,10 +38,19 @@ ech__run_config ech__run_defaults(void);
 
 /* A step as it is recorded. */
 typedef struct ech__run_step {
-    int64_t step; /* from 1 */
+    int64_t step, epoch; /* from 1 */
+    int64_t samples;
     ech_step result;
     double lr, data_s;
 } ech__run_step;
+
+typedef struct ech__run_epoch {
+    int64_t epoch;  /* from 1 */
+    double time_s;  /* training, waiting for data included */
+    double compute_s;
+    double loss, train_accuracy; /* means over the samples, as they were trained on */
+    ech__evaluation test;
+} ech__run_epoch;
 
 /* One operator of the plan, over the timed steps. */
 typedef struct ech__run_op {
@@ -62,6 +65,7 @@ typedef struct ech__run_summary {
     double utilisation;     /* share of the timed steps that the device was busy */
     double outside_kernels; /* median share of a step that no kernel ran */
     double first_loss, final_loss;
+    int64_t timed; /* steps that the figures above are from */
     char params_sha256[65];
 } ech__run_summary;
 
@@ -71,19 +75,26 @@ typedef struct ech__run {
     ech_ctx *ctx;
     ech__run_config config; /* with its defaults filled in */
     ech_trainer *trainer;
-    ech__vectors data;
+    ech__model model;
+    ech__feed feed;
     ech__machine machine;
     ech__records *records; /* NULL without a run directory */
     ech__run_step *steps;  /* [config.steps] */
     int64_t done;
-    float *op_seconds; /* [timed steps][ninstrs] */
-    ech__run_op *ops;  /* [ninstrs], after the last step */
+    ech__run_epoch *epochs; /* [config.epochs] */
+    int64_t epochs_done;
+    ech__run_epoch now;     /* sums of the epoch that is under way */
+    int64_t now_samples;
+    float *op_seconds; /* [op_steps][ninstrs]: operators of the first timed full steps */
+    int64_t op_steps, op_done;
+    ech__run_op *ops; /* [ninstrs], after the last step */
     ech__run_summary summary;
 } ech__run;
 
-/* Called after each step; user is handed through. */
+/* Called after each step and each epoch; user is handed through. Any may be NULL. */
 typedef struct ech__run_events {
     void (*on_step)(void *user, const ech__run *run, const ech__run_step *step);
+    void (*on_epoch)(void *user, const ech__run *run, const ech__run_epoch *epoch);
     void *user;
 } ech__run_events;
 
@@ -94,7 +105,6 @@ void ech__run_destroy(ech__run *run);
 /* Plans the run and allocates nothing: what it would need. The trainer is the caller's to destroy. */
 ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer **out);
 
-const char *ech__model_name(ech__model_kind kind);
 const char *ech__optimizer_name(ech_optimizer optimizer);
 
 /* The object that run.json holds. */

@@ -70,6 +70,7 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     ECH_TRY(ech_graph_status(graph));
     if (options->init) /* a wrong file is found before anything takes time */
         ECH_TRY(ech__params_check(graph, options->init));
+    ECH_TRY(ech__graph_clone(graph, &trainer->model));
     ECH_TRY(ech__graph_clone(graph, &trainer->graph));
     ECH_TRY(rewrite(trainer->graph, loss, options));
     ECH_TRY(ech__device_create(ctx,
@@ -111,47 +112,109 @@ ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value lo
                               const ech_train_options *options, ech_trainer **out)
 {
     ECH_TRY(ech__trainer_plan(ctx, graph, loss, options, out));
-    ech_status status = ech__exec_create((*out)->plan, &(*out)->exec);
+    ech_trainer *trainer = *out;
+    ech_status status = ech__exec_create(trainer->plan, NULL, &trainer->exec);
     if (status == ECH_OK)
-        status = options->init ? ech_trainer_load(*out, options->init) : ech__params_init(*out);
+        status = options->init ? ech_trainer_load(trainer, options->init) : ech__params_init(trainer);
     if (status < 0) {
-        ech_trainer_destroy(*out);
+        ech_trainer_destroy(trainer);
         *out = NULL;
+        return status;
     }
-    return status;
+    trainer->stale = true;
+    trainer->variants[trainer->nvariants++] =
+        (ech__variant){options->batch, true, trainer->plan, trainer->exec};
+    return ECH_OK;
 }
 
 void ech_trainer_destroy(ech_trainer *trainer)
 {
     if (!trainer)
         return;
+    for (int i = trainer->nvariants - 1; i > 0; i--) {
+        ech__exec_destroy(trainer->variants[i].exec);
+        ech__plan_destroy(trainer->variants[i].plan);
+    }
     ech__exec_destroy(trainer->exec);
     ech__plan_destroy(trainer->plan);
     ech__tuning_close(trainer->tuning);
     ech__device_destroy(trainer->device);
     ech_graph_destroy(trainer->graph);
+    ech_graph_destroy(trainer->evaluated);
+    ech_graph_destroy(trainer->model);
     ech__delete(trainer->ctx, trainer, sizeof *trainer);
 }
 
-static double read_loss(const ech_trainer *trainer)
+/* ---- variants ---- */
+
+static ech_status evaluated_graph(ech_trainer *trainer)
 {
-    const ech_value loss = trainer->graph->loss;
-    const void *at = ech__exec_address(trainer->exec, loss);
-    return trainer->graph->values[loss].type.dtype == ECH_F64 ? *(const double *)at
-                                                              : (double)*(const float *)at;
+    if (trainer->evaluated)
+        return ECH_OK;
+    ECH_TRY(ech__graph_clone(trainer->model, &trainer->evaluated));
+    ech__graph_keep(trainer->evaluated, trainer->graph->loss);
+    ECH_TRY(ech__infer_only(trainer->evaluated));
+    return ech__fuse(trainer->evaluated);
+}
+
+static ech_status make_variant(ech_trainer *trainer, ech__variant *v)
+{
+    if (!v->training)
+        ECH_TRY(evaluated_graph(trainer));
+    /* Not tuned: a short batch is rare, and evaluation a small part of the time. */
+    const ech__plan_options options = {.batch = v->batch, .like = trainer->plan};
+    ECH_TRY(ech__plan_create(v->training ? trainer->graph : trainer->evaluated, trainer->device,
+                             &options, &v->plan));
+    const ech_status status = ech__exec_create(v->plan, trainer->exec, &v->exec);
+    if (status < 0) {
+        ech__plan_destroy(v->plan);
+        v->plan = NULL;
+    }
+    return status;
+}
+
+ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, bool training,
+                                const ech__variant **out)
+{
+    for (int i = 0; i < trainer->nvariants; i++) {
+        if (trainer->variants[i].batch == batch && trainer->variants[i].training == training) {
+            *out = &trainer->variants[i];
+            return ECH_OK;
+        }
+    }
+    *out = NULL;
+    if (trainer->nvariants == ECH__MAX_VARIANTS)
+        return ech__fail(trainer->ctx, ECH_E_LIMIT, "a trainer takes at most %d batch sizes",
+                         ECH__MAX_VARIANTS);
+    ech__variant *v = &trainer->variants[trainer->nvariants];
+    *v = (ech__variant){.batch = batch, .training = training};
+    ECH_TRY(make_variant(trainer, v));
+    trainer->nvariants++;
+    *out = v;
+    return ECH_OK;
+}
+
+/* ---- steps ---- */
+
+double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant, ech_value value)
+{
+    const void *at = ech__exec_address(variant->exec, value);
+    return trainer->graph->values[value].type.dtype == ECH_F64 ? *(const double *)at
+                                                               : (double)*(const float *)at;
 }
 
 /* A phase lasts from the start of its first operator to the start of the next phase, or to the end. */
-static void fill_times(const ech_trainer *trainer, int64_t start, int64_t end, ech_step *out)
+static void fill_times(const ech__variant *variant, int64_t start, int64_t end, ech_step *out)
 {
-    const ech__span *spans = ech__exec_spans(trainer->exec);
+    const ech__plan *plan = variant->plan;
+    const ech__span *spans = ech__exec_spans(variant->exec);
     int64_t begins[ECH__PHASE_COUNT + 1];
     begins[ECH__PHASE_COUNT] = end;
-    size_t n = trainer->plan->ninstrs;
+    size_t n = plan->ninstrs;
     for (int phase = ECH__PHASE_COUNT - 1; phase >= 0; phase--) {
         begins[phase] = begins[phase + 1];
-        while (n > 0 && trainer->plan->instrs[n - 1].node->phase == (ech__phase)phase) {
-            if (!ech__plan_is_idle(trainer->plan, &trainer->plan->instrs[--n]))
+        while (n > 0 && plan->instrs[n - 1].node->phase == (ech__phase)phase) {
+            if (!ech__plan_is_idle(plan, &plan->instrs[--n]))
                 begins[phase] = spans[n].start_ns;
         }
     }
@@ -162,17 +225,41 @@ static void fill_times(const ech_trainer *trainer, int64_t start, int64_t end, e
     out->optimizer_s = ech__seconds(begins[ECH__PHASE_COUNT] - begins[ECH__PHASE_OPTIMIZER]);
 }
 
+ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant, ech_step *out)
+{
+    if (trainer->stale) /* outside of the step's time: the optimizer does it otherwise */
+        ECH_TRY(ech__exec_run(trainer->exec, ECH__PHASE_REFRESH, ECH__PHASE_REFRESH,
+                              &trainer->scalars));
+    trainer->stale = false;
+    const int64_t start = ech__clock_wall();
+    ECH_TRY(ech__exec_run(variant->exec, ECH__PHASE_FORWARD, ECH__PHASE_REFRESH, &trainer->scalars));
+    const int64_t end = ech__clock_wall();
+    if (variant->training)
+        trainer->scalars.step++;
+    if (out) {
+        fill_times(variant, start, end, out);
+        out->loss = ech__variant_scalar(trainer, variant, trainer->graph->loss);
+    }
+    return ECH_OK;
+}
+
 ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out)
 {
-    const int64_t start = ech__clock_wall();
-    ECH_TRY(ech__exec_run(trainer->exec, ECH__PHASE_FORWARD, ECH__PHASE_REFRESH,
-                          &trainer->scalars));
-    const int64_t end = ech__clock_wall();
-    trainer->scalars.step++;
-    if (out) {
-        fill_times(trainer, start, end, out);
-        out->loss = read_loss(trainer);
-    }
+    return ech__variant_step(trainer, &trainer->variants[0], out);
+}
+
+ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *out)
+{
+    const ech__variant *training = &trainer->variants[0], *variant;
+    const ech_graph *model = trainer->model;
+    if (value < 0 || (size_t)value >= model->nvalues || model->values[value].type.shape.ndims != 0 ||
+        !trainer->graph->values[value].kept)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "value %d is neither the loss nor a count of correct samples", (int)value);
+    ECH_TRY(ech__trainer_variant(trainer, training->batch, false, &variant));
+    ECH_TRY(ech__variant_take_inputs(trainer, training, variant));
+    ECH_TRY(ech__variant_step(trainer, variant, NULL));
+    *out = ech__variant_scalar(trainer, variant, value);
     return ECH_OK;
 }
 

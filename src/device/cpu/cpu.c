@@ -118,8 +118,10 @@ static ech_status cpu_candidates(ech__device *device, const ech__kernel_desc *de
         offer_conv(device, desc, &offer);
     else if (desc->op == ECH__OP_REORDER && f32)
         ech__onednn_offer_reorder(cpu->onednn, desc, &offer);
-    else
+    else {
         ech__simple_offer(desc, &offer);
+        ech__image_offer(cpu, device->threads, desc, &offer);
+    }
     *count = offer.count;
     return ECH_OK;
 }
@@ -131,6 +133,8 @@ static ech_status cpu_create(ech__device *device, const ech__kernel_desc *desc,
     const ech__cpu *cpu = ech__device_state(device);
     if (!strcmp(candidate->name, "loops"))
         return ech__simple_create(device, desc, binding, out);
+    if (!strcmp(candidate->name, "image"))
+        return ech__image_create(device, desc, binding, out);
     if (!strcmp(candidate->name, "panels"))
         return ech__panel_create_linear(device, desc, binding, out);
     if (!strcmp(candidate->name, "openblas"))

@@ -180,6 +180,25 @@ static ech_status run_cross_entropy_bwd(const simple_kernel *k, const ech__scala
     return ECH_OK;
 }
 
+static ech_status run_count_correct(const simple_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    const float *logits = k->at[0];
+    const int32_t *labels = k->at[1];
+    float *correct = k->at[2];
+    int64_t count = 0;
+    ECH_TRY(check_labels(k));
+    for (int64_t n = 0; n < k->rows; n++) {
+        const float *row = logits + n * k->cols;
+        int64_t best = 0; /* the first of equals */
+        for (int64_t c = 1; c < k->cols; c++)
+            best = row[c] > row[best] ? c : best;
+        count += best == labels[n];
+    }
+    *correct = (float)count;
+    return ECH_OK;
+}
+
 static ech_status run_sgd(const simple_kernel *k, const ech__scalars *scalars)
 {
     const ech__sgd_rule rule = {.lr = (float)scalars->lr,
@@ -235,6 +254,7 @@ static const simple_fn functions[ECH__OP_COUNT] = {
     [ECH__OP_MSE_BWD] = run_mse_bwd,
     [ECH__OP_CROSS_ENTROPY] = run_cross_entropy,
     [ECH__OP_CROSS_ENTROPY_BWD] = run_cross_entropy_bwd,
+    [ECH__OP_COUNT_CORRECT] = run_count_correct,
     [ECH__OP_SGD] = run_sgd,
     [ECH__OP_ADAM] = run_adam,
     [ECH__OP_DELAY] = run_delay,
