@@ -20,7 +20,7 @@ ech__candidate *ech__offer_add(ech__offer *offer, const ech__kernel_desc *desc, 
 
 int ech__weight_operand(ech__op op)
 {
-    return op == ECH__OP_LINEAR_BWD_WEIGHTS ? 2 : 1;
+    return op == ECH__OP_LINEAR_BWD_WEIGHTS || op == ECH__OP_CONV2D_BWD_WEIGHTS ? 2 : 1;
 }
 
 static bool is_linear(ech__op op)
@@ -104,6 +104,7 @@ static void offer_conv(ech__device *device, const ech__kernel_desc *desc, ech__o
         count = add_layout(layouts, count, &own[i]);
     for (int i = 0; i < count; i++)
         ech__onednn_offer_conv(cpu->onednn, desc, &layouts[i], offer);
+    ech__winograd_offer(cpu, device->threads, desc, offer);
 }
 
 static ech_status cpu_candidates(ech__device *device, const ech__kernel_desc *desc,
@@ -139,6 +140,8 @@ static ech_status cpu_create(ech__device *device, const ech__kernel_desc *desc,
         return ech__panel_create_linear(device, desc, binding, out);
     if (!strcmp(candidate->name, "openblas"))
         return ech__blas_create_linear(device, desc, candidate, binding, out);
+    if (!strcmp(candidate->name, "winograd"))
+        return ech__winograd_create(device, desc, candidate, binding, out);
     if (desc->op == ECH__OP_REORDER)
         return ech__onednn_create_reorder(device, cpu->onednn, desc, binding, out);
     if (is_conv(desc->op))
