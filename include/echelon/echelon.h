@@ -169,18 +169,18 @@ typedef enum ech_optimizer {
 
 /* PyTorch's rules and defaults, but for lr (0.01). */
 typedef struct ech_train_options {
-    int64_t batch;           /* samples per step */
-    int threads;             /* of the device; 0: every core this process may use */
-    int64_t device_memory;   /* limit in bytes; 0: what the machine has */
-    uint64_t seed;           /* of the initial parameters */
-    const char *init;        /* safetensors file to take them from instead; NULL: none */
+    int64_t batch;         /* samples per step */
+    int threads;           /* of the device; 0: every core this process may use */
+    int64_t device_memory; /* limit in bytes; 0: what the machine has */
+    uint64_t seed;         /* of the initial parameters */
+    const char *init;      /* safetensors file to take them from instead; NULL: none */
     ech_optimizer optimizer;
     double lr, momentum, weight_decay;
     bool nesterov;
     double beta1, beta2, epsilon; /* adam, adamw */
-    bool tune;               /* time candidate kernels once; off: a fixed choice */
-    const char *tuning_file; /* where timings are kept; NULL: the user's cache directory */
-    double delay_ms;         /* idle time before each backward pass */
+    bool tune;                    /* time candidate kernels once; off: a fixed choice */
+    const char *tuning_file;      /* where timings are kept; NULL: the user's cache directory */
+    double delay_ms;              /* idle time before each backward pass */
 } ech_train_options;
 
 ECH_API ech_train_options ech_train_defaults(void);
@@ -202,7 +202,8 @@ ECH_API void ech_trainer_destroy(ech_trainer *trainer);
 /* Copies a whole input, parameter or buffer in or out, by name, as row-major data of the value's type. */
 ECH_API ech_status ech_trainer_write(ech_trainer *trainer, const char *name, const void *data,
                                      size_t bytes);
-ECH_API ech_status ech_trainer_read(ech_trainer *trainer, const char *name, void *data, size_t bytes);
+ECH_API ech_status ech_trainer_read(ech_trainer *trainer, const char *name, void *data,
+                                    size_t bytes);
 
 /* One training step. out may be NULL. */
 ECH_API ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out);

@@ -36,8 +36,7 @@ static void print(const ech__machine *m)
 
 static int print_json(ech_ctx *ctx, const ech__command *command, const ech__machine *m)
 {
-    ech_json *json = ech__json_object(), *devices = ech__json_array(),
-             *device = ech__json_object();
+    ech_json *json = ech__json_object(), *devices = ech__json_array(), *device = ech__json_object();
     ech__json_set_string(&device, "kind", "cpu");
     ech__json_set_int(&device, "count", m->usable);
     ech__json_append(&devices, device);

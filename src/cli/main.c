@@ -14,9 +14,9 @@ static const char about[] =
 static const ech__option_section sections[] = {
     {"EXIT STATUS",
      "0 when all went well, 1 when the command failed, 2 when it was called wrongly."},
-    {"ENVIRONMENT",
-     "ECHELON_TUNING: path of the file that keeps kernel timings; by default echelon/tuning.json in "
-     "XDG_CACHE_HOME or ~/.cache.\n\nNO_COLOR: honoured; no colour is used."},
+    {"ENVIRONMENT", "ECHELON_TUNING: path of the file that keeps kernel timings; by default "
+                    "echelon/tuning.json in "
+                    "XDG_CACHE_HOME or ~/.cache.\n\nNO_COLOR: honoured; no colour is used."},
     {"FILES",
      "A run directory holds run.json (configuration, machine, summary), steps.jsonl (one object a "
      "step) and, with --trace, trace.json (opens in Perfetto or chrome://tracing)."},

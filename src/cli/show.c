@@ -47,8 +47,9 @@ void ech__show_progress(void *user, const ech__run *run, const ech__run_step *st
 void ech__show_epoch(void *user, const ech__run *run, const ech__run_epoch *e)
 {
     ech__show_progress_end(user);
-    printf("[Epoch %lld/%lld] time=%.2fs compute=%.2fs loss=%.4f train_acc=%.4f", (long long)e->epoch,
-           (long long)run->config.epochs, e->time_s, e->compute_s, e->loss, e->train_accuracy);
+    printf("[Epoch %lld/%lld] time=%.2fs compute=%.2fs loss=%.4f train_acc=%.4f",
+           (long long)e->epoch, (long long)run->config.epochs, e->time_s, e->compute_s, e->loss,
+           e->train_accuracy);
     if (e->test.samples)
         printf(" test_loss=%.4f acc=%.4f", e->test.loss, e->test.accuracy);
     printf("\n");
@@ -114,7 +115,8 @@ void ech__show_run(const ech__run *run)
 static double flops_of(const ech__instr *instr)
 {
     const ech__kernel_desc *d = &instr->desc;
-    const ech__shape *w, *out; /* the weight, and what has an element for each use of a weight row */
+    const ech__shape *w,
+        *out; /* the weight, and what has an element for each use of a weight row */
     switch (instr->node->op) {
     case ECH__OP_LINEAR:
     case ECH__OP_CONV2D:
@@ -153,9 +155,8 @@ void ech__show_kernels(const ech__run *run)
         if (flops > 0)
             snprintf(rate, sizeof rate, "%.1f", flops / op->median_s * 1e-9);
         printf("%-20s  %-18s  %-22s  %10s  %8s  %5.1f %%\n", ech__op_name(op->instr->node->op),
-               op->instr->node->name, op->instr->choice.name,
-               ech__format_seconds(op->median_s).s, rate,
-               100 * op->median_s / run->summary.step_time.median);
+               op->instr->node->name, op->instr->choice.name, ech__format_seconds(op->median_s).s,
+               rate, 100 * op->median_s / run->summary.step_time.median);
     }
     show_summary(run);
 }

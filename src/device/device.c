@@ -169,11 +169,8 @@ static ech_status device_create(ech__device *base, const ech__kernel_desc *desc,
                                 ech__kernel **out)
 {
     *out = NULL;
-    request r = {.device = base,
-                 .desc = desc,
-                 .candidate = candidate,
-                 .binding = binding,
-                 .kernel = out};
+    request r = {
+        .device = base, .desc = desc, .candidate = candidate, .binding = binding, .kernel = out};
     return device_call(base, do_create, &r);
 }
 
@@ -269,9 +266,8 @@ ech_status ech__device_create(ech_ctx *ctx, const ech__device_options *options, 
                               .ctx = ctx,
                               .kind = dev->table->kind,
                               .threads = options->threads ? options->threads : cores,
-                              .memory_limit = options->memory_limit
-                                                  ? options->memory_limit
-                                                  : physical_memory()};
+                              .memory_limit = options->memory_limit ? options->memory_limit
+                                                                    : physical_memory()};
     CPU_ZERO(&dev->cores);
     for (int i = 0; i < options->ncores; i++)
         CPU_SET((size_t)options->cores[i], &dev->cores);

@@ -9,9 +9,9 @@ typedef struct ech__machine {
     char vectors[96]; /* "avx2 fma f16c", as far as kernels care */
     char system[160]; /* kernel and release */
     char onednn[48], openblas[48];
-    int cores;        /* physical */
-    int threads;      /* hardware threads */
-    int usable;       /* hardware threads this process may use */
+    int cores;              /* physical */
+    int threads;            /* hardware threads */
+    int usable;             /* hardware threads this process may use */
     int64_t cache_bytes[3]; /* L1 data, L2, L3 of the first core; 0: none */
     int64_t memory_bytes;
 } ech__machine;

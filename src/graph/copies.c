@@ -4,10 +4,8 @@
 
 static ech_status copy_one(ech_graph *graph, size_t user, ech_value weight)
 {
-    const ech__node node = {.op = ECH__OP_REORDER,
-                            .name = graph->values[weight].name,
-                            .nin = 1,
-                            .in = {weight}};
+    const ech__node node = {
+        .op = ECH__OP_REORDER, .name = graph->values[weight].name, .nin = 1, .in = {weight}};
     const ech_value copy = ech__graph_add(graph, &node);
     if (copy < 0)
         return (ech_status)copy;

@@ -97,7 +97,8 @@ ech_status ech__fuse(ech_graph *graph)
         ech__node *node = &graph->nodes[n];
         if (node->op == ECH__OP_LINEAR)
             absorb_bias(graph, node);
-        if (node->op == ECH__OP_LINEAR || node->op == ECH__OP_CONV2D || node->op == ECH__OP_BN_APPLY)
+        if (node->op == ECH__OP_LINEAR || node->op == ECH__OP_CONV2D ||
+            node->op == ECH__OP_BN_APPLY)
             absorb_relu(graph, node);
     }
     return ECH_OK;

@@ -93,18 +93,16 @@ ech_value ech__graph_add(ech_graph *graph, const ech__node *given)
     else
         node.name =
             ech__arena_printf(&graph->arena, "%s_%zu", ech__op_name(node.op), graph->nnodes);
-    if (!node.name ||
-        !ech__arena_grow(&graph->arena, (void **)&graph->nodes, graph->nnodes, &graph->cap_nodes,
-                         sizeof *graph->nodes))
+    if (!node.name || !ech__arena_grow(&graph->arena, (void **)&graph->nodes, graph->nnodes,
+                                       &graph->cap_nodes, sizeof *graph->nodes))
         return out_of_memory(graph);
     status = ech__op_info(node.op)->infer(graph->ctx, &node, in, out);
     if (status < 0)
         return broken(graph, status);
     for (int i = 0; i < node.nout; i++) {
-        node.out[i] = ech__graph_value(graph, &(ech__value){.name = node.name,
-                                                            .kind = ECH__VALUE_ACTIVATION,
-                                                            .type = out[i],
-                                                            .of = -1});
+        node.out[i] = ech__graph_value(
+            graph, &(ech__value){
+                       .name = node.name, .kind = ECH__VALUE_ACTIVATION, .type = out[i], .of = -1});
         if (node.out[i] < 0)
             return node.out[i];
     }
@@ -181,9 +179,8 @@ ech_status ech__graph_check(const ech_graph *graph)
             }
         }
         const ech__value *value = &graph->values[v];
-        const bool own =
-            value->kind != ECH__VALUE_ACTIVATION && value->kind != ECH__VALUE_GRADIENT &&
-            value->kind != ECH__VALUE_COPY;
+        const bool own = value->kind != ECH__VALUE_ACTIVATION &&
+                         value->kind != ECH__VALUE_GRADIENT && value->kind != ECH__VALUE_COPY;
         for (size_t n = 0; n < graph->nnodes; n++) {
             for (int i = 0; i < graph->nodes[n].nin; i++) {
                 /* A copy made after the optimizer is there for the next step. */
@@ -237,8 +234,7 @@ static ech_value layer_value(ech_graph *graph, const char *layer, const char *pa
 static ech__value uniform_param(ech_dtype dtype, ech__shape shape, double fan_in)
 {
     const double bound = 1.0 / sqrt(fan_in);
-    return (ech__value){
-        .kind = ECH__VALUE_PARAM, .type = {dtype, shape}, .init = {-bound, bound}};
+    return (ech__value){.kind = ECH__VALUE_PARAM, .type = {dtype, shape}, .init = {-bound, bound}};
 }
 
 /* The type of x, or NULL when it is no value of this graph or lacks the dimensions. */
@@ -269,10 +265,10 @@ ech_value ech_linear(ech_graph *graph, const char *name, ech_value x, int64_t ou
     const ech_dtype dtype = in->dtype;
     const int64_t in_features = in->shape.dims[1];
     if (out_features < 1)
-        return broken(graph, ech__fail(graph->ctx, ECH_E_INVALID,
-                                       "linear '%s' from %s to %lld features: at least 1 is needed",
-                                       name, ech__shape_format(&in->shape).s,
-                                       (long long)out_features));
+        return broken(graph,
+                      ech__fail(graph->ctx, ECH_E_INVALID,
+                                "linear '%s' from %s to %lld features: at least 1 is needed", name,
+                                ech__shape_format(&in->shape).s, (long long)out_features));
     ech__value param =
         uniform_param(dtype, (ech__shape){2, {out_features, in_features}}, (double)in_features);
     const ech_value w = layer_value(graph, name, "weight", &param);
@@ -292,22 +288,21 @@ ech_value ech_conv2d(ech_graph *graph, const char *name, ech_value x, const ech_
     if (!in)
         return (ech_value)graph->status;
     if (conv->out_channels < 1 || conv->kernel < 1 || conv->kernel > 1024)
-        return broken(graph, ech__fail(graph->ctx, ECH_E_INVALID,
-                                       "conv2d '%s' to %lld channels with a kernel of %lld: at "
-                                       "least 1 channel and a kernel from 1 to 1024 are needed",
-                                       name, (long long)conv->out_channels,
-                                       (long long)conv->kernel));
+        return broken(graph,
+                      ech__fail(graph->ctx, ECH_E_INVALID,
+                                "conv2d '%s' to %lld channels with a kernel of %lld: at "
+                                "least 1 channel and a kernel from 1 to 1024 are needed",
+                                name, (long long)conv->out_channels, (long long)conv->kernel));
     const ech_dtype dtype = in->dtype;
     const int64_t channels = in->shape.dims[1], k = conv->kernel;
     ech__value param = uniform_param(dtype, (ech__shape){4, {conv->out_channels, channels, k, k}},
                                      (double)(channels * k * k));
-    ech__node node = {.op = ECH__OP_CONV2D,
-                      .name = name,
-                      .attrs = {.kernel = k,
-                                .stride = conv->stride ? conv->stride : 1,
-                                .pad = conv->pad},
-                      .nin = 2,
-                      .in = {x, layer_value(graph, name, "weight", &param)}};
+    ech__node node = {
+        .op = ECH__OP_CONV2D,
+        .name = name,
+        .attrs = {.kernel = k, .stride = conv->stride ? conv->stride : 1, .pad = conv->pad},
+        .nin = 2,
+        .in = {x, layer_value(graph, name, "weight", &param)}};
     if (conv->bias) {
         param.type.shape = (ech__shape){1, {conv->out_channels}};
         node.in[node.nin++] = layer_value(graph, name, "bias", &param);
@@ -347,10 +342,9 @@ ech_value ech_batchnorm2d(ech_graph *graph, const char *name, ech_value x)
 
 static ech_value pool(ech_graph *graph, ech__op op, ech_value x, int64_t kernel, int64_t stride)
 {
-    return ech__graph_add(graph, &(ech__node){.op = op,
-                                              .attrs = {.kernel = kernel, .stride = stride},
-                                              .nin = 1,
-                                              .in = {x}});
+    return ech__graph_add(
+        graph,
+        &(ech__node){.op = op, .attrs = {.kernel = kernel, .stride = stride}, .nin = 1, .in = {x}});
 }
 
 ech_value ech_maxpool2d(ech_graph *graph, ech_value x, int64_t kernel, int64_t stride)

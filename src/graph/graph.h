@@ -13,7 +13,7 @@
 #include "graph/op.h"
 
 #define ECH__VALUE_LIST(X)                                                                         \
-    X(INPUT, "input")           /* written by the program before a step */                         \
+    X(INPUT, "input") /* written by the program before a step */                                   \
     X(PARAM, "parameter")                                                                          \
     X(BUFFER, "buffer")         /* kept from step to step, but not trained */                      \
     X(ACTIVATION, "activation") /* lives between its producer and its last user */                 \

@@ -5,7 +5,8 @@
 
 /* ---- shape rules ---- */
 
-ech_status ech__op_misfit(ech_ctx *ctx, const ech__node *node, const ech__type *in, const char *rule)
+ech_status ech__op_misfit(ech_ctx *ctx, const ech__node *node, const ech__type *in,
+                          const char *rule)
 {
     char shapes[512];
     size_t used = 0;
@@ -97,7 +98,8 @@ static ech_status infer_add(ech_ctx *ctx, ech__node *node, const ech__type *in, 
     const ech__shape *a = &in[0].shape, *b = &in[1].shape;
     const bool row = a->ndims > 1 && b->ndims == 1 && b->dims[0] == a->dims[a->ndims - 1];
     if (!row && !ech__shape_equal(a, b))
-        return misfit(ctx, node, in, "shapes must be equal, or b a vector as long as a's last dimension");
+        return misfit(ctx, node, in,
+                      "shapes must be equal, or b a vector as long as a's last dimension");
     node->nout = 1;
     out[0] = in[0];
     return ECH_OK;
@@ -114,7 +116,8 @@ static ech_status infer_sum_rows(ech_ctx *ctx, ech__node *node, const ech__type 
     return ECH_OK;
 }
 
-static ech_status infer_like_first(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
+static ech_status infer_like_first(ech_ctx *ctx, ech__node *node, const ech__type *in,
+                                   ech__type *out)
 {
     ECH_TRY(same_real_types(ctx, node, in));
     for (int i = 1; i < node->nin; i++) {
@@ -146,7 +149,8 @@ static ech_status infer_cross_entropy_bwd(ech_ctx *ctx, ech__node *node, const e
     return ECH_OK;
 }
 
-static ech_status infer_cross_entropy(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
+static ech_status infer_cross_entropy(ech_ctx *ctx, ech__node *node, const ech__type *in,
+                                      ech__type *out)
 {
     ECH_TRY(infer_cross_entropy_bwd(ctx, node, in, out));
     out[0] = scalar(in[0].dtype);
@@ -174,8 +178,8 @@ static ech_status backward_linear(struct ech__autodiff *ad, const ech__node *nod
     const ech_value x = node->in[0], w = node->in[1], y = node->out[0];
     ech_value dy = ech__ad_of(ad, y);
     if (node->attrs.relu)
-        dy = ech__ad_add(ad, &(ech__node){
-                                 .op = ECH__OP_RELU_BWD, .name = node->name, .nin = 2, .in = {dy, y}});
+        dy = ech__ad_add(
+            ad, &(ech__node){.op = ECH__OP_RELU_BWD, .name = node->name, .nin = 2, .in = {dy, y}});
     /* Weights first: their gradient can then travel while the data gradient is computed. */
     const bool bias = node->nin == 3 && ech__ad_needs(ad, node->in[2]);
     if (bias || ech__ad_needs(ad, w)) {
@@ -223,8 +227,7 @@ static ech_status backward_relu(struct ech__autodiff *ad, const ech__node *node)
 static ech_status backward_loss(struct ech__autodiff *ad, const ech__node *node, ech__op op)
 {
     const ech_value dx = ech__ad_add(
-        ad,
-        &(ech__node){.op = op, .name = node->name, .nin = 2, .in = {node->in[0], node->in[1]}});
+        ad, &(ech__node){.op = op, .name = node->name, .nin = 2, .in = {node->in[0], node->in[1]}});
     return ech__ad_give(ad, node->in[0], dx);
 }
 

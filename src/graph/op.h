@@ -48,7 +48,7 @@ typedef enum ech__op {
 #define ECH__OP_ENUM(id, text) ECH__OP_##id,
     ECH__OP_LIST(ECH__OP_ENUM)
 #undef ECH__OP_ENUM
-    ECH__OP_COUNT
+        ECH__OP_COUNT
 } ech__op;
 
 #define ECH__PHASE_LIST(X)                                                                         \
@@ -61,7 +61,7 @@ typedef enum ech__phase {
 #define ECH__PHASE_ENUM(id, text) ECH__PHASE_##id,
     ECH__PHASE_LIST(ECH__PHASE_ENUM)
 #undef ECH__PHASE_ENUM
-    ECH__PHASE_COUNT
+        ECH__PHASE_COUNT
 } ech__phase;
 
 enum { ECH__MAX_IN = 8, ECH__MAX_OUT = 2, ECH__MAX_OPERANDS = ECH__MAX_IN + ECH__MAX_OUT };
@@ -73,8 +73,9 @@ typedef struct ech__type {
 
 /* What an operator needs to know besides its operands. Unused members are zero. */
 typedef struct ech__attrs {
-    bool relu; /* linear, conv2d, bn_apply: max(., 0) on the result; bn_reduce, bn_bwd_data: y masks dy */
-    bool bias; /* *_bwd_weights: gives the bias gradient too */
+    bool
+        relu; /* linear, conv2d, bn_apply: max(., 0) on the result; bn_reduce, bn_bwd_data: y masks dy */
+    bool bias;                       /* *_bwd_weights: gives the bias gradient too */
     int64_t kernel, stride, pad;     /* conv2d and pools; windows are square */
     int64_t channels, height, width; /* of what a backward operator or unflatten gives */
     double seconds;

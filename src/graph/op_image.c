@@ -33,8 +33,9 @@ static ech_status check_window(ech_ctx *ctx, const ech__node *node, const ech__t
 {
     const ech__attrs *a = &node->attrs;
     if (a->kernel < 1 || a->stride < 1 || a->pad < 0 || a->pad >= a->kernel)
-        return ech__op_misfit(ctx, node, in,
-                              "kernel and stride must be at least 1, and the padding below the kernel");
+        return ech__op_misfit(
+            ctx, node, in,
+            "kernel and stride must be at least 1, and the padding below the kernel");
     if (!is_image(&in[0]))
         return ech__op_misfit(ctx, node, in, "the input must have the dimensions [N, C, H, W]");
     return ECH_OK;
@@ -229,8 +230,8 @@ ECH__BACKWARD(conv2d)
     const ech_value x = node->in[0], w = node->in[1], y = node->out[0];
     ech_value dy = ech__ad_of(ad, y);
     if (node->attrs.relu)
-        dy = ech__ad_add(ad, &(ech__node){
-                                 .op = ECH__OP_RELU_BWD, .name = node->name, .nin = 2, .in = {dy, y}});
+        dy = ech__ad_add(
+            ad, &(ech__node){.op = ECH__OP_RELU_BWD, .name = node->name, .nin = 2, .in = {dy, y}});
     ech__node back = {.op = ECH__OP_CONV2D_BWD_WEIGHTS,
                       .name = node->name,
                       .attrs = attrs_back(ad, node),
@@ -262,8 +263,8 @@ ECH__BACKWARD(bn_apply)
     ech_value dy = ech__ad_of(ad, y);
     bool mask = node->attrs.relu;
     if (mask && residual) { /* the residual needs the masked gradient as well */
-        dy = ech__ad_add(ad, &(ech__node){
-                                 .op = ECH__OP_RELU_BWD, .name = node->name, .nin = 2, .in = {dy, y}});
+        dy = ech__ad_add(
+            ad, &(ech__node){.op = ECH__OP_RELU_BWD, .name = node->name, .nin = 2, .in = {dy, y}});
         mask = false;
     }
     if (residual && ech__ad_needs(ad, node->in[5]))
@@ -290,11 +291,12 @@ ECH__BACKWARD(bn_apply)
 
 ECH__BACKWARD(maxpool2d)
 {
-    const ech_value dx = ech__ad_add(ad, &(ech__node){.op = ECH__OP_MAXPOOL2D_BWD,
-                                                      .name = node->name,
-                                                      .attrs = attrs_back(ad, node),
-                                                      .nin = 2,
-                                                      .in = {ech__ad_of(ad, node->out[0]), node->out[1]}});
+    const ech_value dx =
+        ech__ad_add(ad, &(ech__node){.op = ECH__OP_MAXPOOL2D_BWD,
+                                     .name = node->name,
+                                     .attrs = attrs_back(ad, node),
+                                     .nin = 2,
+                                     .in = {ech__ad_of(ad, node->out[0]), node->out[1]}});
     return ech__ad_give(ad, node->in[0], dx);
 }
 

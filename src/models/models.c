@@ -29,10 +29,9 @@ ech_status ech__model_build(ech_graph *graph, const ech__model_options *o, ech__
     const ech_value labels = ech_input(graph, "labels", ECH_S32, 1, (int64_t[]){ECH_BATCH});
     static const ech__resnet resnet18 = {.width = 64, .stages = 4, .blocks = 2};
     static const ech__resnet resnet8 = {.width = 16, .stages = 3, .blocks = 1};
-    const ech_value logits = o->kind == ECH__MODEL_LENET ? ech__lenet(graph, x)
-                             : o->kind == ECH__MODEL_RESNET18
-                                 ? ech__resnet_of(graph, x, &resnet18)
-                                 : ech__resnet_of(graph, x, &resnet8);
+    const ech_value logits = o->kind == ECH__MODEL_LENET      ? ech__lenet(graph, x)
+                             : o->kind == ECH__MODEL_RESNET18 ? ech__resnet_of(graph, x, &resnet18)
+                                                              : ech__resnet_of(graph, x, &resnet8);
     out->loss = ech_cross_entropy(graph, logits, labels);
     out->correct = ech_count_correct(graph, logits, labels);
     return ech_graph_status(graph);

@@ -27,7 +27,8 @@ static ech_value block(ech_graph *g, const char *prefix, ech_value x, int64_t ch
     const ech_conv first = {.out_channels = channels, .kernel = 3, .stride = stride, .pad = 1};
     const ech_conv second = {.out_channels = channels, .kernel = 3, .stride = 1, .pad = 1};
     const ech_conv shortcut = {.out_channels = channels, .kernel = 1, .stride = stride};
-    ech_value h = ech_relu(g, conv_bn(g, part(prefix, "conv1").s, part(prefix, "bn1").s, x, &first));
+    ech_value h =
+        ech_relu(g, conv_bn(g, part(prefix, "conv1").s, part(prefix, "bn1").s, x, &first));
     h = conv_bn(g, part(prefix, "conv2").s, part(prefix, "bn2").s, h, &second);
     if (!same)
         x = conv_bn(g, part(prefix, "shortcut.0").s, part(prefix, "shortcut.1").s, x, &shortcut);

@@ -117,15 +117,15 @@ static ech_status run_trial(void *arg)
 /* The key of the work in the tuning store: "linear+relu f32 64x1024.ab 1024x1024.ba ... t1". */
 static void describe(const ech__kernel_desc *desc, int threads, char *out, size_t bytes)
 {
-    size_t used = (size_t)snprintf(out, bytes, "%s%s%s", ech__op_name(desc->op),
-                                   desc->attrs.relu ? "+relu" : "", desc->attrs.bias ? "+bias" : "");
+    size_t used =
+        (size_t)snprintf(out, bytes, "%s%s%s", ech__op_name(desc->op),
+                         desc->attrs.relu ? "+relu" : "", desc->attrs.bias ? "+bias" : "");
     for (int i = 0; i < desc->nin + desc->nout && used < bytes; i++) {
         const ech__operand *operand = &desc->operands[i];
-        used += (size_t)snprintf(out + used, bytes - used, " %s%s%s", i == desc->nin ? "-> " : "",
-                                 i && operand->dtype == desc->operands[0].dtype
-                                     ? ""
-                                     : ech__dtype_name(operand->dtype),
-                                 i && operand->dtype == desc->operands[0].dtype ? "" : " ");
+        used += (size_t)snprintf(
+            out + used, bytes - used, " %s%s%s", i == desc->nin ? "-> " : "",
+            i && operand->dtype == desc->operands[0].dtype ? "" : ech__dtype_name(operand->dtype),
+            i && operand->dtype == desc->operands[0].dtype ? "" : " ");
         for (int k = 0; k < operand->layout.shape.ndims && used < bytes; k++)
             used += (size_t)snprintf(out + used, bytes - used, "%s%lld", k ? "x" : "",
                                      (long long)operand->layout.shape.dims[k]);
@@ -206,8 +206,8 @@ static int operand_of(const ech__plan *plan, const ech__instr *instr, ech_value 
 }
 
 /* Sum of the users' best times with this layout; false where one of them cannot take it. */
-static ech_status layout_cost(chooser *ch, ech_value param, const ech__layout *layout, bool *possible,
-                              double *cost)
+static ech_status layout_cost(chooser *ch, ech_value param, const ech__layout *layout,
+                              bool *possible, double *cost)
 {
     *possible = true;
     *cost = 0;
@@ -263,11 +263,11 @@ static ech_status copy_cost(chooser *ch, ech_value copy, const ech__layout *layo
     *cost = 0;
     if (ech__layout_equal(layout, from))
         return ECH_OK;
-    const ech__kernel_desc desc = {.op = ECH__OP_REORDER,
-                                   .nin = 1,
-                                   .nout = 1,
-                                   .operands = {{value->type.dtype, *from, false},
-                                                {value->type.dtype, *layout, false}}};
+    const ech__kernel_desc desc = {
+        .op = ECH__OP_REORDER,
+        .nin = 1,
+        .nout = 1,
+        .operands = {{value->type.dtype, *from, false}, {value->type.dtype, *layout, false}}};
     ech__candidate best;
     return best_kernel(ch, &desc, true, &best, cost);
 }
@@ -336,14 +336,14 @@ static void describe_operands(ech__plan *plan, ech__instr *instr)
     for (int i = 0; i < node->nin + node->nout; i++) {
         const ech_value v = i < node->nin ? node->in[i] : node->out[i - node->nin];
         const ech__value *value = &plan->graph->values[v];
-        const bool weight = value->kind == ECH__VALUE_PARAM ||
-                            value->kind == ECH__VALUE_GRADIENT || value->kind == ECH__VALUE_COPY;
+        const bool weight = value->kind == ECH__VALUE_PARAM || value->kind == ECH__VALUE_GRADIENT ||
+                            value->kind == ECH__VALUE_COPY;
         plan->places[v].used = true;
-        instr->desc.operands[i] = (ech__operand){
-            .dtype = value->type.dtype,
-            .layout = plan->places[v].layout,
-            .free = weight && value->type.shape.ndims >= 2 && !ech__op_info(node->op)->flat &&
-                    node->op != ECH__OP_REORDER};
+        instr->desc.operands[i] =
+            (ech__operand){.dtype = value->type.dtype,
+                           .layout = plan->places[v].layout,
+                           .free = weight && value->type.shape.ndims >= 2 &&
+                                   !ech__op_info(node->op)->flat && node->op != ECH__OP_REORDER};
     }
 }
 

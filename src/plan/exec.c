@@ -9,8 +9,8 @@ struct ech__exec {
     ech__plan *plan;
     char *blocks[ECH__MEMORY_COUNT];
     bool borrowed[ECH__MEMORY_COUNT]; /* from the host */
-    ech__kernel **kernels; /* [ninstrs]; NULL where there is nothing to do */
-    ech__span *spans;      /* [ninstrs] */
+    ech__kernel **kernels;            /* [ninstrs]; NULL where there is nothing to do */
+    ech__span *spans;                 /* [ninstrs] */
     /* The call that is under way. */
     ech__phase first, last;
     const ech__scalars *scalars;

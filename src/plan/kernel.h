@@ -37,7 +37,7 @@ typedef struct ech__kernel_desc {
 
 /* One way to do it. The layouts of the free operands are filled in. */
 typedef struct ech__candidate {
-    char name[40];         /* "onednn:brgemm", "openblas", "plain": stable, used in the tuning file */
+    char name[40]; /* "onednn:brgemm", "openblas", "plain": stable, used in the tuning file */
     int64_t scratch_bytes; /* of workspace while it runs */
     bool is_fallback;      /* a library's own reference code: a plan should never need it */
     ech__layout layouts[ECH__MAX_OPERANDS];
@@ -71,7 +71,7 @@ typedef enum ech__memory_kind {
 #define ECH__MEMORY_ENUM(id, text) ECH__MEMORY_##id,
     ECH__MEMORY_LIST(ECH__MEMORY_ENUM)
 #undef ECH__MEMORY_ENUM
-    ECH__MEMORY_COUNT
+        ECH__MEMORY_COUNT
 } ech__memory_kind;
 
 const char *ech__memory_name(ech__memory_kind kind);

@@ -13,9 +13,9 @@ typedef struct item {
 
 typedef struct layout_state {
     ech__plan *plan;
-    item *items;     /* [nvalues + ninstrs]: activations, then the scratch of each instruction */
-    int *item_of;    /* [nvalues] */
-    int *last_use;   /* [nvalues] instruction, or -1 */
+    item *items;   /* [nvalues + ninstrs]: activations, then the scratch of each instruction */
+    int *item_of;  /* [nvalues] */
+    int *last_use; /* [nvalues] instruction, or -1 */
     size_t nitems;
 } layout_state;
 
@@ -62,13 +62,13 @@ static ech_status place_lasting(ech__plan *plan)
         if (!place->used)
             continue;
         if (!ech__layout_extent(&place->layout, &extent) ||
-            !ech__mul(extent, ech__dtype_bytes(value->type.dtype), &bytes) ||
-            bytes > INT64_MAX / 4)
+            !ech__mul(extent, ech__dtype_bytes(value->type.dtype), &bytes) || bytes > INT64_MAX / 4)
             return too_large(plan, value->name);
         place->bytes = bytes;
         if (place->kind == ECH__MEMORY_ACTIVATIONS)
             continue;
-        if (ech__plan_needs_no_copy(plan, (ech_value)v)) { /* it is its parameter, which has a place */
+        if (ech__plan_needs_no_copy(plan,
+                                    (ech_value)v)) { /* it is its parameter, which has a place */
             *place = plan->places[value->of];
             continue;
         }
@@ -133,9 +133,10 @@ static void make_items(layout_state *st)
                 continue;
             }
             st->item_of[v] = (int)st->nitems;
-            st->items[st->nitems++] = (item){.first = (int)n,
-                                             .last = last,
-                                             .bytes = ech__round_up(plan->places[v].bytes, ECH__ALIGN)};
+            st->items[st->nitems++] =
+                (item){.first = (int)n,
+                       .last = last,
+                       .bytes = ech__round_up(plan->places[v].bytes, ECH__ALIGN)};
         }
     }
 }
@@ -189,9 +190,8 @@ static ech_status place_passing(layout_state *st)
         const int64_t bytes = plan->instrs[n].choice.scratch_bytes;
         if (bytes < 0 || !ech__add(sum, bytes, &sum))
             return too_large(plan, "the workspace");
-        st->items[st->nitems++] = (item){.first = (int)n,
-                                         .last = (int)n,
-                                         .bytes = ech__round_up(bytes, ECH__ALIGN)};
+        st->items[st->nitems++] =
+            (item){.first = (int)n, .last = (int)n, .bytes = ech__round_up(bytes, ECH__ALIGN)};
     }
     const int64_t all = place_items(st, nactivations);
     for (size_t v = 0; v < plan->graph->nvalues; v++) {

@@ -49,10 +49,10 @@ static ech_status sketch(const ech_graph *graph, ech__device *device, int64_t ba
     ech__arena_init(&plan->arena, ctx->alloc);
     plan->places = ech__arena_array(&plan->arena, graph->nvalues, sizeof *plan->places);
     plan->instrs = ech__arena_array(&plan->arena, graph->nnodes, sizeof *plan->instrs);
-    ech_status status = plan->places && plan->instrs
-                            ? ECH_OK
-                            : ech__fail(ctx, ECH_E_NOMEM, "no memory for a plan of %zu operators",
-                                        graph->nnodes);
+    ech_status status =
+        plan->places && plan->instrs
+            ? ECH_OK
+            : ech__fail(ctx, ECH_E_NOMEM, "no memory for a plan of %zu operators", graph->nnodes);
     for (size_t n = 0; status == ECH_OK && n < graph->nnodes; n++)
         plan->instrs[n].node = &graph->nodes[n];
     if (status == ECH_OK)
@@ -123,12 +123,13 @@ static ech_status does_not_fit(const ech__plan *plan)
         snprintf(advice, sizeof advice, "the largest batch that fits is %lld", (long long)largest);
     else
         snprintf(advice, sizeof advice, "not even a batch of 1 fits");
-    return ech__fail(plan->ctx, ECH_E_LIMIT,
-                     "a batch of %lld needs %lld bytes (%s: %s) and the device's limit is %lld bytes "
-                     "(%s); %s",
-                     (long long)plan->batch, (long long)plan->total_bytes,
-                     ech__format_bytes(plan->total_bytes).s, kinds, (long long)limit,
-                     ech__format_bytes(limit).s, advice);
+    return ech__fail(
+        plan->ctx, ECH_E_LIMIT,
+        "a batch of %lld needs %lld bytes (%s: %s) and the device's limit is %lld bytes "
+        "(%s); %s",
+        (long long)plan->batch, (long long)plan->total_bytes,
+        ech__format_bytes(plan->total_bytes).s, kinds, (long long)limit, ech__format_bytes(limit).s,
+        advice);
 }
 
 /* Bytes that timing a kernel may take, operands and scratch: about what the plan takes, within the limit. */

@@ -101,7 +101,8 @@ static ech_status merge_file(ech__tuning *tuning)
     }
     ech__json_destroy(doc);
     if (status < 0)
-        return ech__fail_in(tuning->ctx, status, "tuning file (delete it to time the kernels anew)");
+        return ech__fail_in(tuning->ctx, status,
+                            "tuning file (delete it to time the kernels anew)");
     return ECH_OK;
 }
 

@@ -138,8 +138,8 @@ static void copy_element(char *dst, const char *src, int64_t bytes)
 }
 
 /* Walks count elements in canonical order. */
-static void walk(const ech__layout *layout, int64_t elem, int64_t first, int64_t count, char *memory,
-                 char *canonical, bool to_memory)
+static void walk(const ech__layout *layout, int64_t elem, int64_t first, int64_t count,
+                 char *memory, char *canonical, bool to_memory)
 {
     const int ndims = layout->shape.ndims;
     if (ech__layout_is_plain(layout)) {
@@ -165,8 +165,8 @@ static void walk(const ech__layout *layout, int64_t elem, int64_t first, int64_t
     }
 }
 
-void ech__layout_scatter(const ech__layout *layout, int64_t elem_bytes, int64_t first, int64_t count,
-                         const void *canonical, void *memory)
+void ech__layout_scatter(const ech__layout *layout, int64_t elem_bytes, int64_t first,
+                         int64_t count, const void *canonical, void *memory)
 {
     walk(layout, elem_bytes, first, count, memory, (char *)canonical, true);
 }

@@ -44,8 +44,8 @@ ech__layout_text ech__layout_tag(const ech__layout *layout);
 
 /* Copies count elements of elem_bytes each between the canonical order, starting at canonical position
  * first, and laid-out memory. Padding in memory is not written. */
-void ech__layout_scatter(const ech__layout *layout, int64_t elem_bytes, int64_t first, int64_t count,
-                         const void *canonical, void *memory);
+void ech__layout_scatter(const ech__layout *layout, int64_t elem_bytes, int64_t first,
+                         int64_t count, const void *canonical, void *memory);
 void ech__layout_gather(const ech__layout *layout, int64_t elem_bytes, int64_t first, int64_t count,
                         const void *memory, void *canonical);
 

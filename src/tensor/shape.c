@@ -78,7 +78,8 @@ ech__shape_text ech__shape_format(const ech__shape *shape)
         if (shape->dims[i] == ECH_BATCH)
             used += (size_t)snprintf(text.s + used, sizeof text.s - used, "%sN", comma);
         else
-            used += (size_t)snprintf(text.s + used, sizeof text.s - used, "%s%" PRId64, comma, shape->dims[i]);
+            used += (size_t)snprintf(text.s + used, sizeof text.s - used, "%s%" PRId64, comma,
+                                     shape->dims[i]);
     }
     if (used < sizeof text.s)
         snprintf(text.s + used, sizeof text.s - used, "]");

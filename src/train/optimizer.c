@@ -6,10 +6,9 @@ static ech_value state_of(ech_graph *graph, ech_value param, const char *what)
     const char *name = ech__arena_printf(&graph->arena, "%s.%s", value->name, what);
     if (!name)
         return (ech_value)ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the optimizer's graph");
-    return ech__graph_value(graph, &(ech__value){.name = name,
-                                                 .kind = ECH__VALUE_STATE,
-                                                 .type = value->type,
-                                                 .of = param});
+    return ech__graph_value(
+        graph,
+        &(ech__value){.name = name, .kind = ECH__VALUE_STATE, .type = value->type, .of = param});
 }
 
 static ech_value update(ech_graph *graph, const ech_train_options *o, ech_value param,
@@ -43,10 +42,8 @@ static ech_status check(ech_ctx *ctx, const ech_train_options *o)
         const char *name;
         double value, low, high; /* low <= value < high */
     } ranges[] = {
-        {"momentum", o->momentum, 0, 1},
-        {"weight decay", o->weight_decay, 0, 1e30},
-        {"beta1", o->beta1, 0, 1},
-        {"beta2", o->beta2, 0, 1},
+        {"momentum", o->momentum, 0, 1},  {"weight decay", o->weight_decay, 0, 1e30},
+        {"beta1", o->beta1, 0, 1},        {"beta2", o->beta2, 0, 1},
         {"epsilon", o->epsilon, 0, 1e30},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {

@@ -45,7 +45,8 @@ static bool is_param(const ech_trainer *trainer, size_t v)
 }
 
 /* Calls each with chunks of a tensor one behind the other; first counts elements from its start. */
-typedef ech_status (*chunk_fn)(void *user, const tensor *t, int64_t first, int64_t count, void *chunk);
+typedef ech_status (*chunk_fn)(void *user, const tensor *t, int64_t first, int64_t count,
+                               void *chunk);
 
 static ech_status by_chunks(ech_trainer *trainer, const tensor *t, chunk_fn each, void *user)
 {
@@ -109,7 +110,8 @@ static ech_status find(ech_trainer *trainer, const ech__variant *variant, const 
 {
     const ech_graph *graph = variant->plan->graph;
     const ech_value v = ech__graph_find(graph, name);
-    const bool known = v >= 0 && (graph->values[v].kind == ECH__VALUE_INPUT || is_saved(graph, (size_t)v));
+    const bool known =
+        v >= 0 && (graph->values[v].kind == ECH__VALUE_INPUT || is_saved(graph, (size_t)v));
     if (!known || !variant->plan->places[v].used)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
                          "'%s' is no input or parameter that the loss depends on", name);
@@ -232,13 +234,13 @@ static ech_status check_file(const ech_graph *graph, const char *path, const ech
         const ech__safetensor *t = find_tensor(graph, file, value->name);
         if (!t)
             return ech__fail(graph->ctx, ECH_E_INVALID,
-                             "%s: there is no tensor '%s', which the model needs", path, value->name);
+                             "%s: there is no tensor '%s', which the model needs", path,
+                             value->name);
         if (t->dtype != value->type.dtype || !ech__shape_equal(&t->shape, &value->type.shape))
-            return ech__fail(graph->ctx, ECH_E_INVALID,
-                             "%s: tensor '%s' is %s %s; the model needs %s %s", path, t->name,
-                             ech__dtype_name(t->dtype), ech__shape_format(&t->shape).s,
-                             ech__dtype_name(value->type.dtype),
-                             ech__shape_format(&value->type.shape).s);
+            return ech__fail(
+                graph->ctx, ECH_E_INVALID, "%s: tensor '%s' is %s %s; the model needs %s %s", path,
+                t->name, ech__dtype_name(t->dtype), ech__shape_format(&t->shape).s,
+                ech__dtype_name(value->type.dtype), ech__shape_format(&value->type.shape).s);
     }
     for (size_t i = 0; i < ech__safetensors_count(file); i++) {
         const char *name = ech__safetensors_at(file, i)->name;

@@ -115,7 +115,8 @@ ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value lo
     ech_trainer *trainer = *out;
     ech_status status = ech__exec_create(trainer->plan, NULL, &trainer->exec);
     if (status == ECH_OK)
-        status = options->init ? ech_trainer_load(trainer, options->init) : ech__params_init(trainer);
+        status =
+            options->init ? ech_trainer_load(trainer, options->init) : ech__params_init(trainer);
     if (status < 0) {
         ech_trainer_destroy(trainer);
         *out = NULL;
@@ -232,7 +233,8 @@ ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant, 
                               &trainer->scalars));
     trainer->stale = false;
     const int64_t start = ech__clock_wall();
-    ECH_TRY(ech__exec_run(variant->exec, ECH__PHASE_FORWARD, ECH__PHASE_REFRESH, &trainer->scalars));
+    ECH_TRY(
+        ech__exec_run(variant->exec, ECH__PHASE_FORWARD, ECH__PHASE_REFRESH, &trainer->scalars));
     const int64_t end = ech__clock_wall();
     if (variant->training)
         trainer->scalars.step++;
@@ -252,8 +254,8 @@ ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *o
 {
     const ech__variant *training = &trainer->variants[0], *variant;
     const ech_graph *model = trainer->model;
-    if (value < 0 || (size_t)value >= model->nvalues || model->values[value].type.shape.ndims != 0 ||
-        !trainer->graph->values[value].kept)
+    if (value < 0 || (size_t)value >= model->nvalues ||
+        model->values[value].type.shape.ndims != 0 || !trainer->graph->values[value].kept)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
                          "value %d is neither the loss nor a count of correct samples", (int)value);
     ECH_TRY(ech__trainer_variant(trainer, training->batch, false, &variant));

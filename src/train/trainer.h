@@ -48,7 +48,8 @@ ech_status ech__variant_write(ech_trainer *trainer, const ech__variant *variant,
 /* One training step, or for an evaluating variant one forward pass. */
 ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant, ech_step *out);
 /* A kept scalar after a step. */
-double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant, ech_value value);
+double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant,
+                           ech_value value);
 
 /* SHA-256 of all parameters in the order of their definition, each in canonical order, as 64 hex digits. */
 ech_status ech__trainer_hash(ech_trainer *trainer, char out[65]);

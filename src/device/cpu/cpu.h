@@ -48,8 +48,8 @@ void ech__onednn_close(ech_ctx *ctx, ech__onednn *onednn);
 /* "oneDNN 2.6.3 avx2" */
 void ech__onednn_version(char *out, size_t bytes);
 /* Layouts that oneDNN would pick itself for the weight of a linear operator, forward first. */
-int ech__onednn_weight_layouts(ech__onednn *onednn, const ech__kernel_desc *desc,
-                               ech__layout *out, int cap);
+int ech__onednn_weight_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out,
+                               int cap);
 /* Offers the operator with the weight in this layout, where oneDNN takes it. */
 void ech__onednn_offer_linear(ech__onednn *onednn, const ech__kernel_desc *desc,
                               const ech__layout *weight, ech__offer *offer);
@@ -66,7 +66,8 @@ ech_status ech__onednn_create_conv(ech__device *device, ech__onednn *onednn,
                                    const ech__kernel_desc *desc, const ech__candidate *candidate,
                                    const ech__binding *binding, ech__kernel **out);
 
-void ech__onednn_offer_reorder(ech__onednn *onednn, const ech__kernel_desc *desc, ech__offer *offer);
+void ech__onednn_offer_reorder(ech__onednn *onednn, const ech__kernel_desc *desc,
+                               ech__offer *offer);
 ech_status ech__onednn_create_reorder(ech__device *device, ech__onednn *onednn,
                                       const ech__kernel_desc *desc, const ech__binding *binding,
                                       ech__kernel **out);

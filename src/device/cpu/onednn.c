@@ -114,8 +114,8 @@ dnnl_primitive_attr_t ech__onednn_attributes(bool relu)
     dnnl_primitive_attr_t attr = NULL;
     if (dnnl_primitive_attr_create(&attr) != dnnl_success)
         return NULL;
-    bool ok = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) ==
-              dnnl_success;
+    bool ok =
+        dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) == dnnl_success;
     if (relu) {
         dnnl_post_ops_t post = NULL;
         ok = ok && dnnl_post_ops_create(&post) == dnnl_success &&
@@ -131,8 +131,8 @@ dnnl_primitive_attr_t ech__onednn_attributes(bool relu)
     return attr;
 }
 
-void ech__onednn_offer(const_dnnl_primitive_desc_t pd, const ech__kernel_desc *desc, int free_operand,
-                       const ech__layout *layout, ech__offer *offer)
+void ech__onednn_offer(const_dnnl_primitive_desc_t pd, const ech__kernel_desc *desc,
+                       int free_operand, const ech__layout *layout, ech__offer *offer)
 {
     const char *info = "";
     dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&info);
@@ -141,7 +141,8 @@ void ech__onednn_offer(const_dnnl_primitive_desc_t pd, const ech__kernel_desc *d
     ech__candidate *candidate = ech__offer_add(offer, desc, name);
     if (!candidate)
         return;
-    const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    const dnnl_memory_desc_t *scratch =
+        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     candidate->layouts[free_operand] = *layout;
     candidate->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
     candidate->is_fallback = strstr(info, "ref") != NULL;
@@ -204,7 +205,8 @@ ech_status ech__onednn_create(ech__device *device, ech__onednn *onednn, dnnl_pri
     for (int i = 0; i < args->count && status == dnnl_success; i++)
         status = add_arg(kernel, onednn->engine, args->arg[i], args->md[i], args->memory[i]);
     if (status == dnnl_success) {
-        const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+        const dnnl_memory_desc_t *md =
+            dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
         if (dnnl_memory_desc_get_size(md))
             status = add_arg(kernel, onednn->engine, DNNL_ARG_SCRATCHPAD, md, scratch);
     }

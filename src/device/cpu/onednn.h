@@ -19,8 +19,8 @@ bool ech__onednn_layout(const dnnl_memory_desc_t *md, ech__layout *layout);
 dnnl_primitive_attr_t ech__onednn_attributes(bool relu);
 
 /* A candidate from a primitive description, with this layout for its free operand. */
-void ech__onednn_offer(const_dnnl_primitive_desc_t pd, const ech__kernel_desc *desc, int free_operand,
-                       const ech__layout *layout, ech__offer *offer);
+void ech__onednn_offer(const_dnnl_primitive_desc_t pd, const ech__kernel_desc *desc,
+                       int free_operand, const ech__layout *layout, ech__offer *offer);
 
 enum { ECH__ONEDNN_MAX_ARGS = 4 };
 

@@ -33,16 +33,15 @@ static convolution describe(const ech__kernel_desc *desc, const ech__layout *wei
     const ech__layout *last = &desc->operands[desc->nin].layout;
     const bool forward = desc->op == ECH__OP_CONV2D;
     const ech__layout *src = desc->op == ECH__OP_CONV2D_BWD_DATA ? last : first;
-    const ech__layout *dst = forward                               ? last
-                             : desc->op == ECH__OP_CONV2D_BWD_DATA ? first
-                                                                   : second;
+    const ech__layout *dst = forward ? last : desc->op == ECH__OP_CONV2D_BWD_DATA ? first : second;
     const ech__shape *w = &desc->operands[ech__weight_operand(desc->op)].layout.shape;
     convolution c = {.strides = {a->stride, a->stride}, .pads = {a->pad, a->pad}};
     for (int k = 0; k < 2; k++)
         c.pads_end[k] = end_pad(src->shape.dims[2 + k], out_size(src->shape.dims[2 + k], a), a);
     ech__onednn_md(src, &c.src);
     ech__onednn_md(dst, &c.dst);
-    const ech__layout plain = ech__layout_plain(w), bias = ech__layout_plain(&(ech__shape){1, {w->dims[0]}});
+    const ech__layout plain = ech__layout_plain(w),
+                      bias = ech__layout_plain(&(ech__shape){1, {w->dims[0]}});
     ech__onednn_md(weight ? weight : &plain, &c.wei);
     ech__onednn_md(&bias, &c.bia);
     if (!weight)
@@ -116,7 +115,8 @@ static bool is_winograd(const ech__candidate *candidate)
 void ech__onednn_offer_conv(ech__onednn *onednn, const ech__kernel_desc *desc,
                             const ech__layout *weight, ech__offer *offer)
 {
-    static const dnnl_alg_kind_t algorithms[] = {dnnl_convolution_direct, dnnl_convolution_winograd};
+    static const dnnl_alg_kind_t algorithms[] = {dnnl_convolution_direct,
+                                                 dnnl_convolution_winograd};
     const convolution c = describe(desc, weight);
     for (int k = 0; k < 2; k++) {
         dnnl_primitive_desc_t pd =
@@ -161,12 +161,10 @@ ech_status ech__onednn_create_conv(ech__device *device, ech__onednn *onednn,
 {
     const convolution c = describe(desc, &candidate->layouts[ech__weight_operand(desc->op)]);
     const ech__onednn_args args = arguments(desc->op, &c, binding);
-    const dnnl_alg_kind_t algorithm = is_winograd(candidate)
-                                          ? dnnl_convolution_winograd
-                                          : dnnl_convolution_direct;
+    const dnnl_alg_kind_t algorithm =
+        is_winograd(candidate) ? dnnl_convolution_winograd : dnnl_convolution_direct;
     dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, algorithm, desc->attrs.relu, &c);
-    const ech_status status =
-        ech__onednn_create(device, onednn, pd, &args, binding->scratch, out);
+    const ech_status status = ech__onednn_create(device, onednn, pd, &args, binding->scratch, out);
     if (pd)
         dnnl_primitive_desc_destroy(pd);
     return status;

@@ -70,7 +70,8 @@ static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, ech__op o
 static const dnnl_memory_desc_t *weight_md(ech__op op, const_dnnl_primitive_desc_t pd)
 {
     return dnnl_primitive_desc_query_md(
-        pd, op == ECH__OP_LINEAR_BWD_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+        pd, op == ECH__OP_LINEAR_BWD_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md,
+        0);
 }
 
 int ech__onednn_weight_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out,
@@ -135,8 +136,7 @@ ech_status ech__onednn_create_linear(ech__device *device, ech__onednn *onednn,
     const inner_product ip = describe(desc, &candidate->layouts[ech__weight_operand(desc->op)]);
     const ech__onednn_args args = arguments(desc->op, &ip, binding);
     dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, desc->attrs.relu, &ip);
-    const ech_status status =
-        ech__onednn_create(device, onednn, pd, &args, binding->scratch, out);
+    const ech_status status = ech__onednn_create(device, onednn, pd, &args, binding->scratch, out);
     if (pd)
         dnnl_primitive_desc_destroy(pd);
     return status;

@@ -18,10 +18,10 @@
 
 enum {
     Q = ECH__PANEL,
-    DEPTH = 256,       /* of the inner dimension at a time: a panel of this depth stays in L1 */
-    WIDE = 8,          /* panels of the forward result that take turns over one depth */
-    INPUTS = 192,      /* of the backward-data result at a time */
-    MOST = 1 << 28,    /* samples, inputs or outputs: so that no product of two overflows */
+    DEPTH = 256,    /* of the inner dimension at a time: a panel of this depth stays in L1 */
+    WIDE = 8,       /* panels of the forward result that take turns over one depth */
+    INPUTS = 192,   /* of the backward-data result at a time */
+    MOST = 1 << 28, /* samples, inputs or outputs: so that no product of two overflows */
     STREAM_FROM = 24 << 20, /* bytes of dw that no cache holds until the optimizer reads them */
 };
 
@@ -119,13 +119,13 @@ static void forward_tile(const panel_kernel *k, ech__tile *t, int64_t row, int64
 
 /* While a depth of some panels is used, the panels that come next travel towards the cache: a few lines at
  * each run of Q, spread over the tiles of all samples. */
-static void fetch_ahead(const panel_kernel *k, ech__tile *t, int64_t row, int64_t panel, range panels,
-                        int64_t depth)
+static void fetch_ahead(const panel_kernel *k, ech__tile *t, int64_t row, int64_t panel,
+                        range panels, int64_t depth)
 {
     const int64_t next = panel + k->isa->panels;
-    const float *from = next < panels.end          ? k->w + (next * k->i + depth) * Q
-                        : depth + DEPTH < k->i     ? k->w + (panels.first * k->i + depth + DEPTH) * Q
-                                                   : NULL;
+    const float *from = next < panels.end      ? k->w + (next * k->i + depth) * Q
+                        : depth + DEPTH < k->i ? k->w + (panels.first * k->i + depth + DEPTH) * Q
+                                               : NULL;
     const int64_t tiles = ceil_div(k->n, k->isa->rows), slots = tiles * t->runs;
     const int64_t lines = ceil_div(t->run_length * t->runs, slots); /* of one panel */
     const int64_t done = row / k->isa->rows * t->runs * lines;
@@ -180,7 +180,8 @@ static void forward(const panel_kernel *k)
 /* ---- backward data ---- */
 
 /* block[i][n] -> dx[n][first + i] */
-static void store_transposed(const panel_kernel *k, const float *block, int64_t first, int64_t count)
+static void store_transposed(const panel_kernel *k, const float *block, int64_t first,
+                             int64_t count)
 {
     const int64_t width = ech__round_up(k->n, Q);
     for (int64_t n = 0; n < k->n; n++) {
@@ -198,20 +199,20 @@ static void backward_data_block(const panel_kernel *k, float *block, int64_t fir
         for (int64_t i = 0; i < count; i += k->isa->rows) {
             for (int64_t p = 0; p < width / Q; p += k->isa->panels) {
                 ech__tile t = {.rows = (int)least(k->isa->rows, count - i),
-                                     .count = 1,
-                                     .panels = (int)least(k->isa->panels, width / Q - p),
-                                     .runs = length / Q,
-                                     .run_length = Q,
-                                     .run_jump = k->i * Q,
-                                     .a = k->w + depth * k->i + (first + i) * Q,
-                                     .a_row = Q,
-                                     .a_k = 1,
-                                     .b = k->packed_dy + (p * outputs + depth) * Q,
-                                     .b_panel = outputs * Q,
-                                     .c = block + i * width + p * Q,
-                                     .c_row = width,
-                                     .c_panel = Q,
-                                     .add = depth > 0};
+                               .count = 1,
+                               .panels = (int)least(k->isa->panels, width / Q - p),
+                               .runs = length / Q,
+                               .run_length = Q,
+                               .run_jump = k->i * Q,
+                               .a = k->w + depth * k->i + (first + i) * Q,
+                               .a_row = Q,
+                               .a_k = 1,
+                               .b = k->packed_dy + (p * outputs + depth) * Q,
+                               .b_panel = outputs * Q,
+                               .c = block + i * width + p * Q,
+                               .c_row = width,
+                               .c_panel = Q,
+                               .add = depth > 0};
                 if (p == 0) { /* the same rows of w for the inputs that come next */
                     t.ahead = t.a + k->isa->rows * Q;
                     t.ahead_lines = k->isa->rows;

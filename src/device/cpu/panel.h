@@ -20,10 +20,10 @@ typedef struct ech__tile {
     int64_t count, a_next, c_next;
     int64_t runs, run_length, run_jump;
     const float *a;
-    int64_t a_row, a_k;    /* strides of a */
-    const float *b;        /* [k][16], one panel behind the other at b_panel */
+    int64_t a_row, a_k; /* strides of a */
+    const float *b;     /* [k][16], one panel behind the other at b_panel */
     int64_t b_panel;
-    float *c;              /* [r][16] */
+    float *c; /* [r][16] */
     int64_t c_row, c_panel;
     /* Lines to fetch at each run for a later tile; NULL: none. The pointer moves on by ahead_jump. */
     const float *ahead;

@@ -220,16 +220,16 @@ static ech_status run_adam(const simple_kernel *k, const ech__scalars *scalars)
 {
     const ech__attrs *a = &k->attrs;
     const double t = (double)scalars->step;
-    const ech__adam_rule rule = {
-        .step_size = (float)(scalars->lr / (1 - pow(a->beta1, t))),
-        .root_correction = (float)sqrt(1 - pow(a->beta2, t)),
-        .shrink = a->decoupled ? (float)(1 - scalars->lr * a->weight_decay) : 1.0f,
-        .beta1 = (float)a->beta1,
-        .beta2 = (float)a->beta2,
-        .rest1 = (float)(1 - a->beta1),
-        .rest2 = (float)(1 - a->beta2),
-        .epsilon = (float)a->epsilon,
-        .weight_decay = a->decoupled ? 0.0f : (float)a->weight_decay};
+    const ech__adam_rule rule = {.step_size = (float)(scalars->lr / (1 - pow(a->beta1, t))),
+                                 .root_correction = (float)sqrt(1 - pow(a->beta2, t)),
+                                 .shrink = a->decoupled ? (float)(1 - scalars->lr * a->weight_decay)
+                                                        : 1.0f,
+                                 .beta1 = (float)a->beta1,
+                                 .beta2 = (float)a->beta2,
+                                 .rest1 = (float)(1 - a->beta1),
+                                 .rest2 = (float)(1 - a->beta2),
+                                 .epsilon = (float)a->epsilon,
+                                 .weight_decay = a->decoupled ? 0.0f : (float)a->weight_decay};
     float *p = k->at[0], *m = k->at[2], *v = k->at[3];
     const float *g = k->at[1];
     FOR_BLOCKS(k, k->n, k->vec->adam(count, &rule, g + first, p + first, m + first, v + first));

@@ -17,9 +17,9 @@ typedef struct ech__sgd_rule {
 } ech__sgd_rule;
 
 typedef struct ech__adam_rule {
-    float step_size;        /* lr / (1 - beta1^t) */
-    float root_correction;  /* sqrt(1 - beta2^t) */
-    float shrink;           /* 1 - lr * weight_decay, or 1 */
+    float step_size;                  /* lr / (1 - beta1^t) */
+    float root_correction;            /* sqrt(1 - beta2^t) */
+    float shrink;                     /* 1 - lr * weight_decay, or 1 */
     float beta1, beta2, rest1, rest2; /* rest = 1 - beta */
     float epsilon, weight_decay;
 } ech__adam_rule;
@@ -37,8 +37,10 @@ typedef struct ech__vec {
     /* d = scale * (a - b) */
     void (*scaled_difference)(int64_t n, float scale, const float *a, const float *b, float *d);
     void (*sgd)(int64_t n, const ech__sgd_rule *rule, const float *g, float *p);
-    void (*sgd_momentum)(int64_t n, const ech__sgd_rule *rule, const float *g, float *p, float *buf);
-    void (*adam)(int64_t n, const ech__adam_rule *rule, const float *g, float *p, float *m, float *v);
+    void (*sgd_momentum)(int64_t n, const ech__sgd_rule *rule, const float *g, float *p,
+                         float *buf);
+    void (*adam)(int64_t n, const ech__adam_rule *rule, const float *g, float *p, float *m,
+                 float *v);
 } ech__vec;
 
 extern const ech__vec ech__vec_generic;
