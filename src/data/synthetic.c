@@ -23,7 +23,7 @@ enum {
     TRAIN = 50000,
     TEST = 10000,
     HEIGHT = 64, /* a pattern's values lie within +-HEIGHT */
-    JITTER = 8,  /* a class pattern is shifted by up to JITTER - 1 pixels each way */
+    JITTER = 16, /* a class pattern starts up to JITTER - 1 pixels further down and right */
     NOISE = 72,  /* of one pixel: within +-NOISE */
     NOISE_LENGTH = 1 << 15,
     MIDDLE = 128, /* grey */
@@ -85,7 +85,7 @@ static look look_of(uint64_t image)
     return (look){
         .down = (int)(w[0] % JITTER),
         .right = (int)(w[0] / JITTER % JITTER),
-        .strength = 96 + (int)(w[1] % 160),
+        .strength = 64 + (int)(w[1] % 128),
         .other = (int)(w[2] % POOL),
         .other_down = (int)(w[2] / POOL % SIDE),
         .other_right = (int)(w[2] / POOL / SIDE % SIDE),
