@@ -205,17 +205,18 @@ static bool parse_bytes(const char *text, int64_t *out)
         return false;
     static const char units[] = "KMGT";
     const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
-    const int shift = unit ? 10 * (int)(unit - units + 1) : 0;
-    if (unit) {
+    end += unit != NULL;
+    /* As dd has it: K and KiB are 1024, KB is 1000. */
+    const bool binary = !unit || *end == '\0' || *end == 'i';
+    if (unit && *end == 'i' && (end[1] == 'B' || end[1] == 'b'))
         end++;
-        if (*end == 'i' && (end[1] == 'B' || end[1] == 'b'))
-            end++;
-    }
     if (*end == 'B' || *end == 'b')
         end++;
-    if (*end != '\0' || count > INT64_MAX >> shift)
-        return false;
-    return ech__add(count << shift, (int64_t)(fraction * (double)((int64_t)1 << shift)), out);
+    int64_t factor = 1, bytes;
+    for (const char *u = units; unit && u <= unit; u++)
+        factor *= binary ? 1024 : 1000;
+    return *end == '\0' && ech__mul(count, factor, &bytes) &&
+           ech__add(bytes, (int64_t)(fraction * (double)factor), out);
 }
 
 /* The position of text in "a|b|c"; -1 where it is not there. */

@@ -45,8 +45,8 @@ typedef struct ech__option_rest {
 } ech__option_rest;
 
 /* Kind, the C type of its field, how a sentence calls its value. A BYTES value is a number with an optional
- * K, M, G or T (and B or iB behind it), powers of 1024: 4K, 64M, 1.5G, 48GB. A CHOICE is stored as its
- * position in the list, so that the field may be an enum. WORDS and REST are positional. */
+ * K, M, G or T, powers of 1024 alone or with iB behind it, powers of 1000 with B: 4K, 64MiB, 48GB. A CHOICE is
+ * stored as its position in the list, so that the field may be an enum. WORDS and REST are positional. */
 #define ECH_OPTION_KIND_LIST(X)                                                                    \
     X(FLAG, bool, "nothing")                                                                       \
     X(INT, int64_t, "a whole number")                                                              \

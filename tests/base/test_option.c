@@ -204,7 +204,8 @@ static void sizes_take_units(void **state)
         int64_t bytes;
     } good[] = {{"4K", 4096},
                 {"64M", 64 << 20},
-                {"48GB", 48LL << 30},
+                {"48GB", 48000000000},
+                {"1.5kb", 1500},
                 {"2GiB", 2LL << 30},
                 {"1t", 1LL << 40},
                 {"1024", 1024},
