@@ -1,7 +1,7 @@
 /* Plans: no two values in one place at one time, memory to the byte, kernels that are never a fallback. */
 #include "base/size.h"
 #include "device/device.h"
-#include "models/models.h"
+#include "models/parts.h"
 #include "plan/plan.h"
 #include "support/cmocka_first.h"
 #include "train/optimizer.h"
@@ -25,17 +25,17 @@ static int close_ctx(void **state)
 
 static ech_value linear_stack(ech_graph *g)
 {
-    return ech__model_linear(g, 40, 4);
+    return ech__linear_stack(g, 40, 4);
 }
 
 static ech_value odd_stack(ech_graph *g)
 {
-    return ech__model_linear(g, 37, 2);
+    return ech__linear_stack(g, 37, 2);
 }
 
 static ech_value one_layer(ech_graph *g)
 {
-    return ech__model_linear(g, 1, 1);
+    return ech__linear_stack(g, 1, 1);
 }
 
 /* Values with several users that stay alive across others. */
@@ -282,7 +282,7 @@ static void places_do_not_collide(void **state)
                 ech__plan *plan = make_plan(graph, device, batches[b], NULL);
                 shared += check_plan(plan);
                 ech__exec *exec;
-                assert_int_equal(ech__exec_create(plan, &exec), ECH_OK);
+                assert_int_equal(ech__exec_create(plan, NULL, &exec), ECH_OK);
                 assert_int_equal(device->memory_used, plan->total_bytes);
                 ech__exec_destroy(exec);
                 assert_int_equal(device->memory_used, 0);
@@ -390,7 +390,7 @@ static void check_kernels(ech_ctx *ctx, ech__device *device, int64_t dim, int64_
     ech__tuning *tuning = NULL;
     const ech_train_options options = ech_train_defaults();
     assert_int_equal(ech_graph_create(ctx, &graph), ECH_OK);
-    const ech_value loss = ech__model_linear(graph, dim, 3);
+    const ech_value loss = ech__linear_stack(graph, dim, 3);
     assert_true(ech__fuse(graph) == ECH_OK && ech__autodiff(graph, loss) == ECH_OK &&
                 ech__optimize(graph, &options) == ECH_OK);
     if (tune)

@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "device/device.h"
-#include "models/models.h"
+#include "models/parts.h"
 #include "plan/plan.h"
 #include "support/cmocka_first.h"
 #include "support/temp_dir.h"
@@ -198,7 +198,7 @@ static planned plan_by_file(fixture *f)
     planned p;
     ech__tuning *tuning = open_store(f);
     assert_int_equal(ech_graph_create(f->ctx, &p.graph), ECH_OK);
-    assert_int_equal(ech__autodiff(p.graph, ech__model_linear(p.graph, 96, 2)), ECH_OK);
+    assert_int_equal(ech__autodiff(p.graph, ech__linear_stack(p.graph, 96, 2)), ECH_OK);
     const ech__device_options options = {.kind = ECH__DEVICE_CPU, .threads = 1};
     assert_int_equal(ech__device_create(f->ctx, &options, &p.device), ECH_OK);
     assert_int_equal(ech__plan_create(p.graph, p.device,
@@ -289,7 +289,7 @@ static void a_file_that_cannot_be_written_is_only_logged(void **state)
     temp_dir_path(&f->dir, "no-such-directory/tuning.json", path);
     ech_graph *graph;
     assert_int_equal(ech_graph_create(f->ctx, &graph), ECH_OK);
-    const ech_value loss = ech__model_linear(graph, 8, 1);
+    const ech_value loss = ech__linear_stack(graph, 8, 1);
     ech_train_options options = ech_train_defaults();
     options.threads = 1;
     options.tuning_file = path;
@@ -308,7 +308,7 @@ static void a_malformed_file_stops_a_trainer(void **state)
     assert_int_equal(ech__file_write(f->ctx, f->path, "no json", 7), ECH_OK);
     ech_graph *graph;
     assert_int_equal(ech_graph_create(f->ctx, &graph), ECH_OK);
-    const ech_value loss = ech__model_linear(graph, 8, 1);
+    const ech_value loss = ech__linear_stack(graph, 8, 1);
     ech_train_options options = ech_train_defaults();
     options.tuning_file = f->path;
     ech_trainer *trainer;

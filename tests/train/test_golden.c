@@ -1,5 +1,5 @@
 /* Trainings against PyTorch's, from tests/golden: every loss and the final weights. */
-#include "models/models.h"
+#include "models/parts.h"
 #include "support/golden.h"
 #include "support/temp_dir.h"
 
@@ -30,7 +30,7 @@ static ech_value build_model(ech_graph *graph, const ech_json *golden)
 {
     if (ech__json_find(golden, "classes"))
         return build_classifier(graph, golden);
-    return ech__model_linear(graph, (int64_t)golden_number(golden, "dim"),
+    return ech__linear_stack(graph, (int64_t)golden_number(golden, "dim"),
                              (int64_t)golden_number(golden, "depth"));
 }
 

@@ -4,7 +4,7 @@
  * the libraries' own for every caller in the process, so each call is seen, with the module that made it.
  * Echelon is linked into the program: its calls are those that come from the program. */
 #include "base/size.h"
-#include "models/models.h"
+#include "models/parts.h"
 #include "support/cmocka_first.h"
 #include "support/golden.h"
 #include "train/trainer.h"
@@ -228,7 +228,7 @@ static ech_trainer *create(ech_ctx *ctx, const ech_train_options *options)
 {
     ech_graph *graph;
     assert_int_equal(ech_graph_create(ctx, &graph), ECH_OK);
-    const ech_value loss = ech__model_linear(graph, DIM, DEPTH);
+    const ech_value loss = ech__linear_stack(graph, DIM, DEPTH);
     ech_trainer *trainer;
     if (ech_trainer_create(ctx, graph, loss, options, &trainer) < 0)
         fail_msg("%s", ech_ctx_error(ctx));

@@ -1,5 +1,5 @@
 /* What a trainer promises: equal bits, the memory it said, limits that help, and errors that name the thing. */
-#include "models/models.h"
+#include "models/parts.h"
 #include "support/cmocka_first.h"
 #include "support/golden.h"
 #include "train/trainer.h"
@@ -23,7 +23,7 @@ static int set_up(void **state)
     assert_non_null(f);
     assert_int_equal(ech_ctx_create(NULL, &f->ctx), ECH_OK);
     assert_int_equal(ech_graph_create(f->ctx, &f->graph), ECH_OK);
-    f->loss = ech__model_linear(f->graph, DIM, DEPTH);
+    f->loss = ech__linear_stack(f->graph, DIM, DEPTH);
     f->options = ech_train_defaults();
     f->options.batch = BATCH;
     f->options.threads = 1;
