@@ -11,30 +11,6 @@
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* A test is given one of these, and from setup on the harness that it describes. */
-typedef struct target {
-    ech__device_kind kind;
-    int threads;
-} target;
-
-static int setup(void **state)
-{
-    const target *t = *state;
-    harness *h = malloc(sizeof *h);
-    harness_init(h, t->kind, t->threads);
-    *state = h;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    harness *h = *state;
-    const int runs = h->runs;
-    harness_fini(h);
-    free(h);
-    return runs > 0 ? 0 : -1; /* a test that ran no kernel tested nothing */
-}
-
 /* ---- the operators of a linear layer ---- */
 
 static const int64_t BATCHES[] = {1, 3, 7, 64};
@@ -93,9 +69,11 @@ static void check_layer(harness *h, int64_t N, int64_t I, int64_t O)
 
 static void linear(void **state)
 {
+    for (int f = 0; f < LENGTH(FEATURES); f++)
+        check_layer(*state, BATCHES[f % LENGTH(BATCHES)], FEATURES[f][0], FEATURES[f][1]);
     for (int b = 0; b < LENGTH(BATCHES); b++) {
-        for (int f = 0; f < LENGTH(FEATURES); f++)
-            check_layer(*state, BATCHES[b], FEATURES[f][0], FEATURES[f][1]);
+        check_layer(*state, BATCHES[b], 5, 17);
+        check_layer(*state, BATCHES[b], 130, 64);
     }
 }
 
@@ -118,34 +96,29 @@ static void for_each_size(harness *h, void (*check)(harness *h, int64_t N, int64
     }
 }
 
-static void check_case(harness *h, const ech__node *node, const ech__type *in)
-{
-    const op_case c = harness_case(h, node, in, 0);
-    harness_check(h, &c);
-}
-
 static void check_add(harness *h, int64_t N, int64_t C)
 {
     const ech__node node = {.op = ECH__OP_ADD, .nin = 2};
-    check_case(h, &node, (ech__type[]){matrix(N, C), matrix(N, C)});
-    check_case(h, &node, (ech__type[]){matrix(N, C), vector(C)});
-    check_case(h, &node, (ech__type[]){vector(C), vector(C)});
+    harness_check_node(h, &node, (ech__type[]){matrix(N, C), matrix(N, C)});
+    harness_check_node(h, &node, (ech__type[]){matrix(N, C), vector(C)});
+    harness_check_node(h, &node, (ech__type[]){vector(C), vector(C)});
     const ech__type cube = harness_type(ECH_F32, 3, (int64_t[]){N, 2, C});
-    check_case(h, &node, (ech__type[]){cube, vector(C)});
+    harness_check_node(h, &node, (ech__type[]){cube, vector(C)});
 }
 
 static void add(void **state)
 {
     for_each_size(*state, check_add);
     const ech__type scalar = harness_type(ECH_F32, 0, NULL);
-    check_case(*state, &(ech__node){.op = ECH__OP_ADD, .nin = 2}, (ech__type[]){scalar, scalar});
+    harness_check_node(*state, &(ech__node){.op = ECH__OP_ADD, .nin = 2},
+                       (ech__type[]){scalar, scalar});
 }
 
 static void check_sum_rows(harness *h, int64_t N, int64_t C)
 {
     const ech__node node = {.op = ECH__OP_SUM_ROWS, .nin = 1};
-    check_case(h, &node, (ech__type[]){matrix(N, C)});
-    check_case(h, &node, (ech__type[]){harness_type(ECH_F32, 3, (int64_t[]){N, 2, C})});
+    harness_check_node(h, &node, (ech__type[]){matrix(N, C)});
+    harness_check_node(h, &node, (ech__type[]){harness_type(ECH_F32, 3, (int64_t[]){N, 2, C})});
 }
 
 static void sum_rows(void **state)
@@ -155,9 +128,9 @@ static void sum_rows(void **state)
 
 static void check_relu(harness *h, int64_t N, int64_t C)
 {
-    check_case(h, &(ech__node){.op = ECH__OP_RELU, .nin = 1}, (ech__type[]){matrix(N, C)});
-    check_case(h, &(ech__node){.op = ECH__OP_RELU_BWD, .nin = 2},
-               (ech__type[]){matrix(N, C), matrix(N, C)});
+    harness_check_node(h, &(ech__node){.op = ECH__OP_RELU, .nin = 1}, (ech__type[]){matrix(N, C)});
+    harness_check_node(h, &(ech__node){.op = ECH__OP_RELU_BWD, .nin = 2},
+                       (ech__type[]){matrix(N, C), matrix(N, C)});
 }
 
 static void relu(void **state)
@@ -178,7 +151,7 @@ static void check_scales(harness *h, const ech__node *node, const ech__type *in)
 static void check_mse(harness *h, int64_t N, int64_t C)
 {
     const ech__type in[] = {matrix(N, C), matrix(N, C)};
-    check_case(h, &(ech__node){.op = ECH__OP_MSE, .nin = 2}, in);
+    harness_check_node(h, &(ech__node){.op = ECH__OP_MSE, .nin = 2}, in);
     check_scales(h, &(ech__node){.op = ECH__OP_MSE_BWD, .nin = 2}, in);
 }
 
@@ -190,8 +163,9 @@ static void mse(void **state)
 static void check_cross_entropy(harness *h, int64_t N, int64_t C)
 {
     const ech__type in[] = {matrix(N, C), harness_type(ECH_S32, 1, &N)};
-    check_case(h, &(ech__node){.op = ECH__OP_CROSS_ENTROPY, .nin = 2}, in);
+    harness_check_node(h, &(ech__node){.op = ECH__OP_CROSS_ENTROPY, .nin = 2}, in);
     check_scales(h, &(ech__node){.op = ECH__OP_CROSS_ENTROPY_BWD, .nin = 2}, in);
+    harness_check_node(h, &(ech__node){.op = ECH__OP_COUNT_CORRECT, .nin = 2}, in);
 }
 
 static void cross_entropy(void **state)
@@ -246,7 +220,7 @@ static void cross_entropy_bad_labels(void **state)
     const double logits[6] = {0};
     const double bad[] = {-1, 3, INT32_MIN, INT32_MAX};
     for (int k = 0; k < LENGTH(bad); k++) {
-        for (ech__op op = ECH__OP_CROSS_ENTROPY; op <= ECH__OP_CROSS_ENTROPY_BWD; op++) {
+        for (ech__op op = ECH__OP_CROSS_ENTROPY; op <= ECH__OP_COUNT_CORRECT; op++) {
             loss_case l = small_loss(h, op, logits, (double[]){2, bad[k]});
             assert_int_equal(harness_run(h, h->device, &l.c, &l.candidate, false, &l.data),
                              ECH_E_INVALID);
@@ -288,14 +262,14 @@ static void check_updates(harness *h, int64_t O, int64_t I)
                               {.momentum = 0.9, .weight_decay = 0.01},
                               {.momentum = 0.9, .weight_decay = 0.01, .nesterov = true}};
     for (int k = 0; k < LENGTH(sgd); k++)
-        check_case(
+        harness_check_node(
             h, &(ech__node){.op = ECH__OP_SGD, .nin = sgd[k].momentum > 0 ? 3 : 2, .attrs = sgd[k]},
             (ech__type[]){w, w, w});
     ech__attrs adam = {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.01};
     for (int decoupled = 0; decoupled < 2; decoupled++) {
         adam.decoupled = decoupled;
-        check_case(h, &(ech__node){.op = ECH__OP_ADAM, .nin = 4, .attrs = adam},
-                   (ech__type[]){w, w, w, w});
+        harness_check_node(h, &(ech__node){.op = ECH__OP_ADAM, .nin = 4, .attrs = adam},
+                           (ech__type[]){w, w, w, w});
     }
 }
 
@@ -326,12 +300,6 @@ static void delay(void **state)
 
 /* ---- bitwise repeat ---- */
 
-static void repeat_case(harness *h, const ech__node *node, const ech__type *in)
-{
-    const op_case c = harness_case(h, node, in, 0);
-    harness_repeat(h, &c);
-}
-
 static void repeat(void **state)
 {
     harness *h = *state;
@@ -347,14 +315,14 @@ static void repeat(void **state)
             harness_repeat(h, &cases[i]);
         const ech__type pair[] = {matrix(N, C), matrix(N, C)};
         const ech__type labelled[] = {matrix(N, C), harness_type(ECH_S32, 1, &N)};
-        repeat_case(h, &(ech__node){.op = ECH__OP_ADD, .nin = 2}, pair);
-        repeat_case(h, &(ech__node){.op = ECH__OP_SUM_ROWS, .nin = 1}, pair);
-        repeat_case(h, &(ech__node){.op = ECH__OP_RELU, .nin = 1}, pair);
-        repeat_case(h, &(ech__node){.op = ECH__OP_RELU_BWD, .nin = 2}, pair);
-        repeat_case(h, &(ech__node){.op = ECH__OP_MSE, .nin = 2}, pair);
-        repeat_case(h, &(ech__node){.op = ECH__OP_MSE_BWD, .nin = 2}, pair);
-        repeat_case(h, &(ech__node){.op = ECH__OP_CROSS_ENTROPY, .nin = 2}, labelled);
-        repeat_case(h, &(ech__node){.op = ECH__OP_CROSS_ENTROPY_BWD, .nin = 2}, labelled);
+        harness_repeat_node(h, &(ech__node){.op = ECH__OP_ADD, .nin = 2}, pair);
+        harness_repeat_node(h, &(ech__node){.op = ECH__OP_SUM_ROWS, .nin = 1}, pair);
+        harness_repeat_node(h, &(ech__node){.op = ECH__OP_RELU, .nin = 1}, pair);
+        harness_repeat_node(h, &(ech__node){.op = ECH__OP_RELU_BWD, .nin = 2}, pair);
+        harness_repeat_node(h, &(ech__node){.op = ECH__OP_MSE, .nin = 2}, pair);
+        harness_repeat_node(h, &(ech__node){.op = ECH__OP_MSE_BWD, .nin = 2}, pair);
+        harness_repeat_node(h, &(ech__node){.op = ECH__OP_CROSS_ENTROPY, .nin = 2}, labelled);
+        harness_repeat_node(h, &(ech__node){.op = ECH__OP_CROSS_ENTROPY_BWD, .nin = 2}, labelled);
     }
 }
 
@@ -465,14 +433,17 @@ static void worked_out(void **state)
             .op = ECH__OP_CROSS_ENTROPY, .nin = 2);
     BY_HAND(labelled, BOTH(odds, zero_labels), OF(-0.125, 0.125, 0.1, -0.1),
             .op = ECH__OP_CROSS_ENTROPY_BWD, .nin = 2);
+    BY_HAND(labelled, BOTH(odds, zero_labels), OF(2), .op = ECH__OP_COUNT_CORRECT, .nin = 2);
+    const double equal[] = {5, 5, 5, 5}; /* the first of them counts */
+    BY_HAND(labelled, BOTH(equal, zero_labels), OF(1), .op = ECH__OP_COUNT_CORRECT, .nin = 2);
 }
 
-static target cpu = {ECH__DEVICE_CPU, 1}, cpu_2 = {ECH__DEVICE_CPU, 2};
-static target reference = {ECH__DEVICE_REFERENCE, 1};
+static harness_target cpu = {ECH__DEVICE_CPU, 1}, cpu_2 = {ECH__DEVICE_CPU, 2};
+static harness_target reference = {ECH__DEVICE_REFERENCE, 1};
 
 #define TEST(where, test)                                                                          \
     {                                                                                              \
-#test " on " #where, test, setup, teardown, &where                                         \
+#test " on " #where, test, harness_setup, harness_teardown, &where                         \
     }
 #define ON_EACH_KIND(test) TEST(cpu, test), TEST(reference, test)
 

@@ -28,14 +28,25 @@ typedef struct harness {
     ech__device *reference;                   /* in f64, what is expected */
     ech__layout layouts[HARNESS_MAX_LAYOUTS]; /* that the device chose for parameters so far */
     int nlayouts;
-    int runs; /* kernels that were run and compared */
+    int runs;                     /* kernels that were run and compared */
+    op_data expected[DATA_KINDS]; /* while harness_check goes over the kernels of one case */
 } harness;
 
 void harness_init(harness *h, ech__device_kind kind, int threads);
 void harness_fini(harness *h);
 
+/* For cmocka: a test is given a target, and from setup on the harness that it describes. Teardown fails where
+ * no kernel ran. */
+typedef struct harness_target {
+    ech__device_kind kind;
+    int threads;
+} harness_target;
+
+int harness_setup(void **state);
+int harness_teardown(void **state);
+
 /* The node needs op, attrs and nin; the output types come from its shape rule. free has a bit for each
- * operand. */
+ * operand. Images that are not free have the layout that the device wants for activations. */
 op_case harness_case(harness *h, const ech__node *node, const ech__type *in, unsigned free);
 
 ech__type harness_type(ech_dtype dtype, int ndims, const int64_t *dims);
@@ -59,11 +70,15 @@ void harness_collect(harness *h, const op_case *c);
 void harness_remember(harness *h, const ech__layout *layout);
 void harness_forget(harness *h);
 
-/* Each mode goes over the case with row-major operands, and with each collected layout for the free ones
- * (any operand of an operator that changes its inputs). */
+/* Each mode goes over the case with its free operands row-major, and in each collected layout (any operand of
+ * an operator that changes its inputs). A library's own reference code is left out but for tiny cases. */
 void harness_check(harness *h, const op_case *c);
 void harness_repeat(harness *h, const op_case *c);
 void harness_measure(harness *h, const op_case *c);
+
+/* A case without free operands, checked or repeated at once. */
+void harness_check_node(harness *h, const ech__node *node, const ech__type *in);
+void harness_repeat_node(harness *h, const ech__node *node, const ech__type *in);
 
 /* Whether row-major or some collected layout has kernels for all of these cases. */
 bool harness_shares_layout(harness *h, const op_case *cases, int count);

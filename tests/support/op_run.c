@@ -31,12 +31,23 @@ const char *op_describe(const ech__kernel_desc *desc, const ech__candidate *cand
 
 /* ---- data ---- */
 
+static bool is_mean_of_squares(ech__op op, int i)
+{
+    return (op == ECH__OP_ADAM && i == 3) || (op == ECH__OP_BN_APPLY && i == 2) ||
+           (op == ECH__OP_BN_RUNNING && (i == 1 || i == 3)) ||
+           ((op == ECH__OP_BN_REDUCE || op == ECH__OP_BN_BWD_DATA) && i == 3);
+}
+
 static double element(const op_case *c, int i, data_kind kind, double u)
 {
     if (c->desc.operands[i].dtype == ECH_S32) /* labels[N] of logits[N,C] */
         return floor(u * (double)c->desc.operands[0].layout.shape.dims[1]);
+    if (c->desc.operands[i].dtype == ECH_U8) /* places in a window */
+        return floor(u * (double)(c->desc.attrs.kernel * c->desc.attrs.kernel));
     const double x = kind == DATA_EXACT ? floor(u * 17) / 8 - 1 : (double)(float)(u * 2 - 1);
-    return c->desc.op == ECH__OP_ADAM && i == 3 ? fabs(x) : x; /* a mean of squares */
+    if (!is_mean_of_squares(c->desc.op, i))
+        return x;
+    return c->desc.op == ECH__OP_ADAM ? fabs(x) : fabs(x) + 0.125; /* a variance is divided by */
 }
 
 op_data op_data_create(const op_case *c, data_kind kind, uint64_t seed)
@@ -81,8 +92,10 @@ static void to_memory(const ech__operand *to, const double *data, int64_t elems,
     for (int64_t k = 0; k < elems; k++) {
         const float f32 = (float)data[k];
         const int32_t s32 = to->dtype == ECH_S32 ? (int32_t)data[k] : 0;
+        const uint8_t u8 = to->dtype == ECH_U8 && !isnan(data[k]) ? (uint8_t)data[k] : UINT8_MAX;
         const void *from = to->dtype == ECH_F64   ? (const void *)&data[k]
                            : to->dtype == ECH_F32 ? (const void *)&f32
+                           : to->dtype == ECH_U8  ? (const void *)&u8
                                                   : (const void *)&s32;
         memcpy(canonical + k * bytes, from, (size_t)bytes);
     }
@@ -94,6 +107,7 @@ static double to_double(ech_dtype dtype, const void *at)
 {
     float f32;
     int32_t s32;
+    uint8_t u8;
     double f64;
     switch (dtype) {
     case ECH_F32:
@@ -102,6 +116,9 @@ static double to_double(ech_dtype dtype, const void *at)
     case ECH_S32:
         memcpy(&s32, at, sizeof s32);
         return s32;
+    case ECH_U8:
+        memcpy(&u8, at, sizeof u8);
+        return u8;
     default:
         assert_int_equal(dtype, ECH_F64);
         memcpy(&f64, at, sizeof f64);

@@ -33,6 +33,7 @@ typedef struct op_data {
 typedef enum data_kind {
     DATA_RANDOM, /* uniform in [-1, 1) */
     DATA_EXACT,  /* eighths in [-1, 1], so that sums of products are exact in every order */
+    DATA_KINDS
 } data_kind;
 
 /* Inputs by kind and seed; outputs NaN. */

@@ -10,6 +10,7 @@
 /* A pixel. Planes start at multiples of its size. */
 typedef float vf __attribute__((vector_size(4 * B), may_alias));
 typedef int32_t vi __attribute__((vector_size(4 * B), may_alias));
+typedef double vd __attribute__((vector_size(8 * B), may_alias, aligned(64)));
 typedef uint8_t vb __attribute__((vector_size(B), may_alias));
 
 #define AT(p) (*(vf *)(p))
@@ -21,103 +22,152 @@ typedef uint8_t vb __attribute__((vector_size(B), may_alias));
 
 /* ---- sums ---- */
 
-/* Independent sums, so that additions need not wait for each other. */
-enum { SUMS = 4 };
+/* SUMS independent sums in float, so that additions need not wait for each other, and none gets long: after
+ * SHORT pixels they go into a sum in double. */
+enum { SUMS = 4, SHORT = 64 };
 
-INLINE void to_double(const vf *sums, double *out)
+typedef struct sum {
+    vf parts[SUMS];
+    vd total;
+} sum;
+
+INLINE void gather(sum *s)
 {
-    const vf sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    for (int c = 0; c < B; c++)
-        out[c] = (double)sum[c];
+    const vf all = (s->parts[0] + s->parts[1]) + (s->parts[2] + s->parts[3]);
+    s->total += __builtin_convertvector(all, vd);
+    for (int k = 0; k < SUMS; k++)
+        s->parts[k] = (vf){0};
 }
 
-/* sums[k] += x of every SUMS-th pixel */
-INLINE void sum_run(int64_t pixels, const float *x, vf *sums)
+/* Goes over runs in pieces of at most SHORT pixels. */
+typedef struct walk {
+    int64_t run, first; /* of the next piece */
+    int64_t taken;      /* pixels since sums were gathered */
+    int64_t at, pixels; /* of this piece */
+    bool gather;        /* the sums before this piece */
+} walk;
+
+INLINE bool next_piece(const ech__runs *runs, walk *w)
+{
+    if (w->run == runs->count)
+        return false;
+    const int64_t left = runs->pixels - w->first;
+    w->pixels = left < SHORT ? left : SHORT;
+    w->at = w->run * runs->step + w->first * B;
+    w->gather = w->taken + w->pixels > SHORT;
+    w->taken = w->pixels + (w->gather ? 0 : w->taken);
+    w->first += w->pixels;
+    if (w->first == runs->pixels) {
+        w->first = 0;
+        w->run++;
+    }
+    return true;
+}
+
+INLINE void sum_piece(int64_t pixels, const float *x, sum *s)
 {
     int64_t i = 0;
     for (; i + SUMS <= pixels; i += SUMS) {
         for (int k = 0; k < SUMS; k++)
-            sums[k] += FROM(x + (i + k) * B);
+            s->parts[k] += FROM(x + (i + k) * B);
     }
     for (; i < pixels; i++)
-        sums[0] += FROM(x + i * B);
+        s->parts[0] += FROM(x + i * B);
 }
 
-INLINE void square_run(int64_t pixels, const float *x, const vf *pivot, vf *sums, vf *squares)
+INLINE void square_piece(int64_t pixels, const float *x, const vf *pivot, sum *s, sum *squares)
 {
     int64_t i = 0;
     for (; i + SUMS <= pixels; i += SUMS) {
         for (int k = 0; k < SUMS; k++) {
             const vf d = FROM(x + (i + k) * B) - *pivot;
-            sums[k] += d;
-            squares[k] += d * d;
+            s->parts[k] += d;
+            squares->parts[k] += d * d;
         }
     }
     for (; i < pixels; i++) {
         const vf d = FROM(x + i * B) - *pivot;
-        sums[0] += d;
-        squares[0] += d * d;
+        s->parts[0] += d;
+        squares->parts[0] += d * d;
     }
 }
 
-/* The first sum only finds a number near the mean. The second, of what differs from it, is exact enough, and
- * comes from a near cache. */
+/* The first sum finds a number near the mean; the second, of what differs from it, loses no digits, and comes
+ * from a near cache. */
 static void moments(const ech__runs *runs, const float *x, double *out)
 {
-    vf sums[SUMS] = {{0}}, differences[SUMS] = {{0}}, squares[SUMS] = {{0}};
     const double count = (double)(runs->count * runs->pixels);
-    for (int64_t r = 0; r < runs->count; r++)
-        sum_run(runs->pixels, x + r * runs->step, sums);
-    const vf pivot = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * (float)(1 / count);
-    for (int64_t r = 0; r < runs->count; r++)
-        square_run(runs->pixels, x + r * runs->step, &pivot, differences, squares);
-    double difference[B], square[B];
-    to_double(differences, difference);
-    to_double(squares, square);
-    for (int c = 0; c < B; c++) {
-        const double shift = difference[c] / count, rest = square[c] - difference[c] * shift;
-        out[c] = (double)pivot[c] + shift;
-        out[B + c] = rest < 0 ? 0 : rest; /* by rounding only; NaN stays */
+    sum near = {0}, differences = {0}, squares = {0};
+    for (walk w = {0}; next_piece(runs, &w);) {
+        if (w.gather)
+            gather(&near);
+        sum_piece(w.pixels, x + w.at, &near);
     }
+    gather(&near);
+    const vf pivot = __builtin_convertvector(near.total / count, vf);
+    for (walk w = {0}; next_piece(runs, &w);) {
+        if (w.gather) {
+            gather(&differences);
+            gather(&squares);
+        }
+        square_piece(w.pixels, x + w.at, &pivot, &differences, &squares);
+    }
+    gather(&differences);
+    gather(&squares);
+    const vd shift = differences.total / count;
+    const vd rest = squares.total - differences.total * shift;
+    *(vd *)out = __builtin_convertvector(pivot, vd) + shift;
+    for (int c = 0; c < B; c++)
+        out[B + c] = rest[c] < 0 ? 0 : rest[c]; /* by rounding only; NaN stays */
 }
 
 /* dy, but 0 where y <= 0; y may be NULL. */
 #define MASKED(dy, y, at)                                                                          \
     ((y) ? UNLESS(FROM((y) + (at)) <= 0, FROM((dy) + (at))) : FROM((dy) + (at)))
 
-INLINE void product_run(int64_t pixels, const float *x, const float *dy, const float *y,
-                        const vf *mean, vf *sums, vf *products)
+INLINE void product_piece(int64_t pixels, const float *x, const float *dy, const float *y,
+                          const vf *mean, sum *s, sum *products)
 {
     int64_t i = 0;
     for (; i + SUMS <= pixels; i += SUMS) {
         for (int k = 0; k < SUMS; k++) {
-            const int64_t at = (i + k) * B;
-            const vf g = MASKED(dy, y, at);
-            sums[k] += g;
-            products[k] += g * (FROM(x + at) - *mean);
+            const vf g = MASKED(dy, y, (i + k) * B);
+            s->parts[k] += g;
+            products->parts[k] += g * (FROM(x + (i + k) * B) - *mean);
         }
     }
     for (; i < pixels; i++) {
         const vf g = MASKED(dy, y, i * B);
-        sums[0] += g;
-        products[0] += g * (FROM(x + i * B) - *mean);
+        s->parts[0] += g;
+        products->parts[0] += g * (FROM(x + i * B) - *mean);
     }
+}
+
+INLINE void sum_products(const ech__runs *runs, const float *x, const float *dy, const float *y,
+                         const float *mean, double *out)
+{
+    const vf centre = FROM(mean);
+    sum s = {0}, products = {0};
+    for (walk w = {0}; next_piece(runs, &w);) {
+        if (w.gather) {
+            gather(&s);
+            gather(&products);
+        }
+        product_piece(w.pixels, x + w.at, dy + w.at, y ? y + w.at : NULL, &centre, &s, &products);
+    }
+    gather(&s);
+    gather(&products);
+    *(vd *)out = s.total;
+    *(vd *)(out + B) = products.total;
 }
 
 static void products(const ech__runs *runs, const float *x, const float *dy, const float *y,
                      const float *mean, double *out)
 {
-    vf sums[SUMS] = {{0}}, products_[SUMS] = {{0}};
-    const vf centre = FROM(mean);
-    for (int64_t r = 0; r < runs->count; r++) {
-        const int64_t at = r * runs->step;
-        if (y)
-            product_run(runs->pixels, x + at, dy + at, y + at, &centre, sums, products_);
-        else
-            product_run(runs->pixels, x + at, dy + at, NULL, &centre, sums, products_);
-    }
-    to_double(sums, out);
-    to_double(products_, out + B);
+    if (y)
+        sum_products(runs, x, dy, y, mean, out);
+    else
+        sum_products(runs, x, dy, NULL, mean, out);
 }
 
 static void add(double factor, const double *restrict part, double *restrict total)
@@ -313,12 +363,12 @@ static void avgpool(const ech__windows *w, const float *x, float *y)
         for (int64_t q = 0; q < w->Q; q++, at += B) {
             const spot s = spot_of(w, p, q);
             const float *row = x + s.pixel * B;
-            vf sum = {0};
+            vf acc = {0};
             for (int64_t r = s.rows.first; r < s.rows.end; r++, row += w->W * B) {
                 for (int64_t c = 0; c < s.cols.end - s.cols.first; c++)
-                    sum += FROM(row + c * B);
+                    acc += FROM(row + c * B);
             }
-            AT(y + at) = sum / area;
+            AT(y + at) = acc / area;
         }
     }
 }
