@@ -285,10 +285,11 @@ static ech_status obtain(ech_ctx *ctx, const place *p, const ech__fetch_options 
 static ech_status make_dirs(ech_ctx *ctx, const char *dir)
 {
     char path[PATH_SIZE];
-    if (!*dir || strlen(dir) >= sizeof path - 256)
+    const size_t length = strlen(dir);
+    if (length == 0 || length >= sizeof path - 256)
         return ech__fail(ctx, ECH_E_INVALID, "--dir '%.40s': must have 1 to %d bytes", dir,
                          PATH_SIZE - 257);
-    strcpy(path, dir);
+    memcpy(path, dir, length + 1);
     for (char *slash = path + 1; *slash; slash++) {
         if (*slash != '/')
             continue;

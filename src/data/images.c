@@ -33,6 +33,7 @@ ech__images_options ech__images_defaults(void)
 
 /* ---- CIFAR-10 as a source ---- */
 
+/* The type of scratch is that of every source. NOLINTNEXTLINE(readability-non-const-parameter) */
 static ech_status cifar_read(ech_ctx *ctx, const ech__images *set, int64_t stored, uint8_t *scratch,
                              const uint8_t **pixels)
 {
@@ -107,7 +108,7 @@ ech_status ech__images_limit(ech__images *set, int64_t limit)
                          (long long)limit, set->name, (long long)set->count);
     if (limit == 0 || limit == set->count)
         return ECH_OK;
-    int32_t *kept = malloc((size_t)limit * sizeof *kept);
+    int32_t *kept = calloc((size_t)limit, sizeof *kept);
     if (!kept)
         return ech__fail(set->ctx, ECH_E_NOMEM, "no memory for a list of %lld images",
                          (long long)limit);

@@ -106,7 +106,7 @@ static void convert_row(const float *table, const uint8_t *src, int width, int l
                         float *dst)
 {
     const int first = left < 0 ? -left : 0;
-    const int end = width - left < width ? width - left : width;
+    const int end = left > 0 ? width - left : width;
     if (!flip) {
         fill(dst, first, table[0]);
         for (int x = first; x < end; x++)

@@ -18,7 +18,6 @@ enum {
     GRID = 4,           /* random values across a pattern */
     CELL = SIDE / GRID, /* pixels between two of them */
     PLANE = SIDE * SIDE,
-    IMAGE = CHANNELS * PLANE,
     POOL = 32, /* patterns without a class */
     TRAIN = 50000,
     TEST = 10000,
@@ -33,8 +32,8 @@ static const uint64_t SEED = 0x65636865;
 
 typedef struct synthetic {
     int64_t first; /* number of the split's first image */
-    int16_t classes[CLASSES][IMAGE];
-    int16_t pool[POOL][IMAGE];
+    int16_t classes[CLASSES][CHANNELS][PLANE];
+    int16_t pool[POOL][CHANNELS][PLANE];
     int16_t noise[NOISE_LENGTH + SIDE]; /* a row of an image starts anywhere in it */
 } synthetic;
 
@@ -42,7 +41,7 @@ typedef struct synthetic {
 static void make_plane(uint64_t number, int16_t *plane)
 {
     int grid[GRID * GRID];
-    for (uint64_t g = 0; g < GRID * GRID; g++) {
+    for (unsigned g = 0; g < GRID * GRID; g++) {
         uint32_t words[4];
         ech__rng_block(SEED, ech__rng_stream("pattern"), number * GRID * GRID + g, words);
         grid[g] = (int)(words[0] % (2 * HEIGHT + 1)) - HEIGHT;
@@ -61,7 +60,7 @@ static void make_plane(uint64_t number, int16_t *plane)
 
 static void make_noise(int16_t *noise)
 {
-    uint32_t words[4];
+    uint32_t words[4] = {0};
     for (uint64_t i = 0; i < NOISE_LENGTH + SIDE; i++) {
         if (i % 4 == 0)
             ech__rng_block(SEED, ech__rng_stream("noise table"), i / 4, words);
@@ -96,7 +95,7 @@ static look look_of(uint64_t image)
 /* A row of a pattern, shifted cyclically. */
 static void shift_row(const int16_t *plane, int y, int right, int16_t *row)
 {
-    const int16_t *from = plane + y % SIDE * SIDE;
+    const int16_t *from = plane + (size_t)(y % SIDE) * SIDE;
     memcpy(row, from + right, (size_t)(SIDE - right) * sizeof *row);
     memcpy(row + SIDE - right, from, (size_t)right * sizeof *row);
 }
@@ -109,16 +108,15 @@ static ech_status synthetic_read(ech_ctx *ctx, const ech__images *set, int64_t s
     const synthetic *s = set->state;
     const uint64_t image = (uint64_t)(s->first + stored), stream = ech__rng_stream("noise");
     const look l = look_of(image);
-    const int16_t *own = s->classes[stored % CLASSES], *other = s->pool[l.other];
-    uint32_t words[4];
+    uint32_t words[4] = {0};
     for (int row = 0; row < ROWS; row++) {
-        const int plane = row / SIDE * PLANE, y = row % SIDE;
+        const int c = row / SIDE, y = row % SIDE;
         int16_t a[SIDE], b[SIDE];
         if (row % 4 == 0)
             ech__rng_block(SEED, stream, image * (ROWS / 4) + (uint64_t)(row / 4), words);
         const int16_t *noise = s->noise + words[row % 4] % NOISE_LENGTH;
-        shift_row(own + plane, y + l.down, l.right, a);
-        shift_row(other + plane, y + l.other_down, l.other_right, b);
+        shift_row(s->classes[stored % CLASSES][c], y + l.down, l.right, a);
+        shift_row(s->pool[l.other][c], y + l.other_down, l.other_right, b);
         for (int x = 0; x < SIDE; x++) {
             const int value =
                 MIDDLE + ((a[x] * l.strength + b[x] * l.other_strength) >> 8) + noise[x];
@@ -154,9 +152,9 @@ ech_status ech__synthetic_open(ech__images *set, ech__split split)
     uint64_t number = 0;
     for (int c = 0; c < CLASSES; c++)
         for (int plane = 0; plane < CHANNELS; plane++)
-            make_plane(number++, &s->classes[c][plane * PLANE]);
+            make_plane(number++, s->classes[c][plane]);
     for (int p = 0; p < POOL; p++)
         for (int plane = 0; plane < CHANNELS; plane++)
-            make_plane(number++, &s->pool[p][plane * PLANE]);
+            make_plane(number++, s->pool[p][plane]);
     return ECH_OK;
 }
