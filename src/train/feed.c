@@ -9,7 +9,8 @@ static ech_status open_vectors(ech__feed *feed, const ech__feed_options *o)
         return ECH_OK; /* made when the plan has said that it fits */
     }
     if (!strcmp(o->data, "cifar10"))
-        return ech__fail(feed->ctx, ECH_E_INVALID, "the linear stack takes vectors; cifar10 has images");
+        return ech__fail(feed->ctx, ECH_E_INVALID,
+                         "the linear stack takes vectors; cifar10 has images");
     ECH_TRY(ech__vectors_load(feed->ctx, &feed->vectors, o->data));
     if (feed->vectors.dim != o->model.dim)
         return ech__fail(feed->ctx, ECH_E_INVALID,
@@ -29,11 +30,12 @@ static ech_status open_images(ech__feed *feed, const ech__feed_options *o)
     ech__images_options i = ech__images_defaults();
     if (o->data && strcmp(o->data, "cifar10"))
         return ech__fail(feed->ctx, ECH_E_INVALID,
-                         "data '%s': %s takes images, which come from synthetic or cifar10", o->data,
-                         ech__model_name(o->model.kind));
+                         "data '%s': %s takes images, which come from synthetic or cifar10",
+                         o->data, ech__model_name(o->model.kind));
     if (o->data && !o->data_dir)
-        return ech__fail(feed->ctx, ECH_E_INVALID,
-                         "cifar10 needs a data directory; echelon data cifar10 --dir DIR makes one");
+        return ech__fail(
+            feed->ctx, ECH_E_INVALID,
+            "cifar10 needs a data directory; echelon data cifar10 --dir DIR makes one");
     i.source = o->data ? ECH__IMAGES_CIFAR10 : ECH__IMAGES_SYNTHETIC;
     i.dir = o->data_dir;
     i.split = ECH__SPLIT_TRAIN;
@@ -94,8 +96,8 @@ void ech__feed_close(ech__feed *feed)
 static ech_status write_images(ech_trainer *trainer, const ech__variant *v, const ech__batch *b,
                                size_t image_floats)
 {
-    ECH_TRY(ech__variant_write(trainer, v, "x", b->x,
-                               (size_t)b->count * image_floats * sizeof *b->x));
+    ECH_TRY(
+        ech__variant_write(trainer, v, "x", b->x, (size_t)b->count * image_floats * sizeof *b->x));
     return ech__variant_write(trainer, v, "labels", b->y, (size_t)b->count * sizeof *b->y);
 }
 

@@ -1,11 +1,11 @@
 #include "train/record.h"
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/dir.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct ech__records {
@@ -18,50 +18,6 @@ struct ech__records {
 };
 
 /* ---- opening ---- */
-
-ech_status ech__records_check(ech_ctx *ctx, const char *dir)
-{
-    char path[4096], missing[4096] = "";
-    if (!*dir || strlen(dir) >= sizeof path)
-        return ech__fail(ctx, ECH_E_INVALID, "run directory '%.60s': from 1 to %zu bytes are possible",
-                         dir, sizeof path - 1);
-    strcpy(path, dir);
-    struct stat info;
-    while (stat(path, &info) != 0 && errno == ENOENT) { /* up to what exists */
-        strcpy(missing, path);
-        char *slash = strrchr(path, '/');
-        if (slash)
-            slash[slash == path] = 0;
-        else
-            strcpy(path, ".");
-    }
-    /* Only an attempt tells whether something can be made there. */
-    const bool good = *missing ? mkdir(missing, 0777) == 0 && rmdir(missing) == 0
-                               : access(path, W_OK | X_OK) == 0;
-    if (!good)
-        return ech__fail(ctx, ECH_E_IO, "run directory %s cannot be written: %s", dir,
-                         strerror(errno));
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode)
-               ? ECH_OK
-               : ech__fail(ctx, ECH_E_IO, "run directory %s: %s is no directory", dir, path);
-}
-
-/* As mkdir -p. */
-static ech_status make_dirs(ech_ctx *ctx, const char *dir)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s", dir);
-    for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
-        if (slash)
-            *slash = 0;
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return ech__fail(ctx, ECH_E_IO, "run directory %s cannot be made: %s", dir,
-                             strerror(errno));
-        if (!slash)
-            return ECH_OK;
-        *slash = '/';
-    }
-}
 
 static ech_status open_one(ech__records *r, const char *path, FILE **out)
 {
@@ -77,8 +33,8 @@ static ech_status open_all(ech__records *r, const char *dir, bool trace)
     r->trace_path = ech__arena_printf(&r->arena, "%s/trace.json", dir);
     if (!r->run_path || !r->steps_path || !r->trace_path)
         return ech__fail(r->ctx, ECH_E_NOMEM, "no memory for the paths of a run directory");
-    ECH_TRY(ech__records_check(r->ctx, dir));
-    ECH_TRY(make_dirs(r->ctx, dir));
+    ECH_TRY(ech__dir_check(r->ctx, "run directory", dir));
+    ECH_TRY(ech__dir_make(r->ctx, "run directory", dir));
     ECH_TRY(open_one(r, r->steps_path, &r->steps));
     unlink(r->run_path);
     unlink(r->trace_path); /* an earlier run's would not belong to this one */

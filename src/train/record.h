@@ -4,8 +4,6 @@
 
 #include "train/run.h"
 
-/* Whether the directory is there or can be made, and can be written to. Touches nothing. */
-ech_status ech__records_check(ech_ctx *ctx, const char *dir);
 /* Makes the directory and opens its files, in place of what an earlier run left there. */
 ech_status ech__records_open(ech_ctx *ctx, const char *dir, bool trace, ech__records **out);
 /* run.json, whole. */

@@ -1,8 +1,8 @@
 #include "train/run.h"
 #include "base/clock.h"
+#include "base/dir.h"
 #include "base/file.h"
 #include "train/record.h"
-
 
 const char *ech__optimizer_name(ech_optimizer optimizer)
 {
@@ -35,7 +35,8 @@ static ech_status check(ech_ctx *ctx, const ech__run_config *c)
         return ech__fail(ctx, ECH_E_INVALID, "%lld epochs: from 1 to 100000 are possible",
                          (long long)c->epochs);
     if (c->epochs && !ech__model_takes_images(c->model.kind))
-        return ech__fail(ctx, ECH_E_INVALID, "the linear stack has one batch and no epochs; give steps");
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "the linear stack has one batch and no epochs; give steps");
     if (!c->epochs && (c->steps < 1 || c->steps > 100000000))
         return ech__fail(ctx, ECH_E_INVALID, "%lld steps: from 1 to 100000000 are possible",
                          (long long)c->steps);
@@ -123,7 +124,7 @@ ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer
 static ech_status check_places(ech_ctx *ctx, const ech__run_config *c)
 {
     if (c->run_dir)
-        ECH_TRY(ech__records_check(ctx, c->run_dir));
+        ECH_TRY(ech__dir_check(ctx, "run directory", c->run_dir));
     if (!c->save_params)
         return ECH_OK;
     ech__file_writer probe;
@@ -143,8 +144,7 @@ static ech_status allocate(ech__run *run)
     run->steps = ech__new(run->ctx, (size_t)c->steps * sizeof *run->steps);
     run->epochs = ech__new(run->ctx, (size_t)(c->epochs + 1) * sizeof *run->epochs);
     run->ops = ech__new(run->ctx, ninstrs * sizeof *run->ops);
-    run->op_seconds =
-        ech__new(run->ctx, (size_t)run->op_steps * ninstrs * sizeof *run->op_seconds);
+    run->op_seconds = ech__new(run->ctx, (size_t)run->op_steps * ninstrs * sizeof *run->op_seconds);
     return run->steps && run->epochs && run->ops && run->op_seconds
                ? ECH_OK
                : ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",

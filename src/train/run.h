@@ -27,7 +27,8 @@ typedef struct ech__run_config {
     int64_t steps, warmup;   /* the first warmup of the steps are not summed up */
     int64_t epochs;          /* instead of steps; 0: steps count */
     ech_train_options train; /* batch 0: the rows of the file, or 64 */
-    ech__schedule schedule;  /* lr and steps are taken from above; interval 0: a third of the steps */
+    ech__schedule
+        schedule; /* lr and steps are taken from above; interval 0: a third of the steps */
     const char *save_params; /* where to put the final parameters; NULL: nowhere */
     const char *run_dir;     /* records; NULL: none */
     bool trace;              /* trace.json too */
@@ -45,8 +46,8 @@ typedef struct ech__run_step {
 } ech__run_step;
 
 typedef struct ech__run_epoch {
-    int64_t epoch;  /* from 1 */
-    double time_s;  /* training, waiting for data included */
+    int64_t epoch; /* from 1 */
+    double time_s; /* training, waiting for data included */
     double compute_s;
     double loss, train_accuracy; /* means over the samples, as they were trained on */
     ech__evaluation test;
@@ -83,7 +84,7 @@ typedef struct ech__run {
     int64_t done;
     ech__run_epoch *epochs; /* [config.epochs] */
     int64_t epochs_done;
-    ech__run_epoch now;     /* sums of the epoch that is under way */
+    ech__run_epoch now; /* sums of the epoch that is under way */
     int64_t now_samples;
     float *op_seconds; /* [op_steps][ninstrs]: operators of the first timed full steps */
     int64_t op_steps, op_done;
