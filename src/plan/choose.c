@@ -11,12 +11,14 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct chooser {
     ech__plan *plan;
-    ech__tuning *tuning; /* may be NULL */
-    int64_t allowed;     /* most bytes that timing one kernel may take */
-    bool fallbacks;      /* a library's reference code may be taken: nothing else is there */
+    ech__tuning *tuning;         /* may be NULL */
+    const ech__choices *choices; /* to be made again; NULL: choose */
+    int64_t allowed;             /* most bytes that timing one kernel may take */
+    bool fallbacks; /* a library's reference code may be taken: nothing else is there */
 } chooser;
 
 /* ---- timing one candidate ---- */
@@ -291,6 +293,20 @@ static ech_status try_layouts(chooser *ch, ech_value v, const ech__layout *layou
     return ECH_OK;
 }
 
+/* Which of the layouts was chosen for the value before. */
+static ech_status find_layout(chooser *ch, const ech__value *value, const ech__layout *layouts,
+                              int count, int *chosen)
+{
+    const char *tag = ech__choices_layout(ch->choices, value->name);
+    for (*chosen = 0; tag && *chosen < count; (*chosen)++) {
+        if (!strcmp(ech__layout_tag(&layouts[*chosen]).s, tag))
+            return ECH_OK;
+    }
+    return ech__fail(ch->plan->ctx, ECH_E_UNSUPPORTED,
+                     "the %s device has no kernel here that takes '%s' in the layout %s",
+                     ch->plan->device->kind, value->name, tag ? tag : "that was chosen");
+}
+
 static ech_status choose_layout(chooser *ch, ech_value v)
 {
     ech__plan *plan = ch->plan;
@@ -303,6 +319,11 @@ static ech_status choose_layout(chooser *ch, ech_value v)
     count += offered;
     if (!offered)
         return ECH_OK; /* nobody minds: it stays row-major */
+    if (ch->choices) {
+        ECH_TRY(find_layout(ch, value, layouts, count, &chosen));
+        plan->places[v].layout = layouts[chosen];
+        return ECH_OK;
+    }
     ECH_TRY(try_layouts(ch, v, layouts, count, &chosen));
     if (chosen < 0) {
         ch->fallbacks = true;
@@ -347,6 +368,31 @@ static void describe_operands(ech__plan *plan, ech__instr *instr)
     }
 }
 
+/* The kernel that instruction n had before. */
+static ech_status find_kernel(chooser *ch, size_t n)
+{
+    ech__instr *instr = &ch->plan->instrs[n];
+    const ech__kernel_choice *choice = n < ch->choices->nkernels ? &ch->choices->kernels[n] : NULL;
+    const char *op = ech__op_name(instr->node->op);
+    const char *name = instr->node->name ? instr->node->name : "";
+    if (!choice || strcmp(choice->op, op) || strcmp(choice->name, name))
+        return ech__fail(ch->plan->ctx, ECH_E_UNSUPPORTED,
+                         "operator %zu is %s '%s', for which nothing was chosen", n, op, name);
+    ech__candidate all[ECH__MAX_CANDIDATES];
+    int count;
+    ECH_TRY(ch->plan->device->ops->candidates(ch->plan->device, &instr->desc, all, &count));
+    for (int i = 0; i < count; i++) {
+        if (strcmp(all[i].name, choice->kernel))
+            continue;
+        instr->choice = all[i];
+        instr->seconds = choice->seconds;
+        return ECH_OK;
+    }
+    return ech__fail(ch->plan->ctx, ECH_E_UNSUPPORTED,
+                     "the %s device has no kernel '%s' here for %s '%s'", ch->plan->device->kind,
+                     choice->kernel, op, name);
+}
+
 static ech_status choose_all(void *arg)
 {
     chooser *ch = arg;
@@ -379,6 +425,10 @@ static ech_status choose_all(void *arg)
         settle(plan, instr);
         if (ech__plan_is_idle(plan, instr))
             continue;
+        if (ch->choices) {
+            ECH_TRY(find_kernel(ch, n));
+            continue;
+        }
         ech_status status = best_kernel(ch, &instr->desc, false, &instr->choice, &instr->seconds);
         if (status == ECH_E_UNSUPPORTED) {
             ch->fallbacks = true;
@@ -392,7 +442,13 @@ static ech_status choose_all(void *arg)
 
 ech_status ech__plan_choose(ech__plan *plan, ech__tuning *tuning, int64_t allowed)
 {
-    chooser ch = {plan, tuning, allowed, false};
+    chooser ch = {.plan = plan, .tuning = tuning, .allowed = allowed};
     /* All of it on the worker: the many questions to the device then need no hand-over each. */
+    return plan->device->ops->call(plan->device, choose_all, &ch);
+}
+
+ech_status ech__plan_choose_again(ech__plan *plan, const ech__choices *choices)
+{
+    chooser ch = {.plan = plan, .choices = choices};
     return plan->device->ops->call(plan->device, choose_all, &ch);
 }

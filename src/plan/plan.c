@@ -149,7 +149,13 @@ ech_status ech__plan_create(const ech_graph *graph, ech__device *device,
     ech_status status = ECH_OK;
     if (device->memory_limit && plan->total_bytes > device->memory_limit)
         status = does_not_fit(plan);
-    if (status == ECH_OK && options->tuning) {
+    if (status == ECH_OK && options->choices) {
+        status = ech__plan_choose_again(plan, options->choices);
+        if (status == ECH_OK)
+            status = ech__plan_memory(plan);
+        if (status == ECH_OK && device->memory_limit && plan->total_bytes > device->memory_limit)
+            status = does_not_fit(plan);
+    } else if (status == ECH_OK && options->tuning) {
         status = ech__plan_choose(plan, options->tuning, timing_allowance(plan));
         /* What timing allocated is gone again; the peak is about what the plan takes. */
         device->memory_peak = device->memory_used;

@@ -15,6 +15,7 @@
 #define ECH_PLAN_PLAN_H
 
 #include "graph/graph.h"
+#include "plan/choices.h"
 #include "plan/kernel.h"
 #include "plan/tuning.h"
 
@@ -26,6 +27,8 @@ typedef struct ech__plan_options {
     ech__tuning *tuning;
     /* A plan of the same model whose parameters this one will use: it takes over their layouts. NULL: none. */
     const struct ech__plan *like;
+    /* Kernels and layouts of an earlier plan of this graph, to be taken again; nothing is timed then. NULL: none. */
+    const ech__choices *choices;
 } ech__plan_options;
 
 /* Where a value lives: its kind's block, and the offset in it. */
@@ -44,7 +47,7 @@ typedef struct ech__instr {
     int64_t scratch_offset; /* in the block of the activations */
 } ech__instr;
 
-typedef struct ech__plan {
+struct ech__plan {
     ech_ctx *ctx;
     const ech_graph *graph;
     ech__device *device;
@@ -58,9 +61,10 @@ typedef struct ech__plan {
      * they would need alone, the rest is workspace. */
     int64_t memory[ECH__MEMORY_COUNT];
     int64_t total_bytes;
-} ech__plan;
+};
 
-/* Fails with need and limit by kind, and the largest batch that fits, where the device has too little memory. */
+/* Fails with need and limit by kind, and the largest batch that fits, where the device has too little memory;
+ * and with ECH_E_UNSUPPORTED where the device cannot do what options->choices ask for. */
 ech_status ech__plan_create(const ech_graph *graph, ech__device *device,
                             const ech__plan_options *options, ech__plan **out);
 void ech__plan_destroy(ech__plan *plan);
@@ -82,6 +86,8 @@ bool ech__plan_is_idle(const ech__plan *plan, const ech__instr *instr);
 
 /* Fills in instrs: kernels and layouts (choose.c). allowed: most scratch bytes of a kernel. */
 ech_status ech__plan_choose(ech__plan *plan, ech__tuning *tuning, int64_t allowed);
+/* The same by choices that were made before. */
+ech_status ech__plan_choose_again(ech__plan *plan, const ech__choices *choices);
 /* Fills in places and memory from the chosen layouts (memory.c). */
 ech_status ech__plan_memory(ech__plan *plan);
 

@@ -61,10 +61,30 @@ static void save_tuning(ech_trainer *trainer)
     trainer->ctx->error[0] = 0;
 }
 
-static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_value loss,
-                            const ech_train_options *options)
+/* By the choices that are handed in where that is possible, or else by measurement. */
+static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices *choices)
 {
     ech_ctx *ctx = trainer->ctx;
+    if (choices) {
+        const ech__plan_options again = {.batch = batch, .choices = choices};
+        const ech_status status =
+            ech__plan_create(trainer->graph, trainer->device, &again, &trainer->plan);
+        if (status != ECH_E_UNSUPPORTED && status != ECH_E_LIMIT)
+            return status;
+        ech__log(ctx, "kernels are chosen anew, so results will agree in rounding only: %s",
+                 ctx->error);
+        ctx->error[0] = 0;
+        trainer->chosen_anew = true;
+    }
+    const ech__plan_options options = {.batch = batch, .tuning = trainer->tuning};
+    return ech__plan_create(trainer->graph, trainer->device, &options, &trainer->plan);
+}
+
+static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_value loss,
+                            const ech__trainer_options *o)
+{
+    ech_ctx *ctx = trainer->ctx;
+    const ech_train_options *options = o->train;
     const int64_t start = ech__clock_wall();
     ECH_TRY(check(ctx, options));
     ECH_TRY(ech_graph_status(graph));
@@ -80,25 +100,23 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
                                &trainer->device));
     if (options->tune)
         ECH_TRY(open_tuning(trainer, options));
-    ECH_TRY(ech__plan_create(
-        trainer->graph, trainer->device,
-        &(ech__plan_options){.batch = options->batch, .tuning = trainer->tuning}, &trainer->plan));
+    ECH_TRY(choose(trainer, options->batch, o->choices));
     trainer->timed_kernels = trainer->tuning ? ech__tuning_added(trainer->tuning) : 0;
     save_tuning(trainer);
     trainer->planning_s = ech__seconds(ech__clock_wall() - start);
     return ECH_OK;
 }
 
-ech_status ech__trainer_plan(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
-                             const ech_train_options *options, ech_trainer **out)
+static ech_status plan_it(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
+                          const ech__trainer_options *options, ech_trainer **out)
 {
     *out = NULL;
     ech_trainer *trainer = ech__new(ctx, sizeof *trainer);
     if (!trainer)
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for a trainer");
     trainer->ctx = ctx;
-    trainer->seed = options->seed;
-    trainer->scalars = (ech__scalars){.lr = options->lr, .loss_scale = 1, .step = 1};
+    trainer->seed = options->train->seed;
+    trainer->scalars = (ech__scalars){.lr = options->train->lr, .loss_scale = 1, .step = 1};
     const ech_status status = make_plan(trainer, graph, loss, options);
     if (status < 0) {
         ech_trainer_destroy(trainer);
@@ -108,10 +126,17 @@ ech_status ech__trainer_plan(ech_ctx *ctx, const ech_graph *graph, ech_value los
     return ECH_OK;
 }
 
-ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
-                              const ech_train_options *options, ech_trainer **out)
+ech_status ech__trainer_plan(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
+                             const ech_train_options *options, ech_trainer **out)
 {
-    ECH_TRY(ech__trainer_plan(ctx, graph, loss, options, out));
+    return plan_it(ctx, graph, loss, &(ech__trainer_options){.train = options}, out);
+}
+
+ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
+                               const ech__trainer_options *o, ech_trainer **out)
+{
+    const ech_train_options *options = o->train;
+    ECH_TRY(plan_it(ctx, graph, loss, o, out));
     ech_trainer *trainer = *out;
     ech_status status = ech__exec_create(trainer->plan, NULL, &trainer->exec);
     if (status == ECH_OK)
@@ -126,6 +151,12 @@ ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value lo
     trainer->variants[trainer->nvariants++] =
         (ech__variant){options->batch, true, trainer->plan, trainer->exec};
     return ECH_OK;
+}
+
+ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
+                              const ech_train_options *options, ech_trainer **out)
+{
+    return ech__trainer_create(ctx, graph, loss, &(ech__trainer_options){.train = options}, out);
 }
 
 void ech_trainer_destroy(ech_trainer *trainer)

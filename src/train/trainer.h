@@ -30,6 +30,7 @@ struct ech_trainer {
     ech__scalars scalars; /* of the next step */
     bool stale;           /* parameters were written: their copies are not theirs any more */
     uint64_t seed;
+    bool chosen_anew;  /* the choices that were asked for are not possible here */
     int timed_kernels; /* candidates that were timed to make the plan */
     double planning_s;
 };
@@ -38,6 +39,15 @@ struct ech_trainer {
  * need. Only ech_trainer_destroy and the plan may be used then. */
 ech_status ech__trainer_plan(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
                              const ech_train_options *options, ech_trainer **out);
+
+/* As ech_trainer_create, with the choices of an earlier plan of the same training. Where this machine cannot make
+ * them again it chooses anew, says so in the log, and sets chosen_anew. */
+typedef struct ech__trainer_options {
+    const ech_train_options *train;
+    const ech__choices *choices; /* NULL: choose */
+} ech__trainer_options;
+ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
+                               const ech__trainer_options *options, ech_trainer **out);
 
 /* The variant for a batch size, made when it is not there yet. It is the trainer's. */
 ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, bool training,

@@ -1,0 +1,96 @@
+#include "plan/choices.h"
+#include "plan/plan.h"
+
+#include <string.h>
+
+/* ---- out ---- */
+
+static ech_json *kernels_json(const ech__plan *plan)
+{
+    ech_json *array = ech__json_array();
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        const ech__instr *instr = &plan->instrs[n];
+        ech_json *json = ech__json_object();
+        ech__json_set_string(&json, "op", ech__op_name(instr->node->op));
+        ech__json_set_string(&json, "name", instr->node->name ? instr->node->name : "");
+        ech__json_set_string(&json, "kernel", instr->choice.name);
+        ech__json_set_real(&json, "time_s", instr->seconds);
+        ech__json_append(&array, json);
+    }
+    return array;
+}
+
+static ech_json *layouts_json(const ech__plan *plan)
+{
+    ech_json *object = ech__json_object();
+    for (size_t v = 0; v < plan->graph->nvalues; v++) {
+        const ech__value *value = &plan->graph->values[v];
+        if (plan->places[v].used &&
+            (value->kind == ECH__VALUE_PARAM || value->kind == ECH__VALUE_COPY))
+            ech__json_set_string(&object, value->name, ech__layout_tag(&plan->places[v].layout).s);
+    }
+    return object;
+}
+
+ech_json *ech__choices_json(const ech__plan *plan)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set(&json, "kernels", kernels_json(plan));
+    ech__json_set(&json, "layouts", layouts_json(plan));
+    return json;
+}
+
+/* ---- in ---- */
+
+static ech_status no_memory(ech_ctx *ctx)
+{
+    return ech__fail(ctx, ECH_E_NOMEM, "no memory for the choices of a plan");
+}
+
+static ech_status parse_kernel(ech_ctx *ctx, const ech_json *json, ech__arena *arena,
+                               ech__kernel_choice *out)
+{
+    const char *op, *name, *kernel;
+    ECH_TRY(ech__json_get_string(ctx, json, "op", &op));
+    ECH_TRY(ech__json_get_string(ctx, json, "name", &name));
+    ECH_TRY(ech__json_get_string(ctx, json, "kernel", &kernel));
+    ECH_TRY(ech__json_get_real(ctx, json, "time_s", &out->seconds));
+    out->op = ech__arena_printf(arena, "%s", op);
+    out->name = ech__arena_printf(arena, "%s", name);
+    out->kernel = ech__arena_printf(arena, "%s", kernel);
+    return out->op && out->name && out->kernel ? ECH_OK : no_memory(ctx);
+}
+
+ech_status ech__choices_parse(ech_ctx *ctx, const ech_json *json, ech__arena *arena,
+                              ech__choices *out)
+{
+    const ech_json *kernels, *layouts;
+    *out = (ech__choices){.nkernels = 0};
+    ECH_TRY(ech__json_get_array(ctx, json, "kernels", &kernels));
+    ECH_TRY(ech__json_get_object(ctx, json, "layouts", &layouts));
+    out->kernels = ech__arena_array(arena, ech__json_count(kernels) + 1, sizeof *out->kernels);
+    out->layouts = ech__arena_array(arena, ech__json_count(layouts) + 1, sizeof *out->layouts);
+    if (!out->kernels || !out->layouts)
+        return no_memory(ctx);
+    for (const ech_json *kernel; (kernel = ech__json_at(kernels, out->nkernels)) != NULL;)
+        ECH_TRY(parse_kernel(ctx, kernel, arena, &out->kernels[out->nkernels++]));
+    for (ech__json_iter it = ech__json_begin(layouts); it.key; ech__json_next(&it)) {
+        const char *tag;
+        ECH_TRY(ech__json_get_string(ctx, layouts, it.key, &tag));
+        ech__layout_choice *layout = &out->layouts[out->nlayouts++];
+        layout->value = ech__arena_printf(arena, "%s", it.key);
+        layout->tag = ech__arena_printf(arena, "%s", tag);
+        if (!layout->value || !layout->tag)
+            return no_memory(ctx);
+    }
+    return ECH_OK;
+}
+
+const char *ech__choices_layout(const ech__choices *choices, const char *value)
+{
+    for (size_t i = 0; i < choices->nlayouts; i++) {
+        if (!strcmp(choices->layouts[i].value, value))
+            return choices->layouts[i].tag;
+    }
+    return NULL;
+}
