@@ -33,7 +33,14 @@ static tensor tensor_of(const ech_trainer *trainer, ech_value v)
     return tensor_in(trainer->plan, trainer->exec, v);
 }
 
-/* What a state_dict holds. */
+/* What one file holds: PyTorch's state_dict of the model, or of the optimizer. */
+typedef bool (*part_fn)(const ech_graph *graph, size_t v);
+
+static bool is_state(const ech_graph *graph, size_t v)
+{
+    return graph->values[v].kind == ECH__VALUE_STATE;
+}
+
 static bool is_saved(const ech_graph *graph, size_t v)
 {
     return graph->values[v].kind == ECH__VALUE_PARAM || graph->values[v].kind == ECH__VALUE_BUFFER;
@@ -225,21 +232,23 @@ static const ech__safetensor *find_tensor(const ech_graph *graph, const ech__saf
     return NULL;
 }
 
-static ech_status check_file(const ech_graph *graph, const char *path, const ech__safetensors *file)
+static ech_status check_file(const ech_graph *graph, part_fn part, const char *path,
+                             const ech__safetensors *file)
 {
+    const char *whose = part == is_state ? "optimizer" : "model";
     for (size_t v = 0; v < graph->nvalues; v++) {
         const ech__value *value = &graph->values[v];
-        if (!is_saved(graph, v))
+        if (!part(graph, v))
             continue;
         const ech__safetensor *t = find_tensor(graph, file, value->name);
         if (!t)
             return ech__fail(graph->ctx, ECH_E_INVALID,
-                             "%s: there is no tensor '%s', which the model needs", path,
-                             value->name);
+                             "%s: there is no tensor '%s', which the %s needs", path, value->name,
+                             whose);
         if (t->dtype != value->type.dtype || !ech__shape_equal(&t->shape, &value->type.shape))
             return ech__fail(
-                graph->ctx, ECH_E_INVALID, "%s: tensor '%s' is %s %s; the model needs %s %s", path,
-                t->name, ech__dtype_name(t->dtype), ech__shape_format(&t->shape).s,
+                graph->ctx, ECH_E_INVALID, "%s: tensor '%s' is %s %s; the %s needs %s %s", path,
+                t->name, ech__dtype_name(t->dtype), ech__shape_format(&t->shape).s, whose,
                 ech__dtype_name(value->type.dtype), ech__shape_format(&value->type.shape).s);
     }
     for (size_t i = 0; i < ech__safetensors_count(file); i++) {
@@ -247,9 +256,9 @@ static ech_status check_file(const ech_graph *graph, const char *path, const ech
         const ech_value v = ech__graph_find(graph, model_name(graph, name).s);
         if (ends_with(name, ".num_batches_tracked"))
             continue; /* PyTorch's count, which a fixed momentum does not need */
-        if (v < 0 || !is_saved(graph, (size_t)v))
-            return ech__fail(graph->ctx, ECH_E_INVALID, "%s: the model has no parameter '%s'", path,
-                             name);
+        if (v < 0 || !part(graph, (size_t)v))
+            return ech__fail(graph->ctx, ECH_E_INVALID, "%s: the %s has no %s '%s'", path, whose,
+                             part == is_state ? "state" : "parameter", name);
     }
     return ECH_OK;
 }
@@ -258,7 +267,7 @@ ech_status ech__params_check(const ech_graph *graph, const char *path)
 {
     ech__safetensors *file;
     ECH_TRY(ech__safetensors_open(graph->ctx, path, &file));
-    const ech_status status = check_file(graph, path, file);
+    const ech_status status = check_file(graph, is_saved, path, file);
     ech__safetensors_close(file);
     return status;
 }
@@ -277,21 +286,31 @@ static ech_status load_chunk(void *user, const tensor *t, int64_t first, int64_t
     return ECH_OK;
 }
 
-ech_status ech_trainer_load(ech_trainer *trainer, const char *path)
+static ech_status load_part(ech_trainer *trainer, part_fn part, const char *path)
 {
     ech__safetensors *file;
     ECH_TRY(ech__safetensors_open(trainer->ctx, path, &file));
-    ech_status status = check_file(trainer->graph, path, file);
+    ech_status status = check_file(trainer->graph, part, path, file);
     for (size_t v = 0; v < trainer->graph->nvalues && status == ECH_OK; v++) {
-        if (!is_saved(trainer->graph, v))
+        if (!part(trainer->graph, v))
             continue;
         const tensor t = tensor_of(trainer, (ech_value)v);
         reading r = {file, find_tensor(trainer->graph, file, t.value->name)};
         status = by_chunks(trainer, &t, load_chunk, &r);
     }
     ech__safetensors_close(file);
-    trainer->stale = true;
     return status;
+}
+
+ech_status ech_trainer_load(ech_trainer *trainer, const char *path)
+{
+    trainer->stale = true;
+    return load_part(trainer, is_saved, path);
+}
+
+ech_status ech__optimizer_load(ech_trainer *trainer, const char *path)
+{
+    return load_part(trainer, is_state, path);
 }
 
 static ech_status save_chunk(void *user, const tensor *t, int64_t first, int64_t count, void *chunk)
@@ -300,7 +319,7 @@ static ech_status save_chunk(void *user, const tensor *t, int64_t first, int64_t
     return ech__safetensors_writer_write(user, chunk, (size_t)(count * t->elem_bytes));
 }
 
-ech_status ech_trainer_save(ech_trainer *trainer, const char *path)
+static ech_status save_part(ech_trainer *trainer, part_fn part, const char *path)
 {
     const size_t nvalues = trainer->graph->nvalues, bytes = nvalues * sizeof(ech__safetensor);
     ech__safetensor *tensors = ech__new(trainer->ctx, bytes);
@@ -309,7 +328,7 @@ ech_status ech_trainer_save(ech_trainer *trainer, const char *path)
     ech__safetensors_header header = {.tensors = tensors};
     for (size_t v = 0; v < nvalues; v++) {
         const ech__value *value = &trainer->graph->values[v];
-        if (is_saved(trainer->graph, v))
+        if (part(trainer->graph, v))
             tensors[header.count++] = (ech__safetensor){
                 .name = value->name, .dtype = value->type.dtype, .shape = value->type.shape};
     }
@@ -317,7 +336,7 @@ ech_status ech_trainer_save(ech_trainer *trainer, const char *path)
     ech_status status = ech__safetensors_writer_create(trainer->ctx, path, &header, &writer);
     ech__delete(trainer->ctx, tensors, bytes);
     for (size_t v = 0; v < nvalues && status == ECH_OK; v++) {
-        if (!is_saved(trainer->graph, v))
+        if (!part(trainer->graph, v))
             continue;
         const tensor t = tensor_of(trainer, (ech_value)v);
         status = by_chunks(trainer, &t, save_chunk, writer);
@@ -326,4 +345,14 @@ ech_status ech_trainer_save(ech_trainer *trainer, const char *path)
         status = ech__safetensors_writer_commit(writer);
     ech__safetensors_writer_destroy(writer);
     return status;
+}
+
+ech_status ech_trainer_save(ech_trainer *trainer, const char *path)
+{
+    return save_part(trainer, is_saved, path);
+}
+
+ech_status ech__optimizer_save(ech_trainer *trainer, const char *path)
+{
+    return save_part(trainer, is_state, path);
 }

@@ -7,6 +7,11 @@
 /* Whether a file holds exactly the graph's parameters, with their types and shapes. */
 ech_status ech__params_check(const ech_graph *graph, const char *path);
 
+/* What the optimizer keeps from step to step, from or to a safetensors file: "fc1.weight.momentum". A file must
+ * hold all of it and nothing else, with its shapes. */
+ech_status ech__optimizer_load(ech_trainer *trainer, const char *path);
+ech_status ech__optimizer_save(ech_trainer *trainer, const char *path);
+
 /* Copies all inputs of one variant into another of the same batch size. */
 ech_status ech__variant_take_inputs(ech_trainer *trainer, const ech__variant *from,
                                     const ech__variant *to);
