@@ -4,6 +4,8 @@
 #include "base/size.h"
 #include "plan/plan.h"
 
+#include <assert.h>
+
 /* Something that needs bytes from the start of instruction first to the end of instruction last. */
 typedef struct item {
     int first, last;
@@ -152,6 +154,7 @@ static int64_t place_items(layout_state *st, size_t first)
             if (!st->items[i].placed && (!next || st->items[i].bytes > next->bytes))
                 next = &st->items[i];
         }
+        assert(next); /* each round places one */
         /* Moves up past every placed item that overlaps in time and space, until none does. */
         for (bool moved = true; moved;) {
             moved = false;

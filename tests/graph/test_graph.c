@@ -135,8 +135,7 @@ static void linear_of_a_vector(void **state)
 {
     (void)state;
     const ech_value v = ech_input(g, "v", ECH_F32, 1, (int64_t[]){8});
-    expect_refused(ech_linear(g, "fc", v, 4, true),
-                   "linear 'fc' on [8]: x must have 2 dimensions");
+    expect_refused(ech_linear(g, "fc", v, 4, true), "linear 'fc' on [8]: x must have 2 dimensions");
 }
 
 static void linear_to_nothing(void **state)
