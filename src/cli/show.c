@@ -139,7 +139,7 @@ static double flops_of(const ech__instr *instr)
     int64_t weights = 0, outputs = 0;
     ech__shape_elems(w, &weights);
     ech__shape_elems(out, &outputs);
-    return 2.0 * (double)outputs * (double)(weights / w->dims[0]);
+    return 2.0 * (double)outputs * (double)weights / (double)w->dims[0];
 }
 
 void ech__show_kernels(const ech__run *run)

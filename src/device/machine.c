@@ -30,7 +30,6 @@ static void read_vectors(ech__machine *m)
                              feature)
     SEE("avx2");
     SEE("fma");
-    SEE("f16c");
     SEE("avx512f");
     SEE("avx512bw");
     SEE("avx512vl");

@@ -6,7 +6,7 @@
 
 typedef struct ech__machine {
     char processor[96];
-    char vectors[96]; /* "avx2 fma f16c", as far as kernels care */
+    char vectors[96]; /* "avx2 fma", as far as kernels care */
     char system[160]; /* kernel and release */
     char onednn[48], openblas[48];
     int cores;              /* physical */

@@ -12,6 +12,7 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/panel.h"
 
+#include <assert.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -356,6 +357,7 @@ ech__layout ech__panel_layout(const ech__shape *weight)
 /* Floats of scratch: the packed first side, the packed second side, blocks of the threads. */
 static void scratch_of(const panel_kernel *k, int threads, int64_t sizes[3])
 {
+    assert(k->isa); /* else it was not offered */
     const int64_t n = ech__round_up(k->n, Q), o = ech__round_up(k->o, Q), rows = k->isa->rows;
     memset(sizes, 0, 3 * sizeof *sizes);
     if (k->op == ECH__OP_LINEAR) {
