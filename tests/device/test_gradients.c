@@ -125,6 +125,194 @@ static ech_value three_losses(ech_graph *g)
     return ech_add(g, one, ech_add(g, two, three));
 }
 
+/* ---- graphs of images ---- */
+
+static ech_value picture(ech_graph *g, int64_t channels, int64_t height, int64_t width)
+{
+    return ech_input(g, "x", ECH_F64, 4, (int64_t[]){ECH_BATCH, channels, height, width});
+}
+
+/* The mean of squares between an image and one of the same shape. */
+static ech_value image_loss(ech_graph *g, ech_value y)
+{
+    if (y < 0)
+        return y;
+    const ech__shape shape = g->values[y].type.shape;
+    return ech_mse(g, y, ech_input(g, "t", ECH_F64, 4, shape.dims));
+}
+
+static ech_value conv(ech_graph *g, const char *name, ech_value x, int64_t channels, int64_t kernel)
+{
+    return ech_conv2d(g, name, x,
+                      &(ech_conv){.out_channels = channels, .kernel = kernel, .pad = kernel / 2});
+}
+
+static ech_value one_convolution(ech_graph *g)
+{
+    return image_loss(g, conv(g, "conv", picture(g, 2, 3, 4), 3, 3));
+}
+
+/* The second needs the gradient of its input. Strides leave pixels out at the edge. */
+static ech_value strided_convolutions(ech_graph *g)
+{
+    const ech_conv first = {.out_channels = 3, .kernel = 3, .stride = 2, .pad = 1, .bias = true};
+    const ech_conv second = {.out_channels = 2, .kernel = 2, .stride = 2, .bias = true};
+    const ech_value h = ech_relu(g, ech_conv2d(g, "conv1", picture(g, 2, 6, 5), &first));
+    return image_loss(g, ech_relu(g, ech_conv2d(g, "conv2", h, &second)));
+}
+
+static ech_value windows_apart(ech_graph *g)
+{
+    const ech_conv first = {.out_channels = 2, .kernel = 3, .stride = 1, .pad = 2};
+    const ech_conv second = {.out_channels = 2, .kernel = 1, .stride = 3, .bias = true};
+    return image_loss(
+        g, ech_conv2d(g, "conv2", ech_conv2d(g, "conv1", picture(g, 1, 3, 4), &first), &second));
+}
+
+static ech_value one_pixel_is_left(ech_graph *g)
+{
+    const ech_conv whole = {.out_channels = 3, .kernel = 4, .bias = true};
+    const ech_value h = conv(g, "conv1", picture(g, 2, 4, 4), 2, 3);
+    return image_loss(g, ech_relu(g, ech_conv2d(g, "conv2", h, &whole)));
+}
+
+static ech_value convolution_twice_used(ech_graph *g)
+{
+    const ech_value y = conv(g, "conv", picture(g, 2, 3, 3), 2, 3);
+    return image_loss(g, ech_add(g, ech_relu(g, y), y));
+}
+
+static ech_value norm(ech_graph *g)
+{
+    return image_loss(g, ech_batchnorm2d(g, "bn", conv(g, "conv", picture(g, 2, 3, 4), 3, 3)));
+}
+
+static ech_value norm_of_the_input(ech_graph *g)
+{
+    return image_loss(g, ech_batchnorm2d(g, "bn", picture(g, 3, 2, 2)));
+}
+
+static ech_value norm_relu(ech_graph *g)
+{
+    const ech_value h = ech_batchnorm2d(g, "bn", conv(g, "conv1", picture(g, 2, 3, 4), 3, 3));
+    return image_loss(g, conv(g, "conv2", ech_relu(g, h), 2, 1));
+}
+
+/* The residual leads to a parameter, too. */
+static ech_value normed_plus(ech_graph *g, bool norm_first)
+{
+    const ech_value x = picture(g, 2, 3, 4), other = conv(g, "other", x, 3, 1);
+    const ech_value h = ech_batchnorm2d(g, "bn", conv(g, "conv", x, 3, 3));
+    return norm_first ? ech_add(g, h, other) : ech_add(g, other, h);
+}
+
+static ech_value norm_residual(ech_graph *g)
+{
+    return image_loss(g, normed_plus(g, true));
+}
+
+static ech_value norm_residual_relu(ech_graph *g)
+{
+    return image_loss(g, ech_relu(g, normed_plus(g, true)));
+}
+
+static ech_value residual_norm_relu(ech_graph *g)
+{
+    return image_loss(g, conv(g, "last", ech_relu(g, normed_plus(g, false)), 2, 1));
+}
+
+static ech_value norm_plus_the_input(ech_graph *g)
+{
+    const ech_value x = picture(g, 2, 3, 4);
+    const ech_value h = ech_batchnorm2d(g, "bn", conv(g, "conv", x, 2, 3));
+    return image_loss(g, ech_relu(g, ech_add(g, x, h)));
+}
+
+static ech_value norm_plus_itself(ech_graph *g)
+{
+    const ech_value h = ech_batchnorm2d(g, "bn", conv(g, "conv", picture(g, 2, 3, 3), 2, 3));
+    return image_loss(g, ech_relu(g, ech_add(g, h, h)));
+}
+
+static ech_value block(ech_graph *g, ech_value x, int64_t channels, int64_t stride)
+{
+    const ech_conv first = {.out_channels = channels, .kernel = 3, .stride = stride, .pad = 1};
+    const ech_conv shortcut = {.out_channels = channels, .kernel = 1, .stride = stride};
+    ech_value h = ech_relu(g, ech_batchnorm2d(g, "bn1", ech_conv2d(g, "conv1", x, &first)));
+    h = ech_batchnorm2d(g, "bn2", conv(g, "conv2", h, channels, 3));
+    if (stride != 1)
+        x = ech_batchnorm2d(g, "shortcut.1", ech_conv2d(g, "shortcut.0", x, &shortcut));
+    return ech_relu(g, ech_add(g, h, x));
+}
+
+static ech_value residual_block(ech_graph *g)
+{
+    const ech_value x = ech_relu(g, conv(g, "conv", picture(g, 1, 3, 4), 2, 3));
+    const ech_value h = ech_avgpool2d(g, block(g, x, 2, 1), 3, 1);
+    return ech_cross_entropy(g, ech_linear(g, "linear", ech_flatten(g, h), CLASSES, true),
+                             labels(g));
+}
+
+static ech_value residual_block_with_stride(ech_graph *g)
+{
+    const ech_value x = ech_relu(g, conv(g, "conv", picture(g, 1, 4, 4), 2, 3));
+    const ech_value h = ech_avgpool2d(g, block(g, x, 3, 2), 2, 2);
+    return ech_cross_entropy(g, ech_linear(g, "linear", ech_flatten(g, h), CLASSES, true),
+                             labels(g));
+}
+
+static ech_value pooled(ech_graph *g, ech__op op, int64_t kernel, int64_t stride, int64_t pad)
+{
+    const ech_value h = conv(g, "conv", picture(g, 1, 5, 4), 2, 3);
+    return image_loss(
+        g, ech__graph_add(g, &(ech__node){.op = op,
+                                          .attrs = {.kernel = kernel, .stride = stride, .pad = pad},
+                                          .nin = 1,
+                                          .in = {h}}));
+}
+
+static ech_value max_pool(ech_graph *g)
+{
+    return pooled(g, ECH__OP_MAXPOOL2D, 2, 2, 0);
+}
+
+static ech_value max_pool_overlapping(ech_graph *g)
+{
+    return pooled(g, ECH__OP_MAXPOOL2D, 3, 1, 1);
+}
+
+static ech_value max_pool_padded(ech_graph *g)
+{
+    return pooled(g, ECH__OP_MAXPOOL2D, 3, 2, 2);
+}
+
+static ech_value average_pool(ech_graph *g)
+{
+    return pooled(g, ECH__OP_AVGPOOL2D, 2, 2, 0);
+}
+
+static ech_value average_pool_overlapping(ech_graph *g)
+{
+    return pooled(g, ECH__OP_AVGPOOL2D, 3, 1, 1);
+}
+
+static ech_value flattened(ech_graph *g)
+{
+    const ech_value rows = ech_flatten(g, conv(g, "conv", picture(g, 2, 2, 3), 2, 1));
+    return ech_mse(g, ech_linear(g, "fc", rows, 2, true), target(g, 2));
+}
+
+static ech_value lenet(ech_graph *g)
+{
+    const ech_conv first = {.out_channels = 2, .kernel = 3, .bias = true};
+    const ech_conv second = {.out_channels = 3, .kernel = 2, .bias = true};
+    ech_value h = ech_relu(g, ech_conv2d(g, "conv1", picture(g, 1, 8, 8), &first));
+    h = ech_relu(g, ech_conv2d(g, "conv2", ech_maxpool2d(g, h, 2, 2), &second));
+    h = ech_flatten(g, ech_maxpool2d(g, h, 2, 2));
+    h = ech_relu(g, ech_linear(g, "fc1", h, 5, true));
+    return ech_cross_entropy(g, ech_linear(g, "fc2", h, CLASSES, true), labels(g));
+}
+
 /* ---- checks ---- */
 
 typedef struct world {
@@ -198,7 +386,29 @@ static void check_all(world *w, build_fn fn)
     X(three_ways)                                                                                  \
     X(input_row)                                                                                   \
     X(two_losses)                                                                                  \
-    X(three_losses)
+    X(three_losses)                                                                                \
+    X(one_convolution)                                                                             \
+    X(strided_convolutions)                                                                        \
+    X(windows_apart)                                                                               \
+    X(one_pixel_is_left)                                                                           \
+    X(convolution_twice_used)                                                                      \
+    X(norm)                                                                                        \
+    X(norm_of_the_input)                                                                           \
+    X(norm_relu)                                                                                   \
+    X(norm_residual)                                                                               \
+    X(norm_residual_relu)                                                                          \
+    X(residual_norm_relu)                                                                          \
+    X(norm_plus_the_input)                                                                         \
+    X(norm_plus_itself)                                                                            \
+    X(residual_block)                                                                              \
+    X(residual_block_with_stride)                                                                  \
+    X(max_pool)                                                                                    \
+    X(max_pool_overlapping)                                                                        \
+    X(max_pool_padded)                                                                             \
+    X(average_pool)                                                                                \
+    X(average_pool_overlapping)                                                                    \
+    X(flattened)                                                                                   \
+    X(lenet)
 
 #define DEFINE(name)                                                                               \
     static void gradient_of_##name(void **state)                                                   \

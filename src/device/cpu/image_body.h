@@ -92,19 +92,17 @@ INLINE void square_piece(int64_t pixels, const float *x, const vf *pivot, sum *s
     }
 }
 
-/* The first sum finds a number near the mean; the second, of what differs from it, loses no digits, and comes
- * from a near cache. */
+/* The mean of the first few pixels is near that of all: by no more than their share of the variance allows. Sums
+ * of what differs from it lose no digits. */
 static void moments(const ech__runs *runs, const float *x, double *out)
 {
     const double count = (double)(runs->count * runs->pixels);
     sum near = {0}, differences = {0}, squares = {0};
-    for (walk w = {0}; next_piece(runs, &w);) {
-        if (w.gather)
-            gather(&near);
+    int64_t few = 0;
+    for (walk w = {0}; next_piece(runs, &w) && !w.gather; few = w.taken)
         sum_piece(w.pixels, x + w.at, &near);
-    }
     gather(&near);
-    const vf pivot = __builtin_convertvector(near.total / count, vf);
+    const vf pivot = __builtin_convertvector(near.total / (double)few, vf);
     for (walk w = {0}; next_piece(runs, &w);) {
         if (w.gather) {
             gather(&differences);
