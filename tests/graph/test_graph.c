@@ -1,64 +1,8 @@
 /* Building graphs, and the passes of src/graph: what they give, and what they refuse with which sentence. */
-#include "graph/graph.h"
-#include "support/cmocka_first.h"
+#include "support/graph_fixture.h"
 
 #include <stdio.h>
-
-static ech_ctx *ctx;
-static ech_graph *g;
-
-static int setup(void **state)
-{
-    (void)state;
-    return ech_ctx_create(NULL, &ctx) < 0 || ech_graph_create(ctx, &g) < 0 ? -1 : 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    ech_graph_destroy(g);
-    ech_ctx_destroy(ctx);
-    return 0;
-}
-
-static ech_value input(const char *name, int64_t width)
-{
-    return ech_input(g, name, ECH_F32, 2, (int64_t[]){ECH_BATCH, width});
-}
-
-/* "linear fc1, add fc1, relu relu_2": the operators of a graph in their order. */
-static const char *listing(const ech_graph *graph)
-{
-    static char text[2048];
-    size_t used = 0;
-    text[0] = 0;
-    for (size_t n = 0; n < graph->nnodes; n++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s", n ? ", " : "",
-                                 ech__op_name(graph->nodes[n].op), graph->nodes[n].name);
-    return text;
-}
-
-static int count_ops(const ech_graph *graph, ech__op op)
-{
-    int count = 0;
-    for (size_t n = 0; n < graph->nnodes; n++)
-        count += graph->nodes[n].op == op;
-    return count;
-}
-
-static void expect_sound(const ech_graph *graph)
-{
-    if (ech__graph_check(graph) < 0)
-        fail_msg("%s", ech_ctx_error(ctx));
-}
-
-/* The building call failed with this sentence, and the graph knows. */
-static void expect_refused(ech_value value, const char *sentence)
-{
-    assert_int_equal(value, ECH_E_INVALID);
-    assert_int_equal(ech_graph_status(g), ECH_E_INVALID);
-    assert_string_equal(ech_ctx_error(ctx), sentence);
-}
+#include <string.h>
 
 /* ---- shapes ---- */
 
@@ -569,7 +513,7 @@ static void a_check_finds_a_value_made_twice(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, graph_setup, graph_teardown)
     const struct CMUnitTest tests[] = {
         TEST(shapes_of_outputs),
         TEST(mse_of_two_widths),
