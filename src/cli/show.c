@@ -1,6 +1,7 @@
 #include "cli/show.h"
 #include "base/clock.h"
 #include "base/format.h"
+#include "train/checkpoint.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -20,6 +21,8 @@ void ech__show_head(const ech__run *run)
     if (t->timed_kernels)
         printf(", %d kernels timed", t->timed_kernels);
     printf("; needs %s\n", ech__format_bytes(t->plan->total_bytes).s);
+    if (run->resumed)
+        printf("goes on from %s\n", run->resumed->path);
     fflush(stdout);
 }
 
@@ -71,16 +74,16 @@ static void show_steps(const ech__run *run)
 {
     printf("\n%8s  %12s  %10s  %10s  %10s  %10s  %10s\n", "step", "loss", "time", "forward",
            "backward", "optimizer", "lr");
-    const int64_t steps = run->done, rows = steps < STEP_ROWS ? steps : STEP_ROWS;
+    const int64_t steps = run->done - run->first, rows = steps < STEP_ROWS ? steps : STEP_ROWS;
     for (int64_t row = 0; row < rows; row++) {
-        const int64_t i = rows > 1 ? row * (steps - 1) / (rows - 1) : 0;
+        const int64_t i = run->first + (rows > 1 ? row * (steps - 1) / (rows - 1) : 0);
         const ech__run_step *s = &run->steps[i];
         printf("%8lld  %12.7g  %10s  %10s  %10s  %10s  %10.4g%s\n", (long long)s->step,
                s->result.loss, ech__format_seconds(s->result.time_s).s,
                ech__format_seconds(s->result.forward_s).s,
                ech__format_seconds(s->result.backward_s).s,
                ech__format_seconds(s->result.optimizer_s).s, s->lr,
-               i < run->config.warmup ? "  warm-up" : "");
+               i < run->first + run->config.warmup ? "  warm-up" : "");
     }
 }
 
@@ -101,6 +104,9 @@ static void show_summary(const ech__run *run)
            ech__format_bytes(ech_trainer_planned_memory(run->trainer)).s,
            ech__format_bytes(ech_trainer_peak_memory(run->trainer)).s);
     printf("parameters   sha256 %s\n", s->params_sha256);
+    if (run->saves)
+        printf("checkpoints  %s, %lld saved in %s each\n", run->config.save, (long long)run->saves,
+               ech__format_seconds(run->save_s / (double)run->saves).s);
     if (run->config.run_dir)
         printf("records      %s\n", run->config.run_dir);
 }

@@ -13,8 +13,8 @@ typedef struct args {
     int64_t device_memory;
     double lr, momentum, weight_decay, beta1, beta2, epsilon, gamma, delay_ms;
     bool nesterov, fit, trace, json, no_shuffle, no_augment;
-    int64_t epochs, limit;
-    const char *data_dir;
+    int64_t epochs, limit, save_every;
+    const char *data_dir, *save, *resume;
     const char *data, *init, *save_params, *run_dir, *tuning_file;
 } args;
 
@@ -27,7 +27,7 @@ typedef struct args {
      .choices = ECH__MODEL_LIST(CHOICE),                                                           \
      .initial = "linear",                                                                          \
      .group = "Model",                                                                             \
-     .help = "linear: a stack of Linear + ReLU with the mean-squared error. lenet, resnet18 (for "  \
+     .help = "linear: a stack of Linear + ReLU with the mean-squared error. lenet, resnet18 (for " \
              "32x32 images) and resnet8 (the same blocks, narrower): cross-entropy on images."},   \
         {.name = "dim",                                                                            \
          ECH_OPTION(INT, args, dim),                                                               \
@@ -57,13 +57,11 @@ typedef struct args {
          .min = 1,                                                                                 \
          .max = 1e8,                                                                               \
          .help = "All steps, warm-up included."},                                                  \
-        {.name = "warmup",                                                                         \
-         ECH_OPTION(INT, args, warmup),                                                            \
-         .arg = "W",                                                                               \
-         .min = 0,                                                                                 \
-         .max = 1e8,                                                                               \
-         .help = "First steps that train but are left out of the summary. Default: 5, or fewer "   \
-                 "where there are not more than 5 steps."}
+    {                                                                                              \
+        .name = "warmup", ECH_OPTION(INT, args, warmup), .arg = "W", .min = 0, .max = 1e8,         \
+        .help = "First steps that train but are left out of the summary. Default: 5, or fewer "    \
+                "where there are not more than 5 steps."                                           \
+    }
 
 #define DEVICE_ROWS                                                                                \
     {.name = "devices",                                                                            \
@@ -86,7 +84,7 @@ typedef struct args {
          .min = 1,                                                                                 \
          .max = HUGE_VAL,                                                                          \
          .help = "Most memory a device may take; what does not fit is refused before anything is " \
-                 "allocated. Default: the memory of the machine."},                                                 \
+                 "allocated. Default: the memory of the machine."},                                \
         {.name = "tune",                                                                           \
          ECH_OPTION(CHOICE, args, tune),                                                           \
          .choices = "on|off",                                                                      \
@@ -97,13 +95,10 @@ typedef struct args {
          .arg = "FILE",                                                                            \
          .help = "Where kernel timings are kept. Default: echelon/tuning.json in the cache "       \
                  "directory."},                                                                    \
-        {.name = "seed",                                                                           \
-         ECH_OPTION(INT, args, seed),                                                              \
-         .arg = "N",                                                                               \
-         .initial = "0",                                                                           \
-         .min = 0,                                                                                 \
-         .max = 9007199254740992.0,                                                                \
-         .help = "Of the initial parameters and of synthetic data."}
+    {                                                                                              \
+        .name = "seed", ECH_OPTION(INT, args, seed), .arg = "N", .initial = "0", .min = 0,         \
+        .max = 9007199254740992.0, .help = "Of the initial parameters and of synthetic data."      \
+    }
 
 #define RECORD_ROWS                                                                                \
     {.name = "run-dir",                                                                            \
@@ -140,8 +135,9 @@ static const ech__option train_options[] = {
      .initial = "synthetic",
      .choices = "synthetic|cifar10",
      .group = "Data",
-     .help = "Made-up vectors or images; CIFAR-10; or, for the linear stack, a safetensors file whose "
-             "x and y are the one batch."},
+     .help =
+         "Made-up vectors or images; CIFAR-10; or, for the linear stack, a safetensors file whose "
+         "x and y are the one batch."},
     {.name = "data-dir",
      ECH_OPTION(STRING, args, data_dir),
      .arg = "DIR",
@@ -240,6 +236,27 @@ static const ech__option train_options[] = {
     {.name = "fit",
      ECH_OPTION(FLAG, args, fit),
      .help = "Print the memory that the run would need, by kind, and run nothing."},
+    {.name = "save",
+     ECH_OPTION(STRING, args, save),
+     .arg = "DIR",
+     .group = "Checkpoints",
+     .help =
+         "Write a checkpoint there at the end, and with --epochs at the end of each; the last two "
+         "are kept."},
+    {.name = "save-every",
+     ECH_OPTION(INT, args, save_every),
+     .arg = "N",
+     .min = 1,
+     .max = 1e8,
+     .help = "And after every N steps."},
+    {.name = "resume",
+     ECH_OPTION(STRING, args, resume),
+     .arg = "DIR",
+     .help =
+         "Go on from the newest checkpoint in DIR, or from the one that DIR is, to the same bits "
+         "as "
+         "without a break. The other options must be those it was made with; --steps or --epochs "
+         "may be more. --init is not read then."},
     RECORD_ROWS,
     {.name = "save-params",
      ECH_OPTION(STRING, args, save_params),
@@ -252,6 +269,8 @@ static const ech__option_example train_examples[] = {
      "Time 30 steps of a small linear stack after 5 warm-up steps."},
     {"echelon train --dim 512 --depth 3 --optimizer adam --lr 0.001 --run-dir runs/a --trace",
      "Keep the records and a trace to open in Perfetto."},
+    {"echelon train --model lenet --epochs 10 --save ckpt --save-every 500",
+     "Keep checkpoints; the same line with --resume ckpt goes on from the last."},
     {"echelon train --dim 8192 --depth 8 --device-memory 4GB --fit",
      "Ask whether it fits before running it."},
 };
@@ -259,9 +278,10 @@ static const ech__option_example train_examples[] = {
 const ech__command ech__cli_train = {
     .name = "train",
     .brief = "train a model, or time its training steps",
-    .about = "Plans the training, runs the steps and sums up the timed ones. A step's time runs from "
-             "before the forward pass to after the optimizer step. The same seed and the same number "
-             "of threads give the same bits, for one set of kernel timings.",
+    .about =
+        "Plans the training, runs the steps and sums up the timed ones. A step's time runs from "
+        "before the forward pass to after the optimizer step. The same seed and the same number "
+        "of threads give the same bits, for one set of kernel timings.",
     .options = train_options,
     .count = sizeof train_options / sizeof *train_options,
     .examples = train_examples,
@@ -295,16 +315,17 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
         return ech__fail(ctx, ECH_E_INVALID,
                          "--batch-size and --global-batch are both given; give one of them");
     if (a->trace && !a->run_dir)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--trace needs --run-dir: the trace is written there");
+        return ech__fail(ctx, ECH_E_INVALID, "--trace needs --run-dir: the trace is written there");
     if (a->epochs && ech__option_given(command, r, "steps"))
-        return ech__fail(ctx, ECH_E_INVALID, "--steps and --epochs are both given; give one of them");
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--steps and --epochs are both given; give one of them");
     if (a->data_dir && strcmp(a->data, "cifar10"))
         return ech__fail(ctx, ECH_E_INVALID, "--data-dir needs --data cifar10");
     if (!a->epochs && a->warmup >= a->steps)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--warmup %lld with --steps %lld: at least one step must be left to be timed",
-                         (long long)a->warmup, (long long)a->steps);
+        return ech__fail(
+            ctx, ECH_E_INVALID,
+            "--warmup %lld with --steps %lld: at least one step must be left to be timed",
+            (long long)a->warmup, (long long)a->steps);
     if (strcmp(command->name, "train"))
         return ECH_OK;
     if (a->nesterov && (a->optimizer != ECH_SGD || a->momentum == 0))
@@ -312,6 +333,12 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
                          "--nesterov needs --optimizer sgd and --momentum above 0");
     if (a->optimizer != ECH_SGD && a->momentum != 0)
         return ech__fail(ctx, ECH_E_INVALID, "--momentum is of sgd; adam and adamw have --beta1");
+    if (a->save_every && !a->save)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--save-every needs --save: where to write checkpoints");
+    if (a->fit && (a->save || a->resume))
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--fit runs nothing; --save and --resume have nothing to do");
     if (a->fit && (a->json || a->run_dir || a->save_params))
         return ech__fail(ctx, ECH_E_INVALID,
                          "--fit runs nothing; --json, --run-dir and --save-params have nothing to "
@@ -348,6 +375,9 @@ static ech__run_config config_of(const args *a)
     c.trace = a->trace;
     c.command = ech__cli_command_line();
     c.save_params = a->save_params;
+    c.save = a->save;
+    c.save_every = a->save_every;
+    c.resume = a->resume;
     c.train.delay_ms = a->delay_ms;
     c.train.optimizer = (ech_optimizer)a->optimizer;
     c.train.lr = a->lr;
@@ -367,7 +397,8 @@ static ech__run_config config_of(const args *a)
 static args initial_args(void)
 {
     const ech_train_options o = ech_train_defaults();
-    return (args){.lr = o.lr, .beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon, .gamma = 0.1};
+    return (args){
+        .lr = o.lr, .beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon, .gamma = 0.1};
 }
 
 static bool parse(ech_ctx *ctx, const ech__command *command, char **argv, args *a, int *code)
@@ -420,8 +451,7 @@ static int run_it(ech_ctx *ctx, const ech__command *command, const args *a, show
     } else if (status == ECH_OK) {
         show(run);
     }
-    const int code =
-        status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
+    const int code = status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
     ech__run_destroy(run);
     return code;
 }

@@ -10,6 +10,8 @@ static ech_json *kernels_json(const ech__plan *plan)
     ech_json *array = ech__json_array();
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__instr *instr = &plan->instrs[n];
+        if (instr->node->op == ECH__OP_DELAY)
+            continue;
         ech_json *json = ech__json_object();
         ech__json_set_string(&json, "op", ech__op_name(instr->node->op));
         ech__json_set_string(&json, "name", instr->node->name ? instr->node->name : "");

@@ -16,7 +16,7 @@
 
 typedef struct ech__plan ech__plan;
 
-/* One operator, in the order of the plan. */
+/* One operator, in the order of the plan. Delays are left out: they change no bits and may come and go. */
 typedef struct ech__kernel_choice {
     const char *op, *name; /* name: of the layer; may be empty */
     const char *kernel;

@@ -17,6 +17,7 @@ typedef struct chooser {
     ech__plan *plan;
     ech__tuning *tuning;         /* may be NULL */
     const ech__choices *choices; /* to be made again; NULL: choose */
+    size_t taken;                /* of the choices' kernels */
     int64_t allowed;             /* most bytes that timing one kernel may take */
     bool fallbacks; /* a library's reference code may be taken: nothing else is there */
 } chooser;
@@ -368,16 +369,18 @@ static void describe_operands(ech__plan *plan, ech__instr *instr)
     }
 }
 
-/* The kernel that instruction n had before. */
-static ech_status find_kernel(chooser *ch, size_t n)
+/* The kernel that the instruction had before. */
+static ech_status find_kernel(chooser *ch, ech__instr *instr)
 {
-    ech__instr *instr = &ch->plan->instrs[n];
+    const size_t n = ch->taken++;
     const ech__kernel_choice *choice = n < ch->choices->nkernels ? &ch->choices->kernels[n] : NULL;
     const char *op = ech__op_name(instr->node->op);
     const char *name = instr->node->name ? instr->node->name : "";
     if (!choice || strcmp(choice->op, op) || strcmp(choice->name, name))
         return ech__fail(ch->plan->ctx, ECH_E_UNSUPPORTED,
                          "operator %zu is %s '%s', for which nothing was chosen", n, op, name);
+    if (ech__plan_is_idle(ch->plan, instr))
+        return ECH_OK;
     ech__candidate all[ECH__MAX_CANDIDATES];
     int count;
     ECH_TRY(ch->plan->device->ops->candidates(ch->plan->device, &instr->desc, all, &count));
@@ -423,12 +426,12 @@ static ech_status choose_all(void *arg)
     for (size_t n = 0; n < plan->ninstrs; n++) {
         ech__instr *instr = &plan->instrs[n];
         settle(plan, instr);
-        if (ech__plan_is_idle(plan, instr))
-            continue;
-        if (ch->choices) {
-            ECH_TRY(find_kernel(ch, n));
+        if (ch->choices && instr->node->op != ECH__OP_DELAY) {
+            ECH_TRY(find_kernel(ch, instr));
             continue;
         }
+        if (ech__plan_is_idle(plan, instr))
+            continue;
         ech_status status = best_kernel(ch, &instr->desc, false, &instr->choice, &instr->seconds);
         if (status == ECH_E_UNSUPPORTED) {
             ch->fallbacks = true;

@@ -1,4 +1,5 @@
 #include "train/feed.h"
+#include "base/sha256.h"
 
 #include <string.h>
 
@@ -54,6 +55,24 @@ static ech_status open_images(ech__feed *feed, const ech__feed_options *o)
     return ECH_OK;
 }
 
+/* Tells one set from another, for a run that goes on from a checkpoint. */
+static void identify(ech__feed *feed)
+{
+    const ech__vectors *v = &feed->vectors;
+    const size_t bytes = (size_t)(v->count * v->dim) * sizeof(float);
+    ech__sha256 sha;
+    ech__sha256_init(&sha);
+    if (feed->train) {
+        ech__sha256_update(&sha, feed->train->labels, (size_t)feed->train->count);
+    } else if (v->x) {
+        ech__sha256_update(&sha, v->x, bytes);
+        ech__sha256_update(&sha, v->y, bytes);
+    } else {
+        return;
+    }
+    memcpy(feed->sha256, ech__sha256_final(&sha).s, sizeof feed->sha256);
+}
+
 ech_status ech__feed_open(ech_ctx *ctx, const ech__feed_options *o, ech__feed *out)
 {
     *out = (ech__feed){.ctx = ctx, .per_epoch = 1};
@@ -61,6 +80,8 @@ ech_status ech__feed_open(ech_ctx *ctx, const ech__feed_options *o, ech__feed *o
         ech__model_takes_images(o->model.kind) ? open_images(out, o) : open_vectors(out, o);
     if (status < 0)
         ech__feed_close(out);
+    else
+        identify(out);
     return status;
 }
 

@@ -5,6 +5,7 @@
 #include "data/loader.h"
 #include "data/vectors.h"
 #include "models/models.h"
+#include "train/epoch.h"
 #include "train/trainer.h"
 
 typedef struct ech__feed_options {
@@ -22,6 +23,7 @@ typedef struct ech__feed {
     ech_ctx *ctx;
     int64_t batch;     /* samples of a full step */
     int64_t per_epoch; /* steps */
+    char sha256[65]; /* of a file's vectors, or of the labels of images; "" for synthetic vectors */
     /* vectors */
     ech__vectors vectors;
     bool written; /* the device has the one batch */
@@ -39,11 +41,6 @@ void ech__feed_close(ech__feed *feed);
 /* Puts the next batch into the variant for its size. waited_s: how long the step had to wait for it. */
 ech_status ech__feed_next(ech__feed *feed, ech_trainer *trainer, const ech__variant **variant,
                           double *waited_s);
-
-typedef struct ech__evaluation {
-    double loss, accuracy; /* means over the test set */
-    int64_t samples;
-} ech__evaluation;
 
 /* Over the test set, or nothing (samples 0) where there is none. */
 ech_status ech__feed_evaluate(ech__feed *feed, ech_trainer *trainer, const ech__model *model,

@@ -2,6 +2,8 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/dir.h"
+#include "base/file.h"
+#include "train/checkpoint.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,14 +21,52 @@ struct ech__records {
 
 /* ---- opening ---- */
 
-static ech_status open_one(ech__records *r, const char *path, FILE **out)
+static ech_status open_one(ech__records *r, const char *path, const char *mode, FILE **out)
 {
-    *out = fopen(path, "we");
+    *out = fopen(path, mode);
     return *out ? ECH_OK
                 : ech__fail(r->ctx, ECH_E_IO, "%s cannot be written: %s", path, strerror(errno));
 }
 
-static ech_status open_all(ech__records *r, const char *dir, bool trace)
+/* Whether a line is the record of one of the first `kept` steps. A line that a killed run did not finish is none. */
+static bool is_kept(const char *line, size_t bytes, int64_t kept)
+{
+    ech_json *json;
+    int64_t step;
+    if (!bytes || line[bytes - 1] != '\n' ||
+        ech__json_parse(NULL, "a line", line, bytes - 1, &json) < 0)
+        return false;
+    const bool good =
+        ech__json_int(ech__json_find(json, "step"), &step) && step >= 1 && step <= kept;
+    ech__json_destroy(json);
+    return good;
+}
+
+/* Leaves of steps.jsonl the lines up to the step that the run goes on from. */
+static ech_status keep_steps(ech__records *r, int64_t kept)
+{
+    FILE *old = fopen(r->steps_path, "re");
+    if (!old && errno == ENOENT)
+        return ECH_OK;
+    if (!old)
+        return ech__fail(r->ctx, ECH_E_IO, "%s cannot be read: %s", r->steps_path, strerror(errno));
+    ech__file_writer writer;
+    ech_status status = ech__file_writer_init(r->ctx, &writer, r->steps_path);
+    char *line = NULL;
+    size_t room = 0;
+    for (ssize_t bytes; status == ECH_OK && (bytes = getline(&line, &room, old)) > 0;) {
+        if (is_kept(line, (size_t)bytes, kept))
+            status = ech__file_writer_write(&writer, line, (size_t)bytes);
+    }
+    if (status == ECH_OK)
+        status = ech__file_writer_commit(&writer);
+    ech__file_writer_fini(&writer);
+    free(line);
+    fclose(old);
+    return status;
+}
+
+static ech_status open_all(ech__records *r, const char *dir, bool trace, int64_t kept)
 {
     r->run_path = ech__arena_printf(&r->arena, "%s/run.json", dir);
     r->steps_path = ech__arena_printf(&r->arena, "%s/steps.jsonl", dir);
@@ -35,13 +75,16 @@ static ech_status open_all(ech__records *r, const char *dir, bool trace)
         return ech__fail(r->ctx, ECH_E_NOMEM, "no memory for the paths of a run directory");
     ECH_TRY(ech__dir_check(r->ctx, "run directory", dir));
     ECH_TRY(ech__dir_make(r->ctx, "run directory", dir));
-    ECH_TRY(open_one(r, r->steps_path, &r->steps));
+    if (kept)
+        ECH_TRY(keep_steps(r, kept));
+    ECH_TRY(open_one(r, r->steps_path, kept ? "ae" : "we", &r->steps));
     unlink(r->run_path);
     unlink(r->trace_path); /* an earlier run's would not belong to this one */
-    return trace ? open_one(r, r->trace_path, &r->trace) : ECH_OK;
+    return trace ? open_one(r, r->trace_path, "we", &r->trace) : ECH_OK;
 }
 
-ech_status ech__records_open(ech_ctx *ctx, const char *dir, bool trace, ech__records **out)
+ech_status ech__records_open(ech_ctx *ctx, const char *dir, bool trace, int64_t kept,
+                             ech__records **out)
 {
     *out = NULL;
     ech__records *r = ech__new(ctx, sizeof *r);
@@ -50,7 +93,7 @@ ech_status ech__records_open(ech_ctx *ctx, const char *dir, bool trace, ech__rec
     r->ctx = ctx;
     r->origin_ns = ech__clock_wall();
     ech__arena_init(&r->arena, ctx->alloc);
-    const ech_status status = open_all(r, dir, trace);
+    const ech_status status = open_all(r, dir, trace, kept);
     if (status < 0) {
         ech__records_close(r);
         return status;
@@ -65,11 +108,6 @@ static ech_json *config_json(const ech__run *run)
 {
     const ech__run_config *c = &run->config;
     const ech_train_options *o = &c->train;
-    static const char *const schedules[] = {
-#define NAME(id, text) text,
-        ECH__SCHEDULE_LIST(NAME)
-#undef NAME
-    };
     ech_json *json = ech__json_object();
     ech__json_set_string(&json, "model", ech__model_name(c->model.kind));
     if (c->model.kind == ECH__MODEL_LINEAR) {
@@ -87,7 +125,7 @@ static ech_json *config_json(const ech__run *run)
     ech__json_set_int(&json, "threads", run->trainer->device->threads);
     ech__json_set_string(&json, "optimizer", ech__optimizer_name(o->optimizer));
     ech__json_set_real(&json, "lr", o->lr);
-    ech__json_set_string(&json, "lr_schedule", schedules[c->schedule.kind]);
+    ech__json_set_string(&json, "lr_schedule", ech__schedule_name(c->schedule.kind));
     ech__json_set_real(&json, "momentum", o->momentum);
     ech__json_set_bool(&json, "nesterov", o->nesterov);
     ech__json_set_real(&json, "weight_decay", o->weight_decay);
@@ -192,13 +230,26 @@ static ech_json *summary_json(const ech__run *run)
     ech__json_set_int(&json, "timed_kernels", run->trainer->timed_kernels);
     ech__json_set_real(&json, "first_loss", s->first_loss);
     ech__json_set_real(&json, "final_loss", s->final_loss);
-    if (run->epochs_done) {
+    if (run->config.epochs && run->epochs_done) {
         const ech__evaluation *test = &run->epochs[run->epochs_done - 1].test;
         if (test->samples)
             ech__json_set_real(&json, "accuracy", test->accuracy);
         ech__json_set(&json, "epochs", epochs_json(run));
     }
+    if (run->saves) {
+        ech__json_set_int(&json, "checkpoints", run->saves);
+        ech__json_set_real(&json, "checkpoint_s", run->save_s / (double)run->saves);
+    }
     ech__json_set_string(&json, "params_sha256", s->params_sha256);
+    return json;
+}
+
+static ech_json *resumed_json(const ech__run *run)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_string(&json, "checkpoint", run->resumed->path);
+    ech__json_set_int(&json, "step", run->first);
+    ech__json_set_string(&json, "kernels", run->trainer->chosen_anew ? "chosen anew" : "the same");
     return json;
 }
 
@@ -211,7 +262,9 @@ ech_json *ech__run_json(const ech__run *run, const char *state)
     ech__json_set_int(&json, "seed", (int64_t)run->config.train.seed);
     ech__json_set(&json, "config", config_json(run));
     ech__json_set(&json, "machine", ech__machine_json(&run->machine));
-    if (run->done == run->config.steps) {
+    if (run->resumed)
+        ech__json_set(&json, "resumed", resumed_json(run));
+    if (run->summary.params_sha256[0]) { /* the steps are done, and summed up */
         ech__json_set(&json, "summary", summary_json(run));
         ech__json_set(&json, "kernels", kernels_json(run));
     }

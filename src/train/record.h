@@ -4,8 +4,10 @@
 
 #include "train/run.h"
 
-/* Makes the directory and opens its files, in place of what an earlier run left there. */
-ech_status ech__records_open(ech_ctx *ctx, const char *dir, bool trace, ech__records **out);
+/* Makes the directory and opens its files, in place of what an earlier run left there; but a run that goes on
+ * after `kept` steps keeps their lines in steps.jsonl, as far as they are there. */
+ech_status ech__records_open(ech_ctx *ctx, const char *dir, bool trace, int64_t kept,
+                             ech__records **out);
 /* run.json, whole. */
 ech_status ech__records_run(ech__records *records, const ech__run *run, const char *state);
 /* A line of steps.jsonl, and the step's operators in the trace. */

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/dir.h"
 #include "base/file.h"
+#include "train/checkpoint.h"
 #include "train/record.h"
 
 const char *ech__optimizer_name(ech_optimizer optimizer)
@@ -52,6 +53,10 @@ static ech_status check(ech_ctx *ctx, const ech__run_config *c)
     if (c->limit < 0)
         return ech__fail(ctx, ECH_E_INVALID, "a limit of %lld samples: must be 0 or more",
                          (long long)c->limit);
+    if (c->save_every < 0 || (c->save_every && !c->save))
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "a checkpoint every %lld steps: needs a directory, and at least 1 step",
+                         (long long)c->save_every);
     if (c->trace && !c->run_dir)
         return ech__fail(ctx, ECH_E_INVALID, "a trace needs a run directory to be written to");
     return ECH_OK;
@@ -67,6 +72,12 @@ static ech__feed_options feed_options(const ech__run_config *c)
                                .shuffle = c->shuffle,
                                .augment = c->augment,
                                .seed = c->train.seed};
+}
+
+/* How many of the steps are still to do. */
+static int64_t remaining(const ech__run *run)
+{
+    return run->config.steps - (run->resumed ? run->resumed->state.step : 0);
 }
 
 /* What follows from the data. */
@@ -86,17 +97,33 @@ static ech_status fill_in(ech_ctx *ctx, ech__run_config *c, const ech__feed *fee
                                             (long long)c->steps);
 }
 
-typedef ech_status (*trainer_maker)(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
-                                    const ech_train_options *options, ech_trainer **out);
-
-static ech_status make_trainer(ech_ctx *ctx, const ech__run_config *c, trainer_maker make,
-                               ech__model *model, ech_trainer **out)
+static ech_status make_trainer(ech__run *run)
 {
+    ech_ctx *ctx = run->ctx;
+    ech_train_options train = run->config.train;
+    ech__trainer_options options = {.train = &train};
+    if (run->resumed) {
+        train.init = run->resumed->model;
+        options.choices = &run->resumed->state.choices;
+    }
     ech_graph *graph;
     ECH_TRY(ech_graph_create(ctx, &graph));
-    ech_status status = ech__model_build(graph, &c->model, model);
+    ech_status status = ech__model_build(graph, &run->config.model, &run->model);
     if (status == ECH_OK)
-        status = make(ctx, graph, model->loss, &c->train, out);
+        status = ech__trainer_create(ctx, graph, run->model.loss, &options, &run->trainer);
+    ech_graph_destroy(graph);
+    return status;
+}
+
+/* A trainer without memory: what a plan says. */
+static ech_status make_plan(ech_ctx *ctx, const ech__run_config *c, ech_trainer **out)
+{
+    ech_graph *graph;
+    ech__model model;
+    ECH_TRY(ech_graph_create(ctx, &graph));
+    ech_status status = ech__model_build(graph, &c->model, &model);
+    if (status == ECH_OK)
+        status = ech__trainer_plan(ctx, graph, model.loss, &c->train, out);
     ech_graph_destroy(graph);
     return status;
 }
@@ -104,7 +131,6 @@ static ech_status make_trainer(ech_ctx *ctx, const ech__run_config *c, trainer_m
 ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer **out)
 {
     ech__run_config c = *config;
-    ech__model model;
     *out = NULL;
     ECH_TRY(check(ctx, &c));
     if (c.data && !ech__model_takes_images(c.model.kind)) { /* the file says what a batch is */
@@ -117,12 +143,15 @@ ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer
         c.train.batch = 64;
     }
     c.train.tune = false; /* a question about memory should not take seconds */
-    return make_trainer(ctx, &c, ech__trainer_plan, &model, out);
+    return make_plan(ctx, &c, out);
 }
 
 /* What can be found wrong without planning, allocating or writing anything. */
-static ech_status check_places(ech_ctx *ctx, const ech__run_config *c)
+static ech_status check_places(ech_ctx *ctx, const ech__run_config *c,
+                               const ech__checkpoint *resumed)
 {
+    if (c->save)
+        ECH_TRY(ech__checkpoint_dir_check(ctx, c->save, resumed ? resumed->path : NULL));
     if (c->run_dir)
         ECH_TRY(ech__dir_check(ctx, "run directory", c->run_dir));
     if (!c->save_params)
@@ -139,10 +168,11 @@ static ech_status allocate(ech__run *run)
 {
     const ech__run_config *c = &run->config;
     const size_t ninstrs = run->trainer->plan->ninstrs;
-    const int64_t timed = c->steps - c->warmup;
+    const int64_t timed = remaining(run) - c->warmup;
     run->op_steps = timed < MOST_OP_STEPS ? timed : MOST_OP_STEPS;
+    run->nepochs = run->feed.train ? c->steps / run->feed.per_epoch : 0;
     run->steps = ech__new(run->ctx, (size_t)c->steps * sizeof *run->steps);
-    run->epochs = ech__new(run->ctx, (size_t)(c->epochs + 1) * sizeof *run->epochs);
+    run->epochs = ech__new(run->ctx, (size_t)run->nepochs * sizeof *run->epochs);
     run->ops = ech__new(run->ctx, ninstrs * sizeof *run->ops);
     run->op_seconds = ech__new(run->ctx, (size_t)run->op_steps * ninstrs * sizeof *run->op_seconds);
     return run->steps && run->epochs && run->ops && run->op_seconds
@@ -151,23 +181,54 @@ static ech_status allocate(ech__run *run)
                            (long long)c->steps);
 }
 
+/* Finds and checks the checkpoint, and that this run is the one it belongs to. */
+static ech_status resume(ech__run *run)
+{
+    ech__run_config *c = &run->config;
+    ECH_TRY(ech__checkpoint_agree(run->resumed, run));
+    /* The steps of this run warm up anew. */
+    const int64_t left = remaining(run);
+    if (c->warmup >= left)
+        c->warmup = left ? left - 1 : 0;
+    return ECH_OK;
+}
+
+/* Everything that can fail for the user's reasons comes before the first thing that is written. */
+static ech_status open_outputs(ech__run *run)
+{
+    const ech__run_config *c = &run->config;
+    if (c->save)
+        ECH_TRY(ech__checkpoint_dir_open(
+            run->ctx, c->save, run->resumed ? run->resumed->path : NULL, &run->checkpoints));
+    if (!c->run_dir)
+        return ECH_OK;
+    ECH_TRY(ech__records_open(run->ctx, c->run_dir, c->trace, run->first, &run->records));
+    return ech__records_run(run->records, run, "running");
+}
+
 static ech_status set_up(ech__run *run)
 {
     ech_ctx *ctx = run->ctx;
     ech__run_config *c = &run->config;
     ECH_TRY(check(ctx, c));
-    ECH_TRY(check_places(ctx, c));
-    const ech__feed_options options = feed_options(c);
+    if (c->resume)
+        ECH_TRY(ech__checkpoint_open(ctx, c->resume, &run->resumed));
+    ECH_TRY(check_places(ctx, c, run->resumed));
+    ech__feed_options options = feed_options(c);
     ECH_TRY(ech__feed_open(ctx, &options, &run->feed));
     ECH_TRY(fill_in(ctx, c, &run->feed));
+    if (run->resumed)
+        ECH_TRY(resume(run));
     ECH_TRY(ech__machine_read(ctx, &run->machine));
-    ECH_TRY(make_trainer(ctx, c, ech_trainer_create, &run->model, &run->trainer));
+    ECH_TRY(make_trainer(run));
     ECH_TRY(allocate(run));
+    if (run->resumed) {
+        ECH_TRY(ech__checkpoint_restore(run->resumed, run));
+        options.epoch = run->resumed->state.epoch;
+        options.step = run->resumed->state.epoch_step;
+    }
     ECH_TRY(ech__feed_start(&run->feed, &options));
-    if (!c->run_dir)
-        return ECH_OK;
-    ECH_TRY(ech__records_open(ctx, c->run_dir, c->trace, &run->records));
-    return ech__records_run(run->records, run, "running");
+    return open_outputs(run);
 }
 
 ech_status ech__run_create(ech_ctx *ctx, const ech__run_config *config, ech__run **out)
@@ -193,12 +254,14 @@ void ech__run_destroy(ech__run *run)
         return;
     const ech__run_config *c = &run->config;
     const size_t ninstrs = run->trainer ? run->trainer->plan->ninstrs : 0;
+    ech__checkpoint_dir_close(run->checkpoints);
+    ech__checkpoint_close(run->resumed);
     if (run->records)
         ech__records_close(run->records);
     ech__delete(run->ctx, run->op_seconds,
                 (size_t)run->op_steps * ninstrs * sizeof *run->op_seconds);
     ech__delete(run->ctx, run->ops, ninstrs * sizeof *run->ops);
-    ech__delete(run->ctx, run->epochs, (size_t)(c->epochs + 1) * sizeof *run->epochs);
+    ech__delete(run->ctx, run->epochs, (size_t)run->nepochs * sizeof *run->epochs);
     ech__delete(run->ctx, run->steps, (size_t)c->steps * sizeof *run->steps);
     ech__feed_close(&run->feed);
     ech_trainer_destroy(run->trainer);
@@ -224,8 +287,8 @@ static void add_to_epoch(ech__run *run, const ech__run_step *step, const ech__va
     run->now.time_s += step->result.time_s + step->data_s;
     run->now.loss += step->result.loss * samples;
     if (run->model.correct >= 0)
-        run->now.train_accuracy += ech__variant_scalar(run->trainer, variant, run->model.correct);
-    run->now_samples += step->samples;
+        run->now.correct += ech__variant_scalar(run->trainer, variant, run->model.correct);
+    run->now.samples += step->samples;
 }
 
 static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *events)
@@ -241,7 +304,11 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
     step->samples = variant->batch;
     ECH_TRY(ech__variant_step(run->trainer, variant, &step->result));
     run->done = index + 1;
-    if (index >= c->warmup && run->op_done < run->op_steps && variant->exec == run->trainer->exec)
+    run->last_loss = step->result.loss;
+    if (index == 0)
+        run->first_loss = step->result.loss;
+    if (index >= run->first + c->warmup && run->op_done < run->op_steps &&
+        variant->exec == run->trainer->exec)
         keep_op_times(run);
     add_to_epoch(run, step, variant);
     if (run->records)
@@ -253,13 +320,17 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
 
 static ech_status end_epoch(ech__run *run, const ech__run_events *events)
 {
+    const ech__epoch_sums *now = &run->now;
+    const double samples = (double)now->samples;
     ech__run_epoch *epoch = &run->epochs[run->epochs_done++];
-    *epoch = run->now;
-    epoch->epoch = run->epochs_done;
-    epoch->loss /= (double)run->now_samples;
-    epoch->train_accuracy /= (double)run->now_samples;
-    run->now = (ech__run_epoch){0};
-    run->now_samples = 0;
+    *epoch = (ech__run_epoch){.epoch = run->epochs_done,
+                              .time_s = now->time_s,
+                              .compute_s = now->compute_s,
+                              .loss = now->loss / samples,
+                              .train_accuracy = now->correct / samples};
+    run->now = (ech__epoch_sums){.samples = 0};
+    if (!run->config.epochs) /* steps were asked for, which only happen to be as many */
+        return ECH_OK;
     ECH_TRY(ech__feed_evaluate(&run->feed, run->trainer, &run->model, &epoch->test));
     if (events && events->on_epoch)
         events->on_epoch(events->user, run, epoch);
@@ -288,7 +359,7 @@ static double pick(const ech__run_step *step, int what)
 static ech__stats stats_of(const ech__run *run, double *samples, int what)
 {
     size_t count = 0;
-    for (int64_t i = run->config.warmup; i < run->done; i++) {
+    for (int64_t i = run->first + run->config.warmup; i < run->done; i++) {
         if (run->steps[i].samples == run->config.train.batch)
             samples[count++] = pick(&run->steps[i], what);
     }
@@ -306,7 +377,7 @@ static void sum_up_ops(ech__run *run, double *samples)
                                     .median_s = ech__stats_of(samples, count).median};
     }
     size_t row = 0;
-    for (int64_t i = run->config.warmup; i < run->done && row < count; i++) {
+    for (int64_t i = run->first + run->config.warmup; i < run->done && row < count; i++) {
         if (run->steps[i].samples != run->config.train.batch)
             continue;
         const double time = run->steps[i].result.time_s;
@@ -336,20 +407,34 @@ static ech_status sum_up(ech__run *run)
     s->optimizer_s = stats_of(run, samples, OPTIMIZER).median;
     s->samples_per_s =
         s->step_time.median > 0 ? (double)run->config.train.batch / s->step_time.median : 0;
-    s->first_loss = run->steps[0].result.loss;
-    s->final_loss = run->steps[run->done - 1].result.loss;
+    s->first_loss = run->first_loss;
+    s->final_loss = run->last_loss;
     sum_up_ops(run, samples);
     ech__delete(run->ctx, samples, bytes);
     return ech__trainer_hash(run->trainer, s->params_sha256);
 }
 
+/* After the epoch's end, so that a run which goes on from there does not evaluate a second time. */
+static bool is_due(const ech__run *run)
+{
+    const ech__run_config *c = &run->config;
+    return run->checkpoints &&
+           (run->done == c->steps || (c->save_every && run->done % c->save_every == 0) ||
+            (c->epochs && run->done % run->feed.per_epoch == 0));
+}
+
 ech_status ech__run_steps(ech__run *run, const ech__run_events *events)
 {
-    for (int64_t i = 0; i < run->config.steps; i++) {
+    for (int64_t i = run->first; i < run->config.steps; i++) {
         ECH_TRY(one_step(run, i, events));
-        if (run->config.epochs && (i + 1) % run->feed.per_epoch == 0)
+        if (run->feed.train && run->done % run->feed.per_epoch == 0)
             ECH_TRY(end_epoch(run, events));
+        if (is_due(run))
+            ECH_TRY(ech__checkpoint_save(run));
     }
+    /* Nothing was left to do, but the checkpoint is to stand elsewhere too. */
+    if (run->checkpoints && ech__checkpoint_last(run->checkpoints) != run->done)
+        ECH_TRY(ech__checkpoint_save(run));
     ECH_TRY(sum_up(run));
     if (run->config.save_params)
         ECH_TRY(ech_trainer_save(run->trainer, run->config.save_params));

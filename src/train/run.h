@@ -30,9 +30,12 @@ typedef struct ech__run_config {
     ech__schedule
         schedule; /* lr and steps are taken from above; interval 0: a third of the steps */
     const char *save_params; /* where to put the final parameters; NULL: nowhere */
-    const char *run_dir;     /* records; NULL: none */
-    bool trace;              /* trace.json too */
-    const char *command;     /* the command line that repeats it, for the record; may be NULL */
+    const char *save;        /* directory of checkpoints; NULL: none */
+    int64_t save_every;      /* steps; 0: at the end, and at the end of each of the epochs */
+    const char *resume;  /* directory of checkpoints, or one of them, to go on from; NULL: none */
+    const char *run_dir; /* records; NULL: none */
+    bool trace;          /* trace.json too */
+    const char *command; /* the command line that repeats it, for the record; may be NULL */
 } ech__run_config;
 
 ech__run_config ech__run_defaults(void);
@@ -44,14 +47,6 @@ typedef struct ech__run_step {
     ech_step result;
     double lr, data_s;
 } ech__run_step;
-
-typedef struct ech__run_epoch {
-    int64_t epoch; /* from 1 */
-    double time_s; /* training, waiting for data included */
-    double compute_s;
-    double loss, train_accuracy; /* means over the samples, as they were trained on */
-    ech__evaluation test;
-} ech__run_epoch;
 
 /* One operator of the plan, over the timed steps. */
 typedef struct ech__run_op {
@@ -71,6 +66,8 @@ typedef struct ech__run_summary {
 } ech__run_summary;
 
 typedef struct ech__records ech__records;
+typedef struct ech__checkpoint ech__checkpoint;
+typedef struct ech__checkpoint_dir ech__checkpoint_dir;
 
 typedef struct ech__run {
     ech_ctx *ctx;
@@ -79,13 +76,18 @@ typedef struct ech__run {
     ech__model model;
     ech__feed feed;
     ech__machine machine;
-    ech__records *records; /* NULL without a run directory */
-    ech__run_step *steps;  /* [config.steps] */
-    int64_t done;
-    ech__run_epoch *epochs; /* [config.epochs] */
-    int64_t epochs_done;
-    ech__run_epoch now; /* sums of the epoch that is under way */
-    int64_t now_samples;
+    ech__records *records;            /* NULL without a run directory */
+    ech__checkpoint *resumed;         /* NULL: it starts at the beginning */
+    ech__checkpoint_dir *checkpoints; /* where they are saved; NULL: nowhere */
+    int64_t saves;
+    double save_s;
+    ech__run_step *steps;         /* [config.steps]; those before first are empty */
+    int64_t first;                /* steps that were done before this run: the checkpoint's */
+    int64_t done;                 /* with those */
+    double first_loss, last_loss; /* of step 1 and of step done */
+    ech__run_epoch *epochs;       /* [nepochs] */
+    int64_t nepochs, epochs_done;
+    ech__epoch_sums now;
     float *op_seconds; /* [op_steps][ninstrs]: operators of the first timed full steps */
     int64_t op_steps, op_done;
     ech__run_op *ops; /* [ninstrs], after the last step */

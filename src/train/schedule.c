@@ -2,6 +2,16 @@
 
 #include <math.h>
 
+const char *ech__schedule_name(ech__schedule_kind kind)
+{
+    static const char *const names[] = {
+#define NAME(id, text) text,
+        ECH__SCHEDULE_LIST(NAME)
+#undef NAME
+    };
+    return names[kind];
+}
+
 double ech__schedule_lr(const ech__schedule *s, int64_t step)
 {
     switch (s->kind) {

@@ -23,6 +23,8 @@ typedef struct ech__schedule {
     double gamma;     /* step */
 } ech__schedule;
 
+const char *ech__schedule_name(ech__schedule_kind kind);
+
 /* step counts from 0. PyTorch's StepLR and CosineAnnealingLR, stepped after every step. */
 double ech__schedule_lr(const ech__schedule *schedule, int64_t step);
 

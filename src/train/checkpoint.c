@@ -1,0 +1,223 @@
+#include "train/checkpoint.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "device/device.h"
+#include "train/params.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_STATE = 64 << 20 };
+
+/* ---- the options that must agree ---- */
+
+static void set_model(ech_json **json, const ech__run_config *c)
+{
+    ech__json_set_string(json, "model", ech__model_name(c->model.kind));
+    if (c->model.kind != ECH__MODEL_LINEAR)
+        return;
+    ech__json_set_int(json, "dim", c->model.dim);
+    ech__json_set_int(json, "depth", c->model.depth);
+}
+
+static void set_data(ech_json **json, const ech__run *run)
+{
+    const ech__run_config *c = &run->config;
+    char data[128];
+    const bool named = !c->data || !strcmp(c->data, "cifar10");
+    snprintf(data, sizeof data, "%s%s%.16s", named ? (c->data ? c->data : "synthetic") : "file",
+             run->feed.sha256[0] ? " sha256:" : "", run->feed.sha256);
+    ech__json_set_int(json, "batch-size", run->feed.batch);
+    if (ech__model_takes_images(c->model.kind)) {
+        ech__json_set_int(json, "limit", c->limit);
+        ech__json_set_bool(json, "no-shuffle", !c->shuffle);
+        ech__json_set_bool(json, "no-augment", !c->augment);
+    }
+    ech__json_set_string(json, "data", data);
+    ech__json_set_int(json, "seed", (int64_t)c->train.seed);
+}
+
+static void set_optimizer(ech_json **json, const ech__run_config *c)
+{
+    const ech_train_options *o = &c->train;
+    ech__json_set_string(json, "optimizer", ech__optimizer_name(o->optimizer));
+    ech__json_set_real(json, "lr", o->lr);
+    ech__json_set_real(json, "weight-decay", o->weight_decay);
+    if (o->optimizer == ECH_SGD) {
+        ech__json_set_real(json, "momentum", o->momentum);
+        ech__json_set_bool(json, "nesterov", o->nesterov);
+    } else {
+        ech__json_set_real(json, "beta1", o->beta1);
+        ech__json_set_real(json, "beta2", o->beta2);
+        ech__json_set_real(json, "epsilon", o->epsilon);
+    }
+}
+
+static void set_schedule(ech_json **json, const ech__schedule *s)
+{
+    ech__json_set_string(json, "lr-schedule", ech__schedule_name(s->kind));
+    if (s->kind == ECH__SCHEDULE_STEP) {
+        ech__json_set_int(json, "lr-step", s->interval);
+        ech__json_set_real(json, "lr-gamma", s->gamma);
+    } else if (s->kind == ECH__SCHEDULE_COSINE) {
+        ech__json_set_int(json, "steps", s->steps); /* the whole curve follows from it */
+    }
+}
+
+/* In the order in which a disagreement is best named. */
+static ech_json *config_json(const ech__run *run)
+{
+    const int threads = run->config.train.threads;
+    ech_json *json = ech__json_object();
+    set_model(&json, &run->config);
+    set_data(&json, run);
+    set_optimizer(&json, &run->config);
+    set_schedule(&json, &run->config.schedule);
+    ech__json_set_int(&json, "threads", threads ? threads : ech__device_cores());
+    return json;
+}
+
+/* ---- going on ---- */
+
+static ech_status read_state(ech__checkpoint *c)
+{
+    char path[ECH_DIR_MAX_PATH], *text;
+    size_t bytes;
+    ECH_TRY(ech__part_path(c->ctx, c->path, ECH__PART_STATE, path));
+    ECH_TRY(ech__file_read(c->ctx, path, MAX_STATE, &text, &bytes));
+    const ech_status status = ech__checkpoint_state_parse(c->ctx, path, text, bytes, &c->state);
+    free(text);
+    return status;
+}
+
+static ech_status open_all(ech__checkpoint *c, const char *dir)
+{
+    ECH_TRY(ech__checkpoint_find(c->ctx, dir, c->path));
+    ECH_TRY(ech__checkpoint_verify(c->ctx, c->path));
+    ECH_TRY(ech__part_path(c->ctx, c->path, ECH__PART_MODEL, c->model));
+    return read_state(c);
+}
+
+ech_status ech__checkpoint_open(ech_ctx *ctx, const char *dir, ech__checkpoint **out)
+{
+    *out = NULL;
+    ech__checkpoint *c = ech__new(ctx, sizeof *c);
+    if (!c)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a checkpoint");
+    c->ctx = ctx;
+    ech__arena_init(&c->state.arena, ctx->alloc);
+    const ech_status status = open_all(c, dir);
+    if (status < 0) {
+        ech__checkpoint_close(c);
+        return status;
+    }
+    *out = c;
+    return ECH_OK;
+}
+
+void ech__checkpoint_close(ech__checkpoint *c)
+{
+    if (!c)
+        return;
+    ech__checkpoint_state_fini(&c->state);
+    ech__delete(c->ctx, c, sizeof *c);
+}
+
+static ech_status check_position(const ech__checkpoint *c, const ech__run *run)
+{
+    const ech__checkpoint_state *s = &c->state;
+    const int64_t per_epoch = run->feed.per_epoch;
+    if (s->epoch != s->step / per_epoch || s->epoch_step != s->step % per_epoch)
+        return ech__fail(
+            c->ctx, ECH_E_FORMAT,
+            "it is at step %lld of epoch %lld after %lld steps in all, and an epoch of "
+            "this data has %lld",
+            (long long)s->epoch_step, (long long)s->epoch + 1, (long long)s->step,
+            (long long)per_epoch);
+    if (s->step > run->config.steps)
+        return ech__fail(c->ctx, ECH_E_INVALID, "it is at step %lld; this run ends at step %lld",
+                         (long long)s->step, (long long)run->config.steps);
+    return ECH_OK;
+}
+
+ech_status ech__checkpoint_agree(const ech__checkpoint *c, const ech__run *run)
+{
+    ech_json *config = config_json(run);
+    ech_status status = ech__checkpoint_state_agree(c->ctx, &c->state, config);
+    ech__json_destroy(config);
+    if (status == ECH_OK)
+        status = check_position(c, run);
+    return status < 0 ? ech__fail_in(c->ctx, status, "%s", c->path) : ECH_OK;
+}
+
+ech_status ech__checkpoint_restore(const ech__checkpoint *c, ech__run *run)
+{
+    const ech__checkpoint_state *s = &c->state;
+    char path[ECH_DIR_MAX_PATH];
+    ECH_TRY(ech__part_path(c->ctx, c->path, ECH__PART_OPTIMIZER, path));
+    ECH_TRY(ech__optimizer_load(run->trainer, path));
+    run->trainer->scalars.step = s->step + 1;
+    run->first = run->done = s->step;
+    run->first_loss = s->first_loss;
+    run->last_loss = s->last_loss;
+    run->now = s->now;
+    for (size_t i = 0; i < s->nepochs && run->feed.train; i++)
+        run->epochs[run->epochs_done++] = s->epochs[i];
+    return ECH_OK;
+}
+
+/* ---- saving ---- */
+
+static ech_status save_state(const ech__run *run, const char *path)
+{
+    ech_json *config = config_json(run);
+    const ech__checkpoint_state state = {
+        .config = config,
+        .step = run->done,
+        .epoch = run->done / run->feed.per_epoch,
+        .epoch_step = run->done % run->feed.per_epoch,
+        .first_loss = run->first_loss,
+        .last_loss = run->last_loss,
+        .now = run->now,
+        .epochs = run->epochs,
+        .nepochs = (size_t)run->epochs_done,
+    };
+    ech_json *json = ech__checkpoint_state_json(&state, ech__choices_json(run->trainer->plan));
+    const ech_status status = ech__json_save(run->ctx, path, json, ECH_JSON_INDENT);
+    ech__json_destroy(json);
+    ech__json_destroy(config);
+    return status;
+}
+
+static ech_status save_parts(ech__run *run)
+{
+    ech__checkpoint_dir *dir = run->checkpoints;
+    char path[ECH_DIR_MAX_PATH];
+    ECH_TRY(ech__checkpoint_begin(dir, run->done));
+    ECH_TRY(ech__checkpoint_part(dir, ECH__PART_MODEL, path));
+    ECH_TRY(ech_trainer_save(run->trainer, path));
+    ECH_TRY(ech__checkpoint_part(dir, ECH__PART_OPTIMIZER, path));
+    ECH_TRY(ech__optimizer_save(run->trainer, path));
+    ECH_TRY(ech__checkpoint_part(dir, ECH__PART_STATE, path));
+    ECH_TRY(save_state(run, path));
+    return ech__checkpoint_commit(dir);
+}
+
+ech_status ech__checkpoint_save(ech__run *run)
+{
+    const int64_t start = ech__clock_wall(), last = ech__checkpoint_last(run->checkpoints);
+    const ech_status status = save_parts(run);
+    if (status < 0) {
+        ech__checkpoint_abort(run->checkpoints);
+        if (last < 0)
+            return ech__fail_in(run->ctx, status, "the checkpoint of step %lld is not saved",
+                                (long long)run->done);
+        return ech__fail_in(run->ctx, status,
+                            "the checkpoint of step %lld is not saved, that of step %lld stays",
+                            (long long)run->done, (long long)last);
+    }
+    run->saves++;
+    run->save_s += ech__seconds(ech__clock_wall() - start);
+    return ECH_OK;
+}
