@@ -23,11 +23,11 @@ enum {
     TAPS = ECH__WINOGRAD_TAPS,
     TILE = ECH__WINOGRAD_TILE,
     MOST = ECH__WINOGRAD_CHANNELS,
-    LINE = 16,             /* floats in a line of the cache */
-    CHUNK_BYTES = 3 << 19, /* of inputs and results of the products at a time */
-    LEAST_TILES = 48,      /* of a chunk: each reads the transformed weight again */
-    DEPTH = 128,           /* tiles of a sum over tiles at a time */
-    WHOLE_DEPTH = 256,     /* tiles of such a sum that are not cut */
+    LINE = 16, /* floats in a line of the cache */
+    CHUNK_BYTES =
+        3 << 17, /* of inputs and results of the products at a time, to stay near in the caches */
+    LEAST_TILES = 24, /* of a chunk nevertheless: each reads the transformed weight again */
+    DEPTH = 128,      /* tiles of a sum over tiles at a time */
 };
 
 /* How the weight, or its gradient, lies; the blocked ones as [O/B][I/B][3][3][B][B]. */
@@ -46,11 +46,12 @@ typedef struct wino_kernel {
     int64_t tiles;
     bool keep_images; /* whole at their points; else the weight, or its gradient */
     int64_t chunk;    /* tiles; or, when the images are kept, vectors of channels of the result */
+    bool biased;
     const float *w, *b;
     float *dw, *db;
     float *kept, *pieces, *bias;                         /* scratch */
     int64_t kept_stride, piece_a_stride, piece_b_stride; /* from point to point */
-    int64_t piece_size;                                  /* of one thread */
+    int64_t piece_size, pieces_size;                     /* of one thread, of all */
 } wino_kernel;
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -343,9 +344,10 @@ static const ech__winograd_isa *best_isa(const ech__vec *vec)
     return NULL;
 }
 
-static int weight_operand(ech__op op)
+/* The image that the result of the products is, or dy. */
+static int result_operand(const ech__kernel_desc *desc)
 {
-    return op == ECH__OP_CONV2D_BWD_WEIGHTS ? 2 : 1;
+    return desc->op == ECH__OP_CONV2D_BWD_WEIGHTS ? 1 : desc->nin;
 }
 
 /* From point to point: whole lines, and an odd number of them, so that a tile's points do not fall into few
@@ -387,7 +389,7 @@ static int64_t lay_out(wino_kernel *k, int threads)
     const int64_t B = k->isa->channels, in = k->from.blocks * B, out = k->to.blocks * B;
     const int64_t whole_weight = in * ech__round_up(out, 2 * B);
     const bool weights = k->op == ECH__OP_CONV2D_BWD_WEIGHTS;
-    k->keep_images = weights ? k->tiles <= WHOLE_DEPTH : k->tiles <= out;
+    k->keep_images = weights ? k->tiles <= DEPTH : k->tiles <= out;
     int64_t pieces = threads;
     if (k->keep_images) {
         k->chunk = 2;
@@ -402,23 +404,24 @@ static int64_t lay_out(wino_kernel *k, int threads)
         pieces = weights ? 1 : threads;
     }
     k->piece_size = POINTS * (k->piece_a_stride + k->piece_b_stride);
-    return POINTS * k->kept_stride + pieces * k->piece_size + (k->b ? out : 0);
+    k->pieces_size = pieces * k->piece_size;
+    return POINTS * k->kept_stride + k->pieces_size + (k->biased ? out : 0);
 }
 
 static wino_kernel sizes_of(const ech__cpu *cpu, const ech__kernel_desc *desc)
 {
     const int64_t pad = desc->attrs.pad;
-    const int64_t *weight = desc->operands[weight_operand(desc->op)].layout.shape.dims;
+    const int64_t *weight = desc->operands[ech__weight_operand(desc->op)].layout.shape.dims;
     wino_kernel k = {.op = desc->op,
                      .isa = best_isa(cpu->vec),
                      .relu = desc->op == ECH__OP_CONV2D && desc->attrs.relu,
+                     .biased = desc->op == ECH__OP_CONV2D && desc->nin == 3,
                      .n = desc->operands[0].layout.shape.dims[0],
                      .o = weight[0],
                      .i = weight[1]};
     const int64_t B = k.isa->channels;
-    const int result = desc->op == ECH__OP_CONV2D_BWD_WEIGHTS ? 1 : desc->nin;
     k.from = image_of(&desc->operands[0], B);
-    k.to = image_of(&desc->operands[result], B);
+    k.to = image_of(&desc->operands[result_operand(desc)], B);
     cut(&k, desc->op == ECH__OP_CONV2D_BWD_DATA ? 2 - pad : pad);
     return k;
 }
@@ -468,17 +471,9 @@ static bool is_possible(const ech__cpu *cpu, const ech__kernel_desc *desc)
     if (!best_isa(cpu->vec) || a->kernel != 3 || a->stride != 1 || a->pad > 2)
         return false;
     const int64_t B = best_isa(cpu->vec)->channels;
-    const int other = desc->op == ECH__OP_CONV2D_BWD_WEIGHTS ? 1 : desc->nin;
-    return desc->operands[weight_operand(desc->op)].dtype == ECH_F32 &&
-           is_blocked_image(&desc->operands[0], B) && is_blocked_image(&desc->operands[other], B);
-}
-
-static void set_bias(wino_kernel *k, const ech__kernel_desc *desc, void *const *at)
-{
-    if (desc->op == ECH__OP_CONV2D && desc->nin == 3)
-        k->b = at[2];
-    if (desc->op == ECH__OP_CONV2D_BWD_WEIGHTS && desc->attrs.bias)
-        k->db = at[3];
+    return desc->operands[ech__weight_operand(desc->op)].dtype == ECH_F32 &&
+           is_blocked_image(&desc->operands[0], B) &&
+           is_blocked_image(&desc->operands[result_operand(desc)], B);
 }
 
 void ech__winograd_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
@@ -486,7 +481,7 @@ void ech__winograd_offer(const ech__cpu *cpu, int threads, const ech__kernel_des
 {
     if (!is_possible(cpu, desc))
         return;
-    const int at = weight_operand(desc->op);
+    const int at = ech__weight_operand(desc->op);
     const ech__operand *weight = &desc->operands[at];
     wino_kernel k = sizes_of(cpu, desc);
     const int64_t B = k.isa->channels;
@@ -496,8 +491,6 @@ void ech__winograd_offer(const ech__cpu *cpu, int threads, const ech__kernel_des
             return;
         last = first;
     }
-    static const float some_bias;
-    k.b = desc->op == ECH__OP_CONV2D && desc->nin == 3 ? &some_bias : NULL;
     const int64_t floats = lay_out(&k, threads);
     for (int order = first; order <= (int)last; order++) {
         ech__candidate *candidate = ech__offer_add(offer, desc, "winograd");
@@ -519,19 +512,21 @@ ech_status ech__winograd_create(ech__device *device, const ech__kernel_desc *des
     k->base = (ech__kernel){run, destroy};
     k->device = device;
     void *const *at = binding->operands;
-    const int weight = weight_operand(desc->op);
+    const int weight = ech__weight_operand(desc->op);
     weight_order_of(&candidate->layouts[weight], k->isa->channels, &k->order);
     k->from.data = at[0];
-    k->to.data = at[desc->op == ECH__OP_CONV2D_BWD_WEIGHTS ? 1 : desc->nin];
-    if (desc->op == ECH__OP_CONV2D_BWD_WEIGHTS)
+    k->to.data = at[result_operand(desc)];
+    if (desc->op == ECH__OP_CONV2D_BWD_WEIGHTS) {
         k->dw = at[weight];
-    else
+        k->db = desc->attrs.bias ? at[weight + 1] : NULL;
+    } else {
         k->w = at[weight];
-    set_bias(k, desc, at);
-    const int64_t floats = lay_out(k, device->threads);
+        k->b = k->biased ? at[2] : NULL;
+    }
+    lay_out(k, device->threads);
     k->kept = binding->scratch;
     k->pieces = k->kept + POINTS * k->kept_stride;
-    k->bias = k->kept + floats - (k->b ? k->to.blocks * k->isa->channels : 0);
+    k->bias = k->pieces + k->pieces_size;
     *out = &k->base;
     return ECH_OK;
 }

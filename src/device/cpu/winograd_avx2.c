@@ -8,7 +8,7 @@
 #define LOAD(p) _mm256_loadu_ps(p)
 #define STORE(p, v) _mm256_storeu_ps(p, v)
 #define SPLAT(p) _mm256_broadcast_ss(p)
-#define CONST(x) _mm256_set1_ps(x)
+#define CONST(x) _mm256_set1_ps((float)(x))
 #define ADD(a, b) _mm256_add_ps(a, b)
 #define SUB(a, b) _mm256_sub_ps(a, b)
 #define MUL(a, b) _mm256_mul_ps(a, b)

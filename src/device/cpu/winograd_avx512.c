@@ -8,7 +8,7 @@
 #define LOAD(p) _mm512_loadu_ps(p)
 #define STORE(p, v) _mm512_storeu_ps(p, v)
 #define SPLAT(p) _mm512_set1_ps(*(p))
-#define CONST(x) _mm512_set1_ps(x)
+#define CONST(x) _mm512_set1_ps((float)(x))
 #define ADD(a, b) _mm512_add_ps(a, b)
 #define SUB(a, b) _mm512_sub_ps(a, b)
 #define MUL(a, b) _mm512_mul_ps(a, b)
