@@ -87,8 +87,8 @@ static double *unit_sums(const image_kernel *k, int64_t group, int64_t block)
 /* Behind the sums: vectors of each block, [blocks][count][B]. */
 static float *vectors_of(const image_kernel *k, int64_t block, int count)
 {
-    float *first = (float *)unit_sums(k, k->groups, 0);
-    return first + block * count * k->isa->channels;
+    void *first = unit_sums(k, k->groups, 0);
+    return (float *)first + block * count * k->isa->channels;
 }
 
 /* Runs body for each unit; threads take neighbours. */

@@ -2,6 +2,7 @@
  * file once. Vectors are the compiler's own, so that every width is the same text. */
 #include "device/cpu/image.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -269,7 +270,7 @@ INLINE void largest(const ech__windows *w, const spot *s, const float *x, vf *ma
     for (int64_t r = s->rows.first; r < s->rows.end; r++, row += w->W * B) {
         for (int64_t c = s->cols.first; c < s->cols.end; c++) {
             const vf value = FROM(row + (c - s->cols.first) * B);
-            const vi better = (value > *max) | (value != value);
+            const vi number = value <= INFINITY, better = (value > *max) | ~number;
             *max = SELECT(better, value, *max);
             *place = (better & (int32_t)(r * w->kernel + c)) | (~better & *place);
         }
@@ -279,9 +280,9 @@ INLINE void largest(const ech__windows *w, const spot *s, const float *x, vf *ma
 INLINE void maxpool_plane(const ech__windows *w, int valid, const float *x, float *y,
                           uint8_t *place)
 {
-    vi keep;
+    vi keep = {0};
     for (int c = 0; c < B; c++)
-        keep[c] = c < valid ? -1 : 0;
+        keep[c] = -(c < valid);
     for (int64_t p = 0, at = 0; p < w->P; p++) {
         for (int64_t q = 0; q < w->Q; q++, at += B) {
             const spot s = spot_of(w, p, q);
