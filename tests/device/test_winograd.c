@@ -520,25 +520,32 @@ static void check_conv(bench *b, const conv *c)
 
 /* ---- tests ---- */
 
+static int open_bench(bench *b, int threads)
+{
+    const ech__device_options options = {.kind = ECH__DEVICE_CPU, .threads = threads};
+    if (ech_ctx_create(NULL, &b->ctx) < 0)
+        return -1;
+    return ech__device_create(b->ctx, &options, &b->device) < 0 ? -1 : 0;
+}
+
+static void close_bench(bench *b)
+{
+    ech__device_destroy(b->device);
+    ech_ctx_destroy(b->ctx);
+}
+
 static int setup(void **state)
 {
-    bench *b = calloc(1, sizeof *b);
     const int threads = *(const int *)*state;
-    if (!b || ech_ctx_create(NULL, &b->ctx) < 0 ||
-        ech__device_create(b->ctx,
-                           &(ech__device_options){.kind = ECH__DEVICE_CPU, .threads = threads},
-                           &b->device) < 0)
-        return -1;
+    bench *b = calloc(1, sizeof *b);
     *state = b;
-    return 0;
+    return b ? open_bench(b, threads) : -1;
 }
 
 static int teardown(void **state)
 {
-    bench *b = *state;
-    ech__device_destroy(b->device);
-    ech_ctx_destroy(b->ctx);
-    free(b);
+    close_bench(*state);
+    free(*state);
     return 0;
 }
 
@@ -588,7 +595,105 @@ static void other_padding(void **state)
     check_conv(*state, &(conv){1, 8, 8, 1, 1, 2});
 }
 
-/* ResNet-18's shapes: errors against f64 beside the limit for each direction. */
+/* The result of one run, whose memory the caller frees. */
+static char *result_of(bench *b, const conv *c, const variant *v, const expectation *e,
+                       int64_t *bytes)
+{
+    kernel_run r = {.b = b, .desc = describe(c, v, cpu_of(b)->vec->channels), .repeats = 1};
+    call(&r, do_offer);
+    r.candidate = &r.candidates[0];
+    prepare(&r);
+    load(&r, e);
+    call(&r, do_run);
+    *bytes = r.bytes[r.desc.nin];
+    char *copy = malloc((size_t)*bytes);
+    assert_non_null(copy);
+    memcpy(copy, r.blocks[r.desc.nin] + GUARD, (size_t)*bytes);
+    release(&r);
+    return copy;
+}
+
+/* No split between threads changes the order of a sum. */
+static void same_bits_on_any_threads(void **state)
+{
+    bench *one = *state;
+    need(one);
+    static const conv convs[] = {{9, 24, 40, 13, 29, 1}, {3, 72, 56, 8, 8, 1}};
+    for (int threads = 2; threads <= 3; threads++) {
+        bench other = {.runs = 0};
+        assert_int_equal(open_bench(&other, threads), 0);
+        for (int s = 0; s < LENGTH(convs); s++) {
+            expectation e = expect(&convs[s]);
+            for (int v = 0; v < LENGTH(VARIANTS); v++) {
+                int64_t bytes;
+                char *first = result_of(one, &convs[s], &VARIANTS[v], &e, &bytes);
+                char *second = result_of(&other, &convs[s], &VARIANTS[v], &e, &bytes);
+                assert_memory_equal(first, second, (size_t)bytes);
+                free(first);
+                free(second);
+            }
+            expectation_fini(&e);
+        }
+        close_bench(&other);
+    }
+}
+
+/* What no Winograd kernel may be offered for. */
+static void refused(void **state)
+{
+    bench *b = *state;
+    need(b);
+    const conv c = {2, 8, 8, 8, 8, 1};
+    for (int change = 0; change < 5; change++) {
+        kernel_run r = {.b = b, .desc = describe(&c, &VARIANTS[0], cpu_of(b)->vec->channels)};
+        ech__operand *x = &r.desc.operands[0], *w = &r.desc.operands[1];
+        if (change == 0)
+            r.desc.attrs.stride = 2;
+        if (change == 1)
+            r.desc.attrs.kernel = 1;
+        if (change == 2)
+            x->layout = ech__layout_plain(&x->layout.shape);
+        if (change == 3) {
+            w->free = false;
+            w->layout.strides[2] = 1;
+            w->layout.strides[3] = 3;
+        }
+        if (change == 4)
+            x->dtype = ECH_BF16;
+        call(&r, do_offer);
+        assert_int_equal(r.count, 0);
+    }
+}
+
+/* The least error of the device's other kernels; infinite where there is none. */
+static errors other_errors(bench *b, const ech__kernel_desc *desc, const expectation *e)
+{
+    errors best = {INFINITY, INFINITY};
+    kernel_run r = {.b = b, .listed = true, .repeats = 1};
+    assert_int_equal(b->device->ops->candidates(b->device, desc, r.candidates, &r.count), ECH_OK);
+    const double *right = desc->op == ECH__OP_CONV2D            ? e->y
+                          : desc->op == ECH__OP_CONV2D_BWD_DATA ? e->dx
+                                                                : e->dw;
+    for (int i = 0; i < r.count; i++) {
+        r.candidate = &r.candidates[i];
+        if (!strcmp(r.candidate->name, "winograd") || r.candidate->is_fallback)
+            continue;
+        r.desc = *desc;
+        prepare(&r);
+        load(&r, e);
+        call(&r, do_run);
+        const int64_t count = elems_of(&r.candidate->layouts[desc->nin]);
+        double *got = zeros(count);
+        get(&r, desc->nin, got);
+        const errors found = errors_of(got, right, count);
+        best = found.norm < best.norm ? found : best;
+        free(got);
+        release(&r);
+    }
+    return best;
+}
+
+/* ResNet-18's shapes. */
 static void accuracy(void **state)
 {
     bench *b = *state;
@@ -598,19 +703,22 @@ static void accuracy(void **state)
                                  {2, 256, 256, 8, 8, 1},
                                  {4, 512, 512, 4, 4, 1}};
     for (int s = 0; s < LENGTH(convs); s++) {
-        expectation e = expect(&convs[s]);
+        const conv *c = &convs[s];
+        expectation e = expect(c);
         for (int v = 0; v < LENGTH(VARIANTS); v++) {
             if (VARIANTS[v].bias || VARIANTS[v].relu)
                 continue;
-            kernel_run r = {.b = b,
-                            .desc = describe(&convs[s], &VARIANTS[v], cpu_of(b)->vec->channels)};
+            kernel_run r = {.b = b, .desc = describe(c, &VARIANTS[v], cpu_of(b)->vec->channels)};
+            const ech__kernel_desc desc = r.desc;
             call(&r, do_offer);
             r.candidate = &r.candidates[0];
             worst = (errors){0, 0};
-            run_and_check(&r, &convs[s], &e);
-            print_message("%-18s %3dch %2dx%-2d  error against f64: %.2g in norm, %.2g at most\n",
-                          ech__op_name(r.desc.op), (int)convs[s].I, (int)convs[s].H,
-                          (int)convs[s].W, worst.norm, worst.largest);
+            run_and_check(&r, c, &e);
+            const errors other = other_errors(b, &desc, &e);
+            print_message("%-18s %3dch %2dx%-2d  error against f64: %.1e in norm, %.1e at most; "
+                          "other kernels %.1e, %.1e\n",
+                          ech__op_name(desc.op), (int)c->I, (int)c->H, (int)c->W, worst.norm,
+                          worst.largest, other.norm, other.largest);
         }
         expectation_fini(&e);
     }
@@ -700,6 +808,8 @@ int main(void)
         {"many tiles", many_tiles, setup, teardown, &one},
         {"many tiles, two threads", many_tiles, setup, teardown, &two},
         {"other padding", other_padding, setup, teardown, &one},
+        {"same bits on any threads", same_bits_on_any_threads, setup, teardown, &one},
+        {"refused", refused, setup, teardown, &one},
         {"accuracy", accuracy, setup, teardown, &one},
         {"performance", performance, setup, teardown, &one},
     };

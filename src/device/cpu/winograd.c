@@ -408,18 +408,18 @@ static int64_t lay_out(wino_kernel *k, int threads)
     return POINTS * k->kept_stride + k->pieces_size + (k->biased ? out : 0);
 }
 
-static wino_kernel sizes_of(const ech__cpu *cpu, const ech__kernel_desc *desc)
+static wino_kernel sizes_of(const ech__winograd_isa *isa, const ech__kernel_desc *desc)
 {
     const int64_t pad = desc->attrs.pad;
     const int64_t *weight = desc->operands[ech__weight_operand(desc->op)].layout.shape.dims;
     wino_kernel k = {.op = desc->op,
-                     .isa = best_isa(cpu->vec),
+                     .isa = isa,
                      .relu = desc->op == ECH__OP_CONV2D && desc->attrs.relu,
                      .biased = desc->op == ECH__OP_CONV2D && desc->nin == 3,
                      .n = desc->operands[0].layout.shape.dims[0],
                      .o = weight[0],
                      .i = weight[1]};
-    const int64_t B = k.isa->channels;
+    const int64_t B = isa->channels;
     k.from = image_of(&desc->operands[0], B);
     k.to = image_of(&desc->operands[result_operand(desc)], B);
     cut(&k, desc->op == ECH__OP_CONV2D_BWD_DATA ? 2 - pad : pad);
@@ -462,15 +462,15 @@ static bool is_blocked_image(const ech__operand *operand, int64_t B)
     return ech__layout_equal(&operand->layout, &blocked);
 }
 
-static bool is_possible(const ech__cpu *cpu, const ech__kernel_desc *desc)
+static bool is_possible(const ech__winograd_isa *isa, const ech__kernel_desc *desc)
 {
     if (desc->op != ECH__OP_CONV2D && desc->op != ECH__OP_CONV2D_BWD_DATA &&
         desc->op != ECH__OP_CONV2D_BWD_WEIGHTS)
         return false;
     const ech__attrs *a = &desc->attrs;
-    if (!best_isa(cpu->vec) || a->kernel != 3 || a->stride != 1 || a->pad > 2)
+    if (a->kernel != 3 || a->stride != 1 || a->pad > 2)
         return false;
-    const int64_t B = best_isa(cpu->vec)->channels;
+    const int64_t B = isa->channels;
     return desc->operands[ech__weight_operand(desc->op)].dtype == ECH_F32 &&
            is_blocked_image(&desc->operands[0], B) &&
            is_blocked_image(&desc->operands[result_operand(desc)], B);
@@ -479,12 +479,13 @@ static bool is_possible(const ech__cpu *cpu, const ech__kernel_desc *desc)
 void ech__winograd_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                          ech__offer *offer)
 {
-    if (!is_possible(cpu, desc))
+    const ech__winograd_isa *isa = best_isa(cpu->vec);
+    if (!isa || !is_possible(isa, desc))
         return;
     const int at = ech__weight_operand(desc->op);
     const ech__operand *weight = &desc->operands[at];
-    wino_kernel k = sizes_of(cpu, desc);
-    const int64_t B = k.isa->channels;
+    wino_kernel k = sizes_of(isa, desc);
+    const int64_t B = isa->channels;
     weight_order first = OUTPUTS_INNER, last = INPUTS_INNER;
     if (!weight->free) {
         if (!weight_order_of(&weight->layout, B, &first))
@@ -508,7 +509,8 @@ ech_status ech__winograd_create(ech__device *device, const ech__kernel_desc *des
     wino_kernel *k = ech__new(device->ctx, sizeof *k);
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
-    *k = sizes_of(ech__device_state(device), desc);
+    const ech__cpu *cpu = ech__device_state(device);
+    *k = sizes_of(best_isa(cpu->vec), desc);
     k->base = (ech__kernel){run, destroy};
     k->device = device;
     void *const *at = binding->operands;
