@@ -33,10 +33,7 @@ typedef struct blas_kernel {
     const ech__vec *vec;
     ech__op op;
     bool by_columns; /* w is stored as [I,O] */
-    bool relu;
-    blasint n, i, o;
-    const float *x, *w, *b, *dy;
-    float *y, *dx, *dw, *db; /* what the operator does not have is NULL */
+    ech__linear l;
 } blas_kernel;
 
 typedef struct range {
@@ -55,41 +52,45 @@ static range share_of(blasint total)
 static void forward(const blas_kernel *k, range o)
 {
     if (k->by_columns)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, k->n, o.count, k->i, 1, k->x, k->i,
-                    k->w + o.first, k->o, 0, k->y + o.first, k->o);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, k->l.n, o.count, k->l.i, 1, k->l.x,
+                    k->l.i, k->l.w + o.first, k->l.o, 0, k->l.y + o.first, k->l.o);
     else
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, k->n, o.count, k->i, 1, k->x, k->i,
-                    k->w + (int64_t)o.first * k->i, k->i, 0, k->y + o.first, k->o);
-    if (!k->b && !k->relu)
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, k->l.n, o.count, k->l.i, 1, k->l.x,
+                    k->l.i, k->l.w + (int64_t)o.first * k->l.i, k->l.i, 0, k->l.y + o.first,
+                    k->l.o);
+    if (!k->l.b && !k->l.relu)
         return;
-    for (int64_t row = 0; row < k->n; row++)
-        k->vec->bias_act(o.count, k->b ? k->b + o.first : NULL, k->relu,
-                         k->y + row * k->o + o.first);
+    for (int64_t row = 0; row < k->l.n; row++)
+        k->vec->bias_act(o.count, k->l.b ? k->l.b + o.first : NULL, k->l.relu,
+                         k->l.y + row * k->l.o + o.first);
 }
 
 static void backward_data(const blas_kernel *k, range i)
 {
     if (k->by_columns)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, k->n, i.count, k->o, 1, k->dy, k->o,
-                    k->w + (int64_t)i.first * k->o, k->o, 0, k->dx + i.first, k->i);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, k->l.n, i.count, k->l.o, 1, k->l.dy,
+                    k->l.o, k->l.w + (int64_t)i.first * k->l.o, k->l.o, 0, k->l.dx + i.first,
+                    k->l.i);
     else
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, k->n, i.count, k->o, 1, k->dy, k->o,
-                    k->w + i.first, k->i, 0, k->dx + i.first, k->i);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, k->l.n, i.count, k->l.o, 1, k->l.dy,
+                    k->l.o, k->l.w + i.first, k->l.i, 0, k->l.dx + i.first, k->l.i);
 }
 
 static void backward_weights(const blas_kernel *k, range o)
 {
     if (k->by_columns)
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, k->i, o.count, k->n, 1, k->x, k->i,
-                    k->dy + o.first, k->o, 0, k->dw + o.first, k->o);
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, k->l.i, o.count, k->l.n, 1, k->l.x,
+                    k->l.i, k->l.dy + o.first, k->l.o, 0, k->l.dw + o.first, k->l.o);
     else
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, o.count, k->i, k->n, 1,
-                    k->dy + o.first, k->o, k->x, k->i, 0, k->dw + (int64_t)o.first * k->i, k->i);
-    if (!k->db)
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, o.count, k->l.i, k->l.n, 1,
+                    k->l.dy + o.first, k->l.o, k->l.x, k->l.i, 0,
+                    k->l.dw + (int64_t)o.first * k->l.i, k->l.i);
+    if (!k->l.db)
         return;
-    memset(k->db + o.first, 0, (size_t)o.count * sizeof(float));
-    for (int64_t row = 0; row < k->n; row++)
-        k->vec->add(o.count, k->db + o.first, k->dy + row * k->o + o.first, k->db + o.first);
+    memset(k->l.db + o.first, 0, (size_t)o.count * sizeof(float));
+    for (int64_t row = 0; row < k->l.n; row++)
+        k->vec->add(o.count, k->l.db + o.first, k->l.dy + row * k->l.o + o.first,
+                    k->l.db + o.first);
 }
 
 static ech_status run(ech__kernel *base, const ech__scalars *scalars)
@@ -98,7 +99,7 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
     const blas_kernel *k = (const blas_kernel *)base;
 #pragma omp parallel num_threads(k->device->threads)
     {
-        const range part = share_of(k->op == ECH__OP_LINEAR_BWD_DATA ? k->i : k->o);
+        const range part = share_of(k->op == ECH__OP_LINEAR_BWD_DATA ? k->l.i : k->l.o);
         if (part.count > 0) {
             if (k->op == ECH__OP_LINEAR)
                 forward(k, part);
@@ -158,30 +159,8 @@ ech_status ech__blas_create_linear(ech__device *device, const ech__kernel_desc *
     k->device = device;
     k->vec = cpu->vec;
     k->op = desc->op;
-    k->relu = desc->attrs.relu;
+    k->l = ech__linear_of(desc, binding);
     blas_layout(weight, &k->by_columns);
-    k->n = (blasint)desc->operands[0].layout.shape.dims[0];
-    k->o = (blasint)weight->shape.dims[0];
-    k->i = (blasint)weight->shape.dims[1];
-    void *const *at = binding->operands;
-    switch (desc->op) {
-    case ECH__OP_LINEAR:
-        k->x = at[0];
-        k->w = at[1];
-        k->b = desc->nin == 3 ? at[2] : NULL;
-        k->y = at[desc->nin];
-        break;
-    case ECH__OP_LINEAR_BWD_DATA:
-        k->dy = at[0];
-        k->w = at[1];
-        k->dx = at[2];
-        break;
-    default:
-        k->x = at[0];
-        k->dy = at[1];
-        k->dw = at[2];
-        k->db = desc->attrs.bias ? at[3] : NULL;
-    }
     *out = &k->base;
     return ECH_OK;
 }

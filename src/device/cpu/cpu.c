@@ -23,6 +23,37 @@ int ech__weight_operand(ech__op op)
     return op == ECH__OP_LINEAR_BWD_WEIGHTS || op == ECH__OP_CONV2D_BWD_WEIGHTS ? 2 : 1;
 }
 
+ech__linear ech__linear_of(const ech__kernel_desc *desc, const ech__binding *binding)
+{
+    const ech__shape *w = &desc->operands[ech__weight_operand(desc->op)].layout.shape;
+    ech__linear l = {.n = desc->operands[0].layout.shape.dims[0],
+                     .o = w->dims[0],
+                     .i = w->dims[1],
+                     .relu = desc->attrs.relu};
+    if (!binding)
+        return l;
+    void *const *at = binding->operands;
+    switch (desc->op) {
+    case ECH__OP_LINEAR: /* x w (b) -> y */
+        l.x = at[0];
+        l.w = at[1];
+        l.b = desc->nin == 3 ? at[2] : NULL;
+        l.y = at[desc->nin];
+        break;
+    case ECH__OP_LINEAR_BWD_DATA: /* dy w -> dx */
+        l.dy = at[0];
+        l.w = at[1];
+        l.dx = at[2];
+        break;
+    default: /* x dy -> dw (db) */
+        l.x = at[0];
+        l.dy = at[1];
+        l.dw = at[2];
+        l.db = desc->attrs.bias ? at[3] : NULL;
+    }
+    return l;
+}
+
 static bool is_linear(ech__op op)
 {
     return op == ECH__OP_LINEAR || op == ECH__OP_LINEAR_BWD_DATA ||

@@ -38,6 +38,17 @@ ech__candidate *ech__offer_add(ech__offer *offer, const ech__kernel_desc *desc, 
 /* The operand of a linear operator or convolution that has the weight's shape. */
 int ech__weight_operand(ech__op op);
 
+/* A linear operator's sizes and operands; what it does not have is NULL. */
+typedef struct ech__linear {
+    int64_t n, i, o; /* samples, inputs, outputs */
+    const float *x, *w, *b, *dy;
+    float *y, *dx, *dw, *db;
+    bool relu;
+} ech__linear;
+
+/* binding NULL: only the sizes. */
+ech__linear ech__linear_of(const ech__kernel_desc *desc, const ech__binding *binding);
+
 /* The processor's name as the system gives it. */
 void ech__cpu_processor(char *out, size_t bytes);
 

@@ -224,3 +224,33 @@ void ech__onednn_arg(ech__onednn_args *args, int arg, const dnnl_memory_desc_t *
     args->md[args->count] = md;
     args->memory[args->count++] = memory;
 }
+
+ech__onednn_args ech__onednn_weighted_args(ech__op op, const ech__onednn_tensors *t,
+                                           const ech__binding *binding)
+{
+    void *const *at = binding->operands;
+    ech__onednn_args args = {0};
+    switch (op) {
+    case ECH__OP_LINEAR:
+    case ECH__OP_CONV2D: /* x w (b) -> y */
+        ech__onednn_arg(&args, DNNL_ARG_SRC, &t->src, at[0]);
+        ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &t->wei, at[1]);
+        if (t->has_bias)
+            ech__onednn_arg(&args, DNNL_ARG_BIAS, &t->bia, at[2]);
+        ech__onednn_arg(&args, DNNL_ARG_DST, &t->dst, at[t->has_bias ? 3 : 2]);
+        break;
+    case ECH__OP_LINEAR_BWD_DATA:
+    case ECH__OP_CONV2D_BWD_DATA: /* dy w -> dx */
+        ech__onednn_arg(&args, DNNL_ARG_DIFF_DST, &t->dst, at[0]);
+        ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &t->wei, at[1]);
+        ech__onednn_arg(&args, DNNL_ARG_DIFF_SRC, &t->src, at[2]);
+        break;
+    default: /* x dy -> dw (db) */
+        ech__onednn_arg(&args, DNNL_ARG_SRC, &t->src, at[0]);
+        ech__onednn_arg(&args, DNNL_ARG_DIFF_DST, &t->dst, at[1]);
+        ech__onednn_arg(&args, DNNL_ARG_DIFF_WEIGHTS, &t->wei, at[2]);
+        if (t->has_bias)
+            ech__onednn_arg(&args, DNNL_ARG_DIFF_BIAS, &t->bia, at[3]);
+    }
+    return args;
+}

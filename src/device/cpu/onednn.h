@@ -22,6 +22,12 @@ dnnl_primitive_attr_t ech__onednn_attributes(bool relu);
 void ech__onednn_offer(const_dnnl_primitive_desc_t pd, const ech__kernel_desc *desc,
                        int free_operand, const ech__layout *layout, ech__offer *offer);
 
+/* The tensors of an operator with a weight, whatever the direction: a linear layer or a convolution. */
+typedef struct ech__onednn_tensors {
+    dnnl_memory_desc_t src, wei, bia, dst;
+    bool has_bias;
+} ech__onednn_tensors;
+
 enum { ECH__ONEDNN_MAX_ARGS = 4 };
 
 /* What a primitive is executed on. */
@@ -33,6 +39,9 @@ typedef struct ech__onednn_args {
 } ech__onednn_args;
 
 void ech__onednn_arg(ech__onednn_args *args, int arg, const dnnl_memory_desc_t *md, void *memory);
+/* The arguments of forward, backward data or backward weights, as op says. */
+ech__onednn_args ech__onednn_weighted_args(ech__op op, const ech__onednn_tensors *tensors,
+                                           const ech__binding *binding);
 
 /* A kernel that executes the primitive on these arguments. pd may be NULL: then it fails. */
 ech_status ech__onednn_create(ech__device *device, ech__onednn *onednn, dnnl_primitive_desc_t pd,

@@ -9,9 +9,8 @@
 
 /* The tensors of a convolution, whatever the direction: src[N,I,H,W] wei[O,I,K,K] bia[O] dst[N,O,H',W']. */
 typedef struct convolution {
-    dnnl_memory_desc_t src, wei, bia, dst;
+    ech__onednn_tensors t;
     dnnl_dims_t strides, pads, pads_end;
-    bool has_bias;
 } convolution;
 
 static int64_t out_size(int64_t in, const ech__attrs *a)
@@ -38,15 +37,15 @@ static convolution describe(const ech__kernel_desc *desc, const ech__layout *wei
     convolution c = {.strides = {a->stride, a->stride}, .pads = {a->pad, a->pad}};
     for (int k = 0; k < 2; k++)
         c.pads_end[k] = end_pad(src->shape.dims[2 + k], out_size(src->shape.dims[2 + k], a), a);
-    ech__onednn_md(src, &c.src);
-    ech__onednn_md(dst, &c.dst);
+    ech__onednn_md(src, &c.t.src);
+    ech__onednn_md(dst, &c.t.dst);
     const ech__layout plain = ech__layout_plain(w),
                       bias = ech__layout_plain(&(ech__shape){1, {w->dims[0]}});
-    ech__onednn_md(weight ? weight : &plain, &c.wei);
-    ech__onednn_md(&bias, &c.bia);
+    ech__onednn_md(weight ? weight : &plain, &c.t.wei);
+    ech__onednn_md(&bias, &c.t.bia);
     if (!weight)
-        c.wei.format_kind = dnnl_format_kind_any;
-    c.has_bias = forward ? desc->nin == 3 : a->bias;
+        c.t.wei.format_kind = dnnl_format_kind_any;
+    c.t.has_bias = forward ? desc->nin == 3 : a->bias;
     return c;
 }
 
@@ -55,23 +54,24 @@ static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, ech__op o
                                             dnnl_alg_kind_t algorithm, bool relu,
                                             const convolution *c)
 {
-    const dnnl_memory_desc_t *bia = c->has_bias ? &c->bia : NULL;
+    const dnnl_memory_desc_t *bia = c->t.has_bias ? &c->t.bia : NULL;
     dnnl_convolution_desc_t d;
     dnnl_primitive_desc_t pd = NULL, hint = NULL;
     dnnl_primitive_attr_t attr = ech__onednn_attributes(relu);
     if (!attr)
         return NULL;
-    if (dnnl_convolution_forward_desc_init(&d, dnnl_forward_training, algorithm, &c->src, &c->wei,
-                                           op == ECH__OP_CONV2D ? bia : NULL, &c->dst, c->strides,
-                                           c->pads, c->pads_end) == dnnl_success)
+    if (dnnl_convolution_forward_desc_init(&d, dnnl_forward_training, algorithm, &c->t.src,
+                                           &c->t.wei, op == ECH__OP_CONV2D ? bia : NULL, &c->t.dst,
+                                           c->strides, c->pads, c->pads_end) == dnnl_success)
         dnnl_primitive_desc_create(&hint, &d, attr, onednn->engine, NULL);
     if (op != ECH__OP_CONV2D && hint) {
         const dnnl_status_t status =
             op == ECH__OP_CONV2D_BWD_DATA
-                ? dnnl_convolution_backward_data_desc_init(&d, algorithm, &c->src, &c->wei, &c->dst,
-                                                           c->strides, c->pads, c->pads_end)
-                : dnnl_convolution_backward_weights_desc_init(&d, algorithm, &c->src, &c->wei, bia,
-                                                              &c->dst, c->strides, c->pads,
+                ? dnnl_convolution_backward_data_desc_init(&d, algorithm, &c->t.src, &c->t.wei,
+                                                           &c->t.dst, c->strides, c->pads,
+                                                           c->pads_end)
+                : dnnl_convolution_backward_weights_desc_init(&d, algorithm, &c->t.src, &c->t.wei,
+                                                              bia, &c->t.dst, c->strides, c->pads,
                                                               c->pads_end);
         if (status == dnnl_success)
             dnnl_primitive_desc_create(&pd, &d, attr, onednn->engine, hint);
@@ -128,39 +128,12 @@ void ech__onednn_offer_conv(ech__onednn *onednn, const ech__kernel_desc *desc,
     }
 }
 
-static ech__onednn_args arguments(ech__op op, const convolution *c, const ech__binding *binding)
-{
-    void *const *at = binding->operands;
-    ech__onednn_args args = {0};
-    switch (op) {
-    case ECH__OP_CONV2D: /* x w (b) -> y */
-        ech__onednn_arg(&args, DNNL_ARG_SRC, &c->src, at[0]);
-        ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &c->wei, at[1]);
-        if (c->has_bias)
-            ech__onednn_arg(&args, DNNL_ARG_BIAS, &c->bia, at[2]);
-        ech__onednn_arg(&args, DNNL_ARG_DST, &c->dst, at[c->has_bias ? 3 : 2]);
-        break;
-    case ECH__OP_CONV2D_BWD_DATA: /* dy w -> dx */
-        ech__onednn_arg(&args, DNNL_ARG_DIFF_DST, &c->dst, at[0]);
-        ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &c->wei, at[1]);
-        ech__onednn_arg(&args, DNNL_ARG_DIFF_SRC, &c->src, at[2]);
-        break;
-    default: /* x dy -> dw (db) */
-        ech__onednn_arg(&args, DNNL_ARG_SRC, &c->src, at[0]);
-        ech__onednn_arg(&args, DNNL_ARG_DIFF_DST, &c->dst, at[1]);
-        ech__onednn_arg(&args, DNNL_ARG_DIFF_WEIGHTS, &c->wei, at[2]);
-        if (c->has_bias)
-            ech__onednn_arg(&args, DNNL_ARG_DIFF_BIAS, &c->bia, at[3]);
-    }
-    return args;
-}
-
 ech_status ech__onednn_create_conv(ech__device *device, ech__onednn *onednn,
                                    const ech__kernel_desc *desc, const ech__candidate *candidate,
                                    const ech__binding *binding, ech__kernel **out)
 {
     const convolution c = describe(desc, &candidate->layouts[ech__weight_operand(desc->op)]);
-    const ech__onednn_args args = arguments(desc->op, &c, binding);
+    const ech__onednn_args args = ech__onednn_weighted_args(desc->op, &c.t, binding);
     const dnnl_alg_kind_t algorithm =
         is_winograd(candidate) ? dnnl_convolution_winograd : dnnl_convolution_direct;
     dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, algorithm, desc->attrs.relu, &c);

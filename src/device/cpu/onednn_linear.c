@@ -6,12 +6,6 @@
  */
 #include "device/cpu/onednn.h"
 
-/* The four tensors of an inner product, whatever the direction: src[N,I] wei[O,I] bia[O] dst[N,O]. */
-typedef struct inner_product {
-    dnnl_memory_desc_t src, wei, bia, dst;
-    bool has_bias;
-} inner_product;
-
 static void plain_md(dnnl_memory_desc_t *md, int ndims, int64_t rows, int64_t cols)
 {
     const ech__shape shape = {ndims, {rows, cols}};
@@ -20,12 +14,12 @@ static void plain_md(dnnl_memory_desc_t *md, int ndims, int64_t rows, int64_t co
 }
 
 /* weight NULL: oneDNN picks the layout. */
-static inner_product describe(const ech__kernel_desc *desc, const ech__layout *weight)
+static ech__onednn_tensors describe(const ech__kernel_desc *desc, const ech__layout *weight)
 {
     const ech__shape *first = &desc->operands[0].layout.shape;
     const ech__shape *w = &desc->operands[ech__weight_operand(desc->op)].layout.shape;
     const int64_t n = first->dims[0], o = w->dims[0], i = w->dims[1];
-    inner_product ip;
+    ech__onednn_tensors ip; /* src[N,I] wei[O,I] bia[O] dst[N,O] */
     plain_md(&ip.src, 2, n, i);
     plain_md(&ip.dst, 2, n, o);
     plain_md(&ip.bia, 1, o, 0);
@@ -40,7 +34,7 @@ static inner_product describe(const ech__kernel_desc *desc, const ech__layout *w
 
 /* The primitive description of op on these tensors, or NULL where oneDNN has none. */
 static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, ech__op op, bool relu,
-                                            const inner_product *ip)
+                                            const ech__onednn_tensors *ip)
 {
     const dnnl_memory_desc_t *bia = ip->has_bias ? &ip->bia : NULL;
     dnnl_inner_product_desc_t d;
@@ -81,7 +75,7 @@ int ech__onednn_weight_layouts(ech__onednn *onednn, const ech__kernel_desc *desc
                                          ECH__OP_LINEAR_BWD_WEIGHTS};
     int count = 0;
     for (size_t k = 0; k < sizeof directions / sizeof *directions && count < cap; k++) {
-        const inner_product ip = describe(desc, NULL);
+        const ech__onednn_tensors ip = describe(desc, NULL);
         dnnl_primitive_desc_t pd = primitive_desc(onednn, directions[k], false, &ip);
         if (pd && ech__onednn_layout(weight_md(directions[k], pd), &out[count]))
             count++;
@@ -94,7 +88,7 @@ int ech__onednn_weight_layouts(ech__onednn *onednn, const ech__kernel_desc *desc
 void ech__onednn_offer_linear(ech__onednn *onednn, const ech__kernel_desc *desc,
                               const ech__layout *weight, ech__offer *offer)
 {
-    const inner_product ip = describe(desc, weight);
+    const ech__onednn_tensors ip = describe(desc, weight);
     dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, desc->attrs.relu, &ip);
     if (!pd)
         return;
@@ -102,39 +96,13 @@ void ech__onednn_offer_linear(ech__onednn *onednn, const ech__kernel_desc *desc,
     dnnl_primitive_desc_destroy(pd);
 }
 
-static ech__onednn_args arguments(ech__op op, const inner_product *ip, const ech__binding *binding)
-{
-    void *const *at = binding->operands;
-    ech__onednn_args args = {0};
-    switch (op) {
-    case ECH__OP_LINEAR: /* x w (b) -> y */
-        ech__onednn_arg(&args, DNNL_ARG_SRC, &ip->src, at[0]);
-        ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &ip->wei, at[1]);
-        if (ip->has_bias)
-            ech__onednn_arg(&args, DNNL_ARG_BIAS, &ip->bia, at[2]);
-        ech__onednn_arg(&args, DNNL_ARG_DST, &ip->dst, at[ip->has_bias ? 3 : 2]);
-        break;
-    case ECH__OP_LINEAR_BWD_DATA: /* dy w -> dx */
-        ech__onednn_arg(&args, DNNL_ARG_DIFF_DST, &ip->dst, at[0]);
-        ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &ip->wei, at[1]);
-        ech__onednn_arg(&args, DNNL_ARG_DIFF_SRC, &ip->src, at[2]);
-        break;
-    default: /* x dy -> dw (db) */
-        ech__onednn_arg(&args, DNNL_ARG_SRC, &ip->src, at[0]);
-        ech__onednn_arg(&args, DNNL_ARG_DIFF_DST, &ip->dst, at[1]);
-        ech__onednn_arg(&args, DNNL_ARG_DIFF_WEIGHTS, &ip->wei, at[2]);
-        if (ip->has_bias)
-            ech__onednn_arg(&args, DNNL_ARG_DIFF_BIAS, &ip->bia, at[3]);
-    }
-    return args;
-}
-
 ech_status ech__onednn_create_linear(ech__device *device, ech__onednn *onednn,
                                      const ech__kernel_desc *desc, const ech__candidate *candidate,
                                      const ech__binding *binding, ech__kernel **out)
 {
-    const inner_product ip = describe(desc, &candidate->layouts[ech__weight_operand(desc->op)]);
-    const ech__onednn_args args = arguments(desc->op, &ip, binding);
+    const ech__onednn_tensors ip =
+        describe(desc, &candidate->layouts[ech__weight_operand(desc->op)]);
+    const ech__onednn_args args = ech__onednn_weighted_args(desc->op, &ip, binding);
     dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, desc->attrs.relu, &ip);
     const ech_status status = ech__onednn_create(device, onednn, pd, &args, binding->scratch, out);
     if (pd)

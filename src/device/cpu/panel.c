@@ -32,10 +32,7 @@ typedef struct panel_kernel {
     const ech__vec *vec;
     const ech__panel_isa *isa;
     ech__op op;
-    bool relu;
-    int64_t n, i, o; /* samples, inputs, outputs */
-    const float *x, *w, *b, *dy;
-    float *y, *dx, *dw, *db; /* what the operator does not have is NULL */
+    ech__linear l;
     float *packed_x, *packed_dy, *block;
 } panel_kernel;
 
@@ -98,11 +95,11 @@ static void pack_rows(const float *from, int64_t rows, int64_t cols, int64_t gro
 /* One tile of y; where the last panel is not full it goes through a buffer. */
 static void forward_tile(const panel_kernel *k, ech__tile *t, int64_t row, int64_t panel)
 {
-    float *place = k->y + row * k->o + panel * Q;
-    const int64_t cols = least(k->o - panel * Q, (int64_t)t->panels * Q);
+    float *place = k->l.y + row * k->l.o + panel * Q;
+    const int64_t cols = least(k->l.o - panel * Q, (int64_t)t->panels * Q);
     if (cols == (int64_t)t->panels * Q) {
         t->c = place;
-        t->c_row = k->o;
+        t->c_row = k->l.o;
         t->c_panel = Q;
         k->isa->tile(t);
         return;
@@ -112,10 +109,10 @@ static void forward_tile(const panel_kernel *k, ech__tile *t, int64_t row, int64
     t->c_row = (int64_t)t->panels * Q;
     t->c_panel = Q;
     for (int64_t r = 0; t->add && r < t->rows; r++)
-        memcpy(buffer + r * t->c_row, place + r * k->o, (size_t)cols * sizeof *buffer);
+        memcpy(buffer + r * t->c_row, place + r * k->l.o, (size_t)cols * sizeof *buffer);
     k->isa->tile(t);
     for (int64_t r = 0; r < t->rows; r++)
-        memcpy(place + r * k->o, buffer + r * t->c_row, (size_t)cols * sizeof *buffer);
+        memcpy(place + r * k->l.o, buffer + r * t->c_row, (size_t)cols * sizeof *buffer);
 }
 
 /* While a depth of some panels is used, the panels that come next travel towards the cache: a few lines at
@@ -124,10 +121,11 @@ static void fetch_ahead(const panel_kernel *k, ech__tile *t, int64_t row, int64_
                         range panels, int64_t depth)
 {
     const int64_t next = panel + k->isa->panels;
-    const float *from = next < panels.end      ? k->w + (next * k->i + depth) * Q
-                        : depth + DEPTH < k->i ? k->w + (panels.first * k->i + depth + DEPTH) * Q
-                                               : NULL;
-    const int64_t tiles = ceil_div(k->n, k->isa->rows), slots = tiles * t->runs;
+    const float *from = next < panels.end ? k->l.w + (next * k->l.i + depth) * Q
+                        : depth + DEPTH < k->l.i
+                            ? k->l.w + (panels.first * k->l.i + depth + DEPTH) * Q
+                            : NULL;
+    const int64_t tiles = ceil_div(k->l.n, k->isa->rows), slots = tiles * t->runs;
     const int64_t lines = ceil_div(t->run_length * t->runs, slots); /* of one panel */
     const int64_t done = row / k->isa->rows * t->runs * lines;
     if (!from || done >= DEPTH)
@@ -140,40 +138,40 @@ static void fetch_ahead(const panel_kernel *k, ech__tile *t, int64_t row, int64_
 static void forward_block(const panel_kernel *k, range panels)
 {
     const int rows = k->isa->rows;
-    for (int64_t depth = 0; depth < k->i; depth += DEPTH) {
-        const int64_t length = least(DEPTH, k->i - depth);
+    for (int64_t depth = 0; depth < k->l.i; depth += DEPTH) {
+        const int64_t length = least(DEPTH, k->l.i - depth);
         for (int64_t p = panels.first; p < panels.end; p += k->isa->panels) {
-            for (int64_t row = 0; row < k->n; row += rows) {
-                ech__tile t = {.rows = (int)least(rows, k->n - row),
+            for (int64_t row = 0; row < k->l.n; row += rows) {
+                ech__tile t = {.rows = (int)least(rows, k->l.n - row),
                                .count = 1,
                                .panels = (int)least(k->isa->panels, panels.end - p),
                                .runs = length % Q ? 1 : length / Q,
                                .run_length = length % Q ? length : Q,
                                .run_jump = Q * rows,
-                               .a = k->packed_x + row * k->i + depth * rows,
+                               .a = k->packed_x + row * k->l.i + depth * rows,
                                .a_row = 1,
                                .a_k = rows,
-                               .b = k->w + (p * k->i + depth) * Q,
-                               .b_panel = k->i * Q,
+                               .b = k->l.w + (p * k->l.i + depth) * Q,
+                               .b_panel = k->l.i * Q,
                                .add = depth > 0};
                 fetch_ahead(k, &t, row, p, panels, depth);
                 forward_tile(k, &t, row, p);
             }
         }
     }
-    if (!k->b && !k->relu)
+    if (!k->l.b && !k->l.relu)
         return;
-    const int64_t first = panels.first * Q, end = least(panels.end * Q, k->o);
-    for (int64_t row = 0; row < k->n; row++)
-        k->vec->bias_act(end - first, k->b ? k->b + first : NULL, k->relu,
-                         k->y + row * k->o + first);
+    const int64_t first = panels.first * Q, end = least(panels.end * Q, k->l.o);
+    for (int64_t row = 0; row < k->l.n; row++)
+        k->vec->bias_act(end - first, k->l.b ? k->l.b + first : NULL, k->l.relu,
+                         k->l.y + row * k->l.o + first);
 }
 
 static void forward(const panel_kernel *k)
 {
-    pack_rows(k->x, k->n, k->i, k->isa->rows, k->packed_x);
+    pack_rows(k->l.x, k->l.n, k->l.i, k->isa->rows, k->packed_x);
 #pragma omp barrier
-    const range mine = share_of(ceil_div(k->o, Q));
+    const range mine = share_of(ceil_div(k->l.o, Q));
     for (int64_t p = mine.first; p < mine.end; p += WIDE)
         forward_block(k, (range){p, least(p + WIDE, mine.end)});
 }
@@ -184,9 +182,9 @@ static void forward(const panel_kernel *k)
 static void store_transposed(const panel_kernel *k, const float *block, int64_t first,
                              int64_t count)
 {
-    const int64_t width = ech__round_up(k->n, Q);
-    for (int64_t n = 0; n < k->n; n++) {
-        float *row = k->dx + n * k->i + first;
+    const int64_t width = ech__round_up(k->l.n, Q);
+    for (int64_t n = 0; n < k->l.n; n++) {
+        float *row = k->l.dx + n * k->l.i + first;
         for (int64_t i = 0; i < count; i++)
             row[i] = block[i * width + n];
     }
@@ -194,7 +192,7 @@ static void store_transposed(const panel_kernel *k, const float *block, int64_t 
 
 static void backward_data_block(const panel_kernel *k, float *block, int64_t first, int64_t count)
 {
-    const int64_t width = ech__round_up(k->n, Q), outputs = ech__round_up(k->o, Q);
+    const int64_t width = ech__round_up(k->l.n, Q), outputs = ech__round_up(k->l.o, Q);
     for (int64_t depth = 0; depth < outputs; depth += DEPTH) {
         const int64_t length = least(DEPTH, outputs - depth);
         for (int64_t i = 0; i < count; i += k->isa->rows) {
@@ -204,8 +202,8 @@ static void backward_data_block(const panel_kernel *k, float *block, int64_t fir
                                .panels = (int)least(k->isa->panels, width / Q - p),
                                .runs = length / Q,
                                .run_length = Q,
-                               .run_jump = k->i * Q,
-                               .a = k->w + depth * k->i + (first + i) * Q,
+                               .run_jump = k->l.i * Q,
+                               .a = k->l.w + depth * k->l.i + (first + i) * Q,
                                .a_row = Q,
                                .a_k = 1,
                                .b = k->packed_dy + (p * outputs + depth) * Q,
@@ -229,15 +227,15 @@ static void backward_data_block(const panel_kernel *k, float *block, int64_t fir
 /* dy[N][O] -> packed[N/16][O filled up][16] */
 static void pack_samples(const panel_kernel *k)
 {
-    const int64_t outputs = ech__round_up(k->o, Q);
-    const range groups = share_of(ceil_div(k->n, Q));
+    const int64_t outputs = ech__round_up(k->l.o, Q);
+    const range groups = share_of(ceil_div(k->l.n, Q));
     for (int64_t g = groups.first; g < groups.end; g++) {
-        const int64_t count = least(Q, k->n - g * Q);
+        const int64_t count = least(Q, k->l.n - g * Q);
         float *to = k->packed_dy + g * outputs * Q;
         memset(to, 0, (size_t)(outputs * Q) * sizeof *to);
-        for (int64_t o = 0; o < k->o; o++) {
+        for (int64_t o = 0; o < k->l.o; o++) {
             for (int64_t n = 0; n < count; n++)
-                to[o * Q + n] = k->dy[(g * Q + n) * k->o + o];
+                to[o * Q + n] = k->l.dy[(g * Q + n) * k->l.o + o];
         }
     }
 }
@@ -246,10 +244,10 @@ static void backward_data(const panel_kernel *k)
 {
     pack_samples(k);
 #pragma omp barrier
-    float *block = k->block + omp_get_thread_num() * INPUTS * ech__round_up(k->n, Q);
-    const range mine = share_of(ceil_div(k->i, INPUTS));
+    float *block = k->block + omp_get_thread_num() * INPUTS * ech__round_up(k->l.n, Q);
+    const range mine = share_of(ceil_div(k->l.i, INPUTS));
     for (int64_t b = mine.first; b < mine.end; b++)
-        backward_data_block(k, block, b * INPUTS, least(INPUTS, k->i - b * INPUTS));
+        backward_data_block(k, block, b * INPUTS, least(INPUTS, k->l.i - b * INPUTS));
 }
 
 /* ---- backward weights ---- */
@@ -257,51 +255,51 @@ static void backward_data(const panel_kernel *k)
 static void bias_gradient(const panel_kernel *k, int64_t panel)
 {
     float sums[Q] = {0};
-    for (int64_t n = 0; n < k->n; n++) {
+    for (int64_t n = 0; n < k->l.n; n++) {
         for (int q = 0; q < Q; q++)
-            sums[q] += k->packed_dy[(panel * k->n + n) * Q + q];
+            sums[q] += k->packed_dy[(panel * k->l.n + n) * Q + q];
     }
-    memcpy(k->db + panel * Q, sums, (size_t)least(Q, k->o - panel * Q) * sizeof *sums);
+    memcpy(k->l.db + panel * Q, sums, (size_t)least(Q, k->l.o - panel * Q) * sizeof *sums);
 }
 
 static void backward_weights(const panel_kernel *k)
 {
     const int rows = k->isa->rows;
-    pack_columns(k->x, k->n, k->i, rows, k->packed_x);
-    pack_columns(k->dy, k->n, k->o, Q, k->packed_dy);
+    pack_columns(k->l.x, k->l.n, k->l.i, rows, k->packed_x);
+    pack_columns(k->l.dy, k->l.n, k->l.o, Q, k->packed_dy);
 #pragma omp barrier
-    const bool stream = ech__round_up(k->o, Q) * k->i * 4 >= STREAM_FROM && k->n <= DEPTH;
-    const range mine = share_of(ceil_div(k->o, Q));
+    const bool stream = ech__round_up(k->l.o, Q) * k->l.i * 4 >= STREAM_FROM && k->l.n <= DEPTH;
+    const range mine = share_of(ceil_div(k->l.o, Q));
     for (int64_t p = mine.first; p < mine.end; p += k->isa->panels) {
         const int panels = (int)least(k->isa->panels, mine.end - p);
-        for (int64_t depth = 0; depth < k->n; depth += DEPTH) {
+        for (int64_t depth = 0; depth < k->l.n; depth += DEPTH) {
             ech__tile t = {.rows = rows,
                            .panels = panels,
-                           .count = k->i / rows,
-                           .a_next = rows * k->n,
+                           .count = k->l.i / rows,
+                           .a_next = rows * k->l.n,
                            .c_next = rows * Q,
                            .runs = 1,
-                           .run_length = least(DEPTH, k->n - depth),
+                           .run_length = least(DEPTH, k->l.n - depth),
                            .a = k->packed_x + depth * rows,
                            .a_row = 1,
                            .a_k = rows,
-                           .b = k->packed_dy + (p * k->n + depth) * Q,
-                           .b_panel = k->n * Q,
-                           .c = k->dw + p * k->i * Q,
+                           .b = k->packed_dy + (p * k->l.n + depth) * Q,
+                           .b_panel = k->l.n * Q,
+                           .c = k->l.dw + p * k->l.i * Q,
                            .c_row = Q,
-                           .c_panel = k->i * Q,
+                           .c_panel = k->l.i * Q,
                            .add = depth > 0,
                            .stream = stream};
             k->isa->tile(&t);
-            if (k->i % rows) {
+            if (k->l.i % rows) {
                 t.a += t.count * t.a_next;
                 t.c += t.count * t.c_next;
                 t.count = 1;
-                t.rows = (int)(k->i % rows);
+                t.rows = (int)(k->l.i % rows);
                 k->isa->tile(&t);
             }
         }
-        for (int64_t b = p; k->db && b < p + panels; b++)
+        for (int64_t b = p; k->l.db && b < p + panels; b++)
             bias_gradient(k, b);
     }
 }
@@ -358,39 +356,36 @@ ech__layout ech__panel_layout(const ech__shape *weight)
 static void scratch_of(const panel_kernel *k, int threads, int64_t sizes[3])
 {
     assert(k->isa); /* else it was not offered */
-    const int64_t n = ech__round_up(k->n, Q), o = ech__round_up(k->o, Q), rows = k->isa->rows;
+    const int64_t n = ech__round_up(k->l.n, Q), o = ech__round_up(k->l.o, Q), rows = k->isa->rows;
     memset(sizes, 0, 3 * sizeof *sizes);
     if (k->op == ECH__OP_LINEAR) {
-        sizes[0] = ceil_div(k->n, rows) * rows * k->i;
+        sizes[0] = ceil_div(k->l.n, rows) * rows * k->l.i;
     } else if (k->op == ECH__OP_LINEAR_BWD_DATA) {
         sizes[1] = n * o;
         sizes[2] = threads * INPUTS * n;
     } else {
-        sizes[0] = ceil_div(k->i, rows) * rows * k->n;
-        sizes[1] = o * k->n;
+        sizes[0] = ceil_div(k->l.i, rows) * rows * k->l.n;
+        sizes[1] = o * k->l.n;
     }
     for (int s = 0; s < 3; s++)
         sizes[s] = ech__round_up(sizes[s], Q);
 }
 
-static panel_kernel sizes_of(const ech__cpu *cpu, const ech__kernel_desc *desc)
+static panel_kernel kernel_of(const ech__cpu *cpu, const ech__kernel_desc *desc,
+                              const ech__binding *binding)
 {
-    const ech__shape *weight = &desc->operands[ech__weight_operand(desc->op)].layout.shape;
     return (panel_kernel){.op = desc->op,
                           .isa = best_isa(cpu->vec),
                           .vec = cpu->vec,
-                          .relu = desc->attrs.relu,
-                          .n = desc->operands[0].layout.shape.dims[0],
-                          .o = weight->dims[0],
-                          .i = weight->dims[1]};
+                          .l = ech__linear_of(desc, binding)};
 }
 
 void ech__panel_offer_linear(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                              const ech__layout *weight, ech__offer *offer)
 {
     const ech__layout ours = ech__panel_layout(&weight->shape);
-    const panel_kernel k = sizes_of(cpu, desc);
-    if (!k.isa || !ech__layout_equal(weight, &ours) || k.n > MOST || k.i > MOST || k.o > MOST)
+    const panel_kernel k = kernel_of(cpu, desc, NULL);
+    if (!k.isa || !ech__layout_equal(weight, &ours) || k.l.n > MOST || k.l.i > MOST || k.l.o > MOST)
         return;
     ech__candidate *candidate = ech__offer_add(offer, desc, "panels");
     if (!candidate)
@@ -407,7 +402,7 @@ ech_status ech__panel_create_linear(ech__device *device, const ech__kernel_desc 
     panel_kernel *k = ech__new(device->ctx, sizeof *k);
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
-    *k = sizes_of(ech__device_state(device), desc);
+    *k = kernel_of(ech__device_state(device), desc, binding);
     k->base = (ech__kernel){run, destroy};
     k->device = device;
     int64_t sizes[3];
@@ -415,25 +410,6 @@ ech_status ech__panel_create_linear(ech__device *device, const ech__kernel_desc 
     k->packed_x = binding->scratch;
     k->packed_dy = k->packed_x + sizes[0];
     k->block = k->packed_dy + sizes[1];
-    void *const *at = binding->operands;
-    switch (desc->op) {
-    case ECH__OP_LINEAR:
-        k->x = at[0];
-        k->w = at[1];
-        k->b = desc->nin == 3 ? at[2] : NULL;
-        k->y = at[desc->nin];
-        break;
-    case ECH__OP_LINEAR_BWD_DATA:
-        k->dy = at[0];
-        k->w = at[1];
-        k->dx = at[2];
-        break;
-    default:
-        k->x = at[0];
-        k->dy = at[1];
-        k->dw = at[2];
-        k->db = desc->attrs.bias ? at[3] : NULL;
-    }
     *out = &k->base;
     return ECH_OK;
 }
