@@ -389,7 +389,8 @@ static int64_t lay_out(wino_kernel *k, int threads)
     const int64_t B = k->isa->channels, in = k->from.blocks * B, out = k->to.blocks * B;
     const int64_t whole_weight = in * ech__round_up(out, 2 * B);
     const bool weights = k->op == ECH__OP_CONV2D_BWD_WEIGHTS;
-    k->keep_images = weights ? k->tiles <= DEPTH : k->tiles <= out;
+    /* The smaller side; and no sum over tiles is cut before it is long. */
+    k->keep_images = k->tiles <= (weights ? most(out, DEPTH) : out);
     int64_t pieces = threads;
     if (k->keep_images) {
         k->chunk = 2;
