@@ -106,42 +106,77 @@ ech__layout_text ech__layout_tag(const ech__layout *layout)
     return text;
 }
 
-/* The place in memory of the element with these indices. */
-static int64_t offset_of(const ech__layout *layout, const int64_t *index)
+/* What an index along one axis adds to the place of an element; the sum over the axes is the place. */
+static int64_t offset_along(const ech__layout *layout, int axis, int64_t index)
 {
-    int64_t outer[ECH_MAX_DIMS], place = 0, step = 1;
-    for (int k = 0; k < layout->shape.ndims; k++)
-        outer[k] = index[k];
+    int64_t place = 0, step = 1;
     for (int b = layout->nblocks - 1; b >= 0; b--) {
-        const int axis = layout->block_axis[b];
-        place += outer[axis] % layout->block_size[b] * step;
-        outer[axis] /= layout->block_size[b];
-        step *= layout->block_size[b];
+        const int64_t size = layout->block_size[b];
+        if (layout->block_axis[b] == axis) {
+            place += index % size * step;
+            index /= size;
+        }
+        step *= size;
     }
-    for (int k = 0; k < layout->shape.ndims; k++)
-        place += outer[k] * layout->strides[k];
-    return place;
+    return place + index * layout->strides[axis];
 }
 
-static void copy_element(char *dst, const char *src, int64_t bytes)
+/* Elements side by side along the last axis: from index on, count of them, in memory from `row` on. */
+typedef struct row_run {
+    char *row, *canonical;
+    int64_t index, count;
+} row_run;
+
+static inline void copy_row(const ech__layout *layout, int64_t elem, row_run r, bool to_memory)
 {
-    switch (bytes) {
-    case 4:
-        memcpy(dst, src, 4);
-        break;
-    case 2:
-        memcpy(dst, src, 2);
-        break;
-    default:
-        memcpy(dst, src, (size_t)bytes);
+    const int last = layout->shape.ndims - 1;
+    const bool blocked = is_blocked(layout, last);
+    for (int64_t i = 0; i < r.count; i++) {
+        const int64_t at_index = r.index + i;
+        char *at = r.row + elem * (blocked ? offset_along(layout, last, at_index)
+                                           : at_index * layout->strides[last]);
+        if (to_memory)
+            memcpy(at, r.canonical + i * elem, (size_t)elem);
+        else
+            memcpy(r.canonical + i * elem, at, (size_t)elem);
     }
 }
 
-/* Walks count elements in canonical order. */
+/* Where a row begins: an index along every axis but the last, and what each adds to the place. */
+typedef struct row_cursor {
+    int64_t index[ECH_MAX_DIMS], along[ECH_MAX_DIMS], place;
+} row_cursor;
+
+static row_cursor row_at(const ech__layout *layout, int64_t row)
+{
+    row_cursor c = {.place = 0};
+    for (int k = layout->shape.ndims - 2; k >= 0; k--) {
+        c.index[k] = row % layout->shape.dims[k];
+        row /= layout->shape.dims[k];
+        c.along[k] = offset_along(layout, k, c.index[k]);
+        c.place += c.along[k];
+    }
+    return c;
+}
+
+/* Mostly one index moves and the rest stays: no division for a kernel's rows of 3. */
+static void next_row(const ech__layout *layout, row_cursor *c)
+{
+    bool carry = true;
+    for (int k = layout->shape.ndims - 2; k >= 0 && carry; k--) {
+        carry = ++c->index[k] == layout->shape.dims[k];
+        if (carry)
+            c->index[k] = 0;
+        c->place -= c->along[k];
+        c->along[k] = offset_along(layout, k, c->index[k]);
+        c->place += c->along[k];
+    }
+}
+
+/* Walks count elements in canonical order, a row at a time. */
 static void walk(const ech__layout *layout, int64_t elem, int64_t first, int64_t count,
                  char *memory, char *canonical, bool to_memory)
 {
-    const int ndims = layout->shape.ndims;
     if (ech__layout_is_plain(layout)) {
         if (to_memory)
             memcpy(memory + first * elem, canonical, (size_t)(count * elem));
@@ -149,19 +184,18 @@ static void walk(const ech__layout *layout, int64_t elem, int64_t first, int64_t
             memcpy(canonical, memory + first * elem, (size_t)(count * elem));
         return;
     }
-    int64_t index[ECH_MAX_DIMS], rest = first;
-    for (int k = ndims - 1; k >= 0; k--) {
-        index[k] = rest % layout->shape.dims[k];
-        rest /= layout->shape.dims[k];
-    }
-    for (int64_t i = 0; i < count; i++) {
-        char *at = memory + offset_of(layout, index) * elem;
-        if (to_memory)
-            copy_element(at, canonical + i * elem, elem);
+    const int64_t width = layout->shape.dims[layout->shape.ndims - 1];
+    row_cursor cursor = row_at(layout, first / width);
+    for (int64_t done = 0; done < count; next_row(layout, &cursor)) {
+        row_run r = {.row = memory + cursor.place * elem,
+                     .canonical = canonical + done * elem,
+                     .index = (first + done) % width};
+        r.count = width - r.index < count - done ? width - r.index : count - done;
+        if (elem == 4) /* nearly always: a copy of a size that the compiler knows */
+            copy_row(layout, 4, r, to_memory);
         else
-            copy_element(canonical + i * elem, at, elem);
-        for (int k = ndims - 1; k >= 0 && ++index[k] == layout->shape.dims[k]; k--)
-            index[k] = 0;
+            copy_row(layout, elem, r, to_memory);
+        done += r.count;
     }
 }
 
