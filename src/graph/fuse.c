@@ -73,7 +73,9 @@ static bool absorb_residual(ech_graph *graph, ech__node *sum, int which)
 {
     ech__node *norm = maker_of(graph, sum->in[which]);
     if (!norm || norm->op != ECH__OP_BN_APPLY || norm->nin != 5 || norm->attrs.relu ||
-        sum->in[0] == sum->in[1] || only_user(graph, norm->out[0]) != sum)
+        sum->in[0] == sum->in[1] || only_user(graph, norm->out[0]) != sum ||
+        !ech__shape_equal(&graph->values[sum->in[0]].type.shape,
+                          &graph->values[sum->in[1]].type.shape))
         return false;
     ech__node fused = *norm;
     fused.in[fused.nin++] = sum->in[1 - which];

@@ -123,6 +123,10 @@ static void describe(const ech__kernel_desc *desc, int threads, char *out, size_
     size_t used =
         (size_t)snprintf(out, bytes, "%s%s%s", ech__op_name(desc->op),
                          desc->attrs.relu ? "+relu" : "", desc->attrs.bias ? "+bias" : "");
+    if (desc->attrs.kernel && used < bytes)
+        used += (size_t)snprintf(out + used, bytes - used, " k%lld s%lld p%lld",
+                                 (long long)desc->attrs.kernel, (long long)desc->attrs.stride,
+                                 (long long)desc->attrs.pad);
     for (int i = 0; i < desc->nin + desc->nout && used < bytes; i++) {
         const ech__operand *operand = &desc->operands[i];
         used += (size_t)snprintf(
@@ -396,6 +400,30 @@ static ech_status find_kernel(chooser *ch, ech__instr *instr)
                      choice->kernel, op, name);
 }
 
+/* Input images are row-major where all their users can take that, as first convolutions can; else they are
+ * laid out like activations when they are written. */
+static ech_status choose_inputs(chooser *ch)
+{
+    ech__plan *plan = ch->plan;
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        const ech__instr *instr = &plan->instrs[n];
+        for (int i = 0; i < instr->desc.nin; i++) {
+            const ech_value v = instr->node->in[i];
+            ech__place *place = &plan->places[v];
+            ech__candidate all[ECH__MAX_CANDIDATES];
+            int count;
+            if (plan->graph->values[v].kind != ECH__VALUE_INPUT || place->layout.shape.ndims != 4 ||
+                !ech__layout_is_plain(&place->layout))
+                continue;
+            ECH_TRY(plan->device->ops->candidates(plan->device, &instr->desc, all, &count));
+            if (!count)
+                place->layout =
+                    plan->device->ops->activation_layout(plan->device, &place->layout.shape);
+        }
+    }
+    return ECH_OK;
+}
+
 static ech_status choose_all(void *arg)
 {
     chooser *ch = arg;
@@ -411,6 +439,9 @@ static ech_status choose_all(void *arg)
                                      : ech__layout_plain(&shape);
     }
     for (size_t n = 0; n < plan->ninstrs; n++)
+        describe_operands(plan, &plan->instrs[n]);
+    ECH_TRY(choose_inputs(ch));
+    for (size_t n = 0; n < plan->ninstrs; n++) /* again, with the layouts of the inputs */
         describe_operands(plan, &plan->instrs[n]);
     for (int copies = 0; copies < 2; copies++) { /* a copy looks at the layout of its parameter */
         const ech__value_kind kind = copies ? ECH__VALUE_COPY : ECH__VALUE_PARAM;
