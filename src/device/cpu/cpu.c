@@ -135,6 +135,7 @@ static void offer_conv(ech__device *device, const ech__kernel_desc *desc, ech__o
         count = add_layout(layouts, count, &own[i]);
     for (int i = 0; i < count; i++)
         ech__onednn_offer_conv(cpu->onednn, desc, &layouts[i], offer);
+    ech__direct_offer(cpu, device->threads, desc, offer);
     ech__winograd_offer(cpu, device->threads, desc, offer);
 }
 
@@ -171,6 +172,8 @@ static ech_status cpu_create(ech__device *device, const ech__kernel_desc *desc,
         return ech__panel_create_linear(device, desc, binding, out);
     if (!strcmp(candidate->name, "openblas"))
         return ech__blas_create_linear(device, desc, candidate, binding, out);
+    if (!strcmp(candidate->name, "direct"))
+        return ech__direct_create(device, desc, candidate, binding, out);
     if (!strcmp(candidate->name, "winograd"))
         return ech__winograd_create(device, desc, candidate, binding, out);
     if (desc->op == ECH__OP_REORDER)

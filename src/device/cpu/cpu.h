@@ -5,6 +5,7 @@
  *   onednn_linear.c  linear on oneDNN's inner product, with the weight in any layout it likes
  *   onednn_conv.c    convolutions, direct and Winograd where oneDNN has it
  *   panel.c    linear on tiles of our own, with the weight in panels of 16 outputs
+ *   direct.c   convolutions of few channels, any kernel and stride, over the loops of direct.h
  *   winograd.c convolutions of 3 x 3 kernels at stride 1 by Winograd's way, over the loops of winograd.h
  *   blas.c     linear on OpenBLAS, with the weight row- or column-major
  *   simple.c   elementwise operators, losses, optimizers, over the loops of vec.h
@@ -91,6 +92,18 @@ void ech__panel_offer_linear(const ech__cpu *cpu, int threads, const ech__kernel
                              const ech__layout *weight, ech__offer *offer);
 ech_status ech__panel_create_linear(ech__device *device, const ech__kernel_desc *desc,
                                     const ech__binding *binding, ech__kernel **out);
+
+/* ---- direct.c ---- */
+
+/* Offers a convolution of few channels, in any direction, as "direct". y, dy and dx are blocked by channels; x
+ * of forward and backward weights may be row-major too. The weight is taken as [O/B][K][K][I][B], as
+ * [O/B][I/B][K][K] of blocks [B][B] in either order, or row-major; when it is free, in the first for
+ * a row-major x and in the blocked ones otherwise. */
+void ech__direct_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
+                       ech__offer *offer);
+ech_status ech__direct_create(ech__device *device, const ech__kernel_desc *desc,
+                              const ech__candidate *candidate, const ech__binding *binding,
+                              ech__kernel **out);
 
 /* ---- winograd.c ---- */
 
