@@ -26,7 +26,7 @@ enum { BLOCK = ECH__SUM_BLOCK };
 
 static int64_t blocks_of(int64_t n)
 {
-    return (n + BLOCK - 1) / BLOCK;
+    return n / BLOCK + (n % BLOCK != 0);
 }
 
 /* Runs body with first and count set to each block in turn; threads take neighbouring blocks. */
