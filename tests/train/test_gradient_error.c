@@ -246,7 +246,8 @@ static void show(const char *name, const char *how, const errors *e)
 static void check_preferred(const ech_json *golden, const char *how, const errors *e)
 {
     const ech_json *torch = ech__json_find(golden, "f32");
-    const errors peer = {golden_number(torch, "whole"), golden_number(torch, "worst"), "against its f64"};
+    const errors peer = {golden_number(torch, "whole"), golden_number(torch, "worst"),
+                         "against its f64"};
     assert_true(peer.whole > 0 && peer.worst > 0);
     show(golden_name(golden), "PyTorch, f32", &peer);
     show(golden_name(golden), how, e);
