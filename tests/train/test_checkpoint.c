@@ -171,14 +171,14 @@ static void test_a_run_that_began_further_back(void **state)
 
 /* ---- kills ---- */
 
-/* Goes on from what is there and saves, step after step, until it is killed. */
-static void save_for_ever(const fixture *f)
+/* Goes on from what is there, says so, and saves, step after step, until it is killed. */
+static void save_for_ever(const fixture *f, int ready)
 {
     ech_ctx *ctx;
     ech__checkpoint_dir *dir;
     char resumed[ECH_DIR_MAX_PATH];
     if (ech_ctx_create(NULL, &ctx) < 0 || ech__checkpoint_find(ctx, f->dir, resumed) < 0 ||
-        ech__checkpoint_dir_open(ctx, f->dir, resumed, &dir) < 0)
+        ech__checkpoint_dir_open(ctx, f->dir, resumed, &dir) < 0 || write(ready, "", 1) != 1)
         _exit(1);
     for (int64_t step = ech__checkpoint_last(dir) + 1; save(ctx, dir, step) == ECH_OK;)
         step++;
@@ -195,12 +195,17 @@ static void test_kills_leave_the_old_or_the_new(void **state)
     int64_t last = 1;
     srand(1);
     for (int round = 0; round < 60; round++) {
+        int ready[2], status;
+        char byte;
+        assert_int_equal(pipe(ready), 0);
         const pid_t child = fork();
         assert_true(child >= 0);
         if (child == 0)
-            save_for_ever(f);
-        usleep((useconds_t)(rand() % 60000));
-        int status;
+            save_for_ever(f, ready[1]);
+        close(ready[1]);
+        assert_int_equal(read(ready[0], &byte, 1), 1);
+        close(ready[0]);
+        usleep((useconds_t)(rand() % 40000));
         assert_int_equal(kill(child, SIGKILL), 0);
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status)); /* it had not ended by itself: all saves were good */
