@@ -51,12 +51,11 @@ else
     ok "the header is C++ too # skip no C++ compiler"
 fi
 
-if [[ -f $ECH_SRC/examples/own_model.c ]]; then
-    check "the example builds against the installed tree" compile "$ECH_SRC/examples/own_model.c" "$work/own_model"
-    check "and runs" env -C "$work" "$work/own_model"
-else
-    ok "the example # skip examples/own_model.c is not here"
-fi
+for example in own_model convnet; do
+    check "the example $example builds against the installed tree" \
+        compile "$ECH_SRC/examples/$example.c" "$work/$example"
+    check "and runs" env -C "$work" "$work/$example"
+done
 
 if [[ -x $ECHELON ]]; then
     program=$prefix/bin/echelon
