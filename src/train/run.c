@@ -284,7 +284,6 @@ static void add_to_epoch(ech__run *run, const ech__run_step *step, const ech__va
 {
     const double samples = (double)step->samples;
     run->now.compute_s += step->result.time_s;
-    run->now.time_s += step->result.time_s + step->data_s;
     run->now.loss += step->result.loss * samples;
     if (run->model.correct >= 0)
         run->now.correct += ech__variant_scalar(run->trainer, variant, run->model.correct);
@@ -296,11 +295,14 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
     const ech__run_config *c = &run->config;
     ech__run_step *step = &run->steps[index];
     const ech__variant *variant;
+    const int64_t start = ech__clock_wall();
+    double waited;
     step->step = index + 1;
     step->epoch = index / run->feed.per_epoch + 1;
     step->lr = ech__schedule_lr(&c->schedule, index);
     ech_trainer_set_lr(run->trainer, step->lr);
-    ECH_TRY(ech__feed_next(&run->feed, run->trainer, &variant, &step->data_s));
+    ECH_TRY(ech__feed_next(&run->feed, run->trainer, &variant, &waited));
+    step->data_s = ech__seconds(ech__clock_wall() - start); /* waiting, and handing it over */
     step->samples = variant->batch;
     ECH_TRY(ech__variant_step(run->trainer, variant, &step->result));
     run->done = index + 1;
@@ -315,6 +317,7 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
         ECH_TRY(ech__records_step(run->records, run, step, variant));
     if (events && events->on_step)
         events->on_step(events->user, run, step);
+    run->now.time_s += ech__seconds(ech__clock_wall() - start);
     return ECH_OK;
 }
 
@@ -356,13 +359,14 @@ static double pick(const ech__run_step *step, int what)
 }
 
 /* Over the timed steps with a full batch; a shorter last one of an epoch would only blur them. */
-static ech__stats stats_of(const ech__run *run, double *samples, int what)
+static ech__stats stats_of(ech__run *run, double *samples, int what)
 {
     size_t count = 0;
     for (int64_t i = run->first + run->config.warmup; i < run->done; i++) {
         if (run->steps[i].samples == run->config.train.batch)
             samples[count++] = pick(&run->steps[i], what);
     }
+    run->summary.timed = (int64_t)count;
     return ech__stats_of(samples, count);
 }
 
@@ -388,7 +392,6 @@ static void sum_up_ops(ech__run *run, double *samples)
         busy += inside;
         total += time;
     }
-    run->summary.timed = (int64_t)row;
     run->summary.utilisation = total > 0 ? busy / total : 0;
     run->summary.outside_kernels = ech__stats_of(samples, row).median;
 }
