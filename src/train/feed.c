@@ -122,10 +122,8 @@ static ech_status write_images(ech_trainer *trainer, const ech__variant *v, cons
     return ech__variant_write(trainer, v, "labels", b->y, (size_t)b->count * sizeof *b->y);
 }
 
-ech_status ech__feed_next(ech__feed *feed, ech_trainer *trainer, const ech__variant **variant,
-                          double *waited_s)
+ech_status ech__feed_next(ech__feed *feed, ech_trainer *trainer, const ech__variant **variant)
 {
-    *waited_s = 0;
     if (!feed->train) {
         ECH_TRY(ech__trainer_variant(trainer, feed->batch, true, variant));
         if (feed->written)
@@ -138,7 +136,7 @@ ech_status ech__feed_next(ech__feed *feed, ech_trainer *trainer, const ech__vari
         return ECH_OK;
     }
     const ech__batch *b;
-    ECH_TRY(ech__loader_next(feed->loader, &b, waited_s));
+    ECH_TRY(ech__loader_next(feed->loader, &b, NULL));
     ECH_TRY(ech__trainer_variant(trainer, b->count, true, variant));
     return write_images(trainer, *variant, b, ech__images_bytes(feed->train));
 }

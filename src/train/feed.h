@@ -38,9 +38,8 @@ ech_status ech__feed_open(ech_ctx *ctx, const ech__feed_options *options, ech__f
 ech_status ech__feed_start(ech__feed *feed, const ech__feed_options *options);
 void ech__feed_close(ech__feed *feed);
 
-/* Puts the next batch into the variant for its size. waited_s: how long the step had to wait for it. */
-ech_status ech__feed_next(ech__feed *feed, ech_trainer *trainer, const ech__variant **variant,
-                          double *waited_s);
+/* Puts the next batch into the variant for its size. */
+ech_status ech__feed_next(ech__feed *feed, ech_trainer *trainer, const ech__variant **variant);
 
 /* Over the test set, or nothing (samples 0) where there is none. */
 ech_status ech__feed_evaluate(ech__feed *feed, ech_trainer *trainer, const ech__model *model,

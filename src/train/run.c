@@ -296,12 +296,11 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
     ech__run_step *step = &run->steps[index];
     const ech__variant *variant;
     const int64_t start = ech__clock_wall();
-    double waited;
     step->step = index + 1;
     step->epoch = index / run->feed.per_epoch + 1;
     step->lr = ech__schedule_lr(&c->schedule, index);
     ech_trainer_set_lr(run->trainer, step->lr);
-    ECH_TRY(ech__feed_next(&run->feed, run->trainer, &variant, &waited));
+    ECH_TRY(ech__feed_next(&run->feed, run->trainer, &variant));
     step->data_s = ech__seconds(ech__clock_wall() - start); /* waiting, and handing it over */
     step->samples = variant->batch;
     ECH_TRY(ech__variant_step(run->trainer, variant, &step->result));
