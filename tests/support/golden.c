@@ -18,7 +18,7 @@ static uint64_t word(uint64_t stream, int64_t i)
     return z ^ z >> 31;
 }
 
-static void fill_uniform(const char *name, float scale, float *out, int64_t count)
+void golden_fill(const char *name, float scale, float *out, int64_t count)
 {
     const uint64_t stream = ech__rng_stream(name);
     for (int64_t i = 0; i < count; i++)
@@ -144,8 +144,8 @@ golden_tensor golden_tensor_create(const ech_json *golden, size_t index)
     else if (ech__json_find(tensor, "value"))
         fill_constant((float)golden_number(tensor, "value"), t.data, t.elems);
     else
-        fill_uniform(ech__json_find(tensor, "stream") ? text(tensor, "stream") : t.name,
-                     (float)golden_number(tensor, "scale"), t.data, t.elems);
+        golden_fill(ech__json_find(tensor, "stream") ? text(tensor, "stream") : t.name,
+                    (float)golden_number(tensor, "scale"), t.data, t.elems);
     ech__sha256 sha;
     ech__sha256_init(&sha);
     ech__sha256_update(&sha, t.data, (size_t)t.elems * 4);

@@ -20,6 +20,9 @@
 
 enum { GOLDEN_STEPS = 20 };
 
+/* out[i] is uniform in [-scale, scale), a function of the name and i alone. */
+void golden_fill(const char *name, float scale, float *out, int64_t count);
+
 ech_json *golden_open(ech_ctx *ctx, const char *file);
 size_t golden_count(const ech_json *doc);
 const ech_json *golden_case(const ech_json *doc, size_t index);
