@@ -19,7 +19,7 @@ typedef struct chooser {
     const ech__choices *choices; /* to be made again; NULL: choose */
     size_t taken;                /* of the choices' kernels */
     int64_t allowed;             /* most bytes that timing one kernel may take */
-    bool fallbacks; /* a library's reference code may be taken: nothing else is there */
+    bool anything;               /* no layout has a kernel of the wanted kind: take what there is */
 } chooser;
 
 /* ---- timing one candidate ---- */
@@ -162,6 +162,12 @@ static ech_status time_candidate(chooser *ch, const ech__kernel_desc *desc,
 
 /* ---- choosing ---- */
 
+/* 0 for what a plan wants, 2 for a library's reference code, which only stands in where there is nothing else. */
+static int rank_of(const chooser *ch, const ech__candidate *candidate)
+{
+    return candidate->is_fallback ? 2 : candidate->only_timed && !ch->tuning ? 1 : 0;
+}
+
 /* The best kernel for an operator all of whose layouts are fixed. *seconds is 0 where nothing was timed. */
 static ech_status best_kernel(chooser *ch, const ech__kernel_desc *desc, bool must_time,
                               ech__candidate *best, double *seconds)
@@ -169,9 +175,11 @@ static ech_status best_kernel(chooser *ch, const ech__kernel_desc *desc, bool mu
     ech__candidate all[ECH__MAX_CANDIDATES];
     int count, usable = 0;
     ECH_TRY(ch->plan->device->ops->candidates(ch->plan->device, desc, all, &count));
-    for (int i = 0; i < count; i++) {
-        if ((!all[i].is_fallback || ch->fallbacks) && trial_bytes(desc, &all[i]) <= ch->allowed)
-            all[usable++] = all[i];
+    for (int rank = 0; rank <= (ch->anything ? 2 : 0) && !usable; rank++) {
+        for (int i = 0; i < count; i++) {
+            if (rank_of(ch, &all[i]) == rank && trial_bytes(desc, &all[i]) <= ch->allowed)
+                all[usable++] = all[i];
+        }
     }
     *seconds = 0;
     if (!usable)
@@ -331,9 +339,9 @@ static ech_status choose_layout(chooser *ch, ech_value v)
     }
     ECH_TRY(try_layouts(ch, v, layouts, count, &chosen));
     if (chosen < 0) {
-        ch->fallbacks = true;
+        ch->anything = true;
         ECH_TRY(try_layouts(ch, v, layouts, count, &chosen));
-        ch->fallbacks = false;
+        ch->anything = false;
     }
     if (chosen < 0)
         return ech__fail(plan->ctx, ECH_E_UNSUPPORTED,
@@ -465,9 +473,9 @@ static ech_status choose_all(void *arg)
             continue;
         ech_status status = best_kernel(ch, &instr->desc, false, &instr->choice, &instr->seconds);
         if (status == ECH_E_UNSUPPORTED) {
-            ch->fallbacks = true;
+            ch->anything = true;
             status = best_kernel(ch, &instr->desc, false, &instr->choice, &instr->seconds);
-            ch->fallbacks = false;
+            ch->anything = false;
         }
         ECH_TRY(status);
     }

@@ -40,6 +40,7 @@ typedef struct ech__candidate {
     char name[40]; /* "onednn:brgemm", "openblas", "plain": stable, used in the tuning file */
     int64_t scratch_bytes; /* of workspace while it runs */
     bool is_fallback;      /* a library's own reference code: a plan should never need it */
+    bool only_timed;       /* rounds otherwise than the plain way: taken when timing says so */
     ech__layout layouts[ECH__MAX_OPERANDS];
 } ech__candidate;
 

@@ -193,8 +193,11 @@ static ech_status make_variant(ech_trainer *trainer, ech__variant *v)
 {
     if (!v->training)
         ECH_TRY(evaluated_graph(trainer));
-    /* Not tuned: a short batch is rare, and evaluation a small part of the time. */
-    const ech__plan_options options = {.batch = v->batch, .like = trainer->plan};
+    /* Evaluation at the training's batch finds its kernels timed already. A short batch is rare: not tuned. */
+    const ech__plan_options options = {.batch = v->batch,
+                                       .tuning = v->batch == trainer->plan->batch ? trainer->tuning
+                                                                                  : NULL,
+                                       .like = trainer->plan};
     ECH_TRY(ech__plan_create(v->training ? trainer->graph : trainer->evaluated, trainer->device,
                              &options, &v->plan));
     const ech_status status = ech__exec_create(v->plan, trainer->exec, &v->exec);

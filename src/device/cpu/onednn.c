@@ -146,6 +146,7 @@ void ech__onednn_offer(const_dnnl_primitive_desc_t pd, const ech__kernel_desc *d
     candidate->layouts[free_operand] = *layout;
     candidate->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
     candidate->is_fallback = strstr(info, "ref") != NULL;
+    candidate->only_timed = strstr(info, "wino") != NULL;
 }
 
 /* ---- kernels ---- */

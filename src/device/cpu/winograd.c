@@ -500,6 +500,7 @@ void ech__winograd_offer(const ech__cpu *cpu, int threads, const ech__kernel_des
             return;
         candidate->layouts[at] = weight_layout(&weight->layout.shape, order, B);
         candidate->scratch_bytes = floats * (int64_t)sizeof(float);
+        candidate->only_timed = true;
     }
 }
 
