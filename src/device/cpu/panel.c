@@ -11,6 +11,7 @@
 #include "base/size.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/panel.h"
+#include "device/cpu/share.h"
 
 #include <assert.h>
 #include <omp.h>
@@ -35,27 +36,6 @@ typedef struct panel_kernel {
     ech__linear l;
     float *packed_x, *packed_dy, *block;
 } panel_kernel;
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-typedef struct range {
-    int64_t first, end;
-} range;
-
-/* The calling thread's share of count things. */
-static range share_of(int64_t count)
-{
-    const int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();
-    return (range){count * me / threads, count * (me + 1) / threads};
-}
 
 /* ---- packing ---- */
 

@@ -14,6 +14,7 @@
 #include "base/size.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/winograd.h"
+#include "device/cpu/share.h"
 
 #include <omp.h>
 #include <string.h>
@@ -53,32 +54,6 @@ typedef struct wino_kernel {
     int64_t kept_stride, piece_a_stride, piece_b_stride; /* from point to point */
     int64_t piece_size, pieces_size;                     /* of one thread, of all */
 } wino_kernel;
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-typedef struct range {
-    int64_t first, end;
-} range;
-
-/* The calling thread's share of count things. */
-static range share_of(int64_t count)
-{
-    const int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();
-    return (range){count * me / threads, count * (me + 1) / threads};
-}
 
 /* ---- weights ---- */
 
