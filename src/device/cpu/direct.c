@@ -1,11 +1,12 @@
 /* Direct convolutions of images with few channels, over the loops of direct.h.
  *
  *   forward            y  = x * w      a vector of outputs of each pixel, the numbers of x one by one
- *   backward data      dx = dy * w'    the same with the weight's taps reversed and its channels exchanged
+ *   backward data      dx = dy * w     a vector of inputs, column by column of the kernel
  *   backward weights   dw = x * dy     a vector of outputs of each tap
  *
- * An image that needs padding, or backward data of strides gaps, is copied sample by sample into a buffer with
- * zeros around it. Rows of zeros are left out of the sums, so only columns cost something there.
+ * An x that needs padding is copied sample by sample into a buffer with zeros around it. Rows of zeros are left
+ * out of the sums, so only columns of them cost something. Backward data sums over a column of the kernel in
+ * registers and adds that to dx at the column's place: it needs no padding, and no zeros between strides.
  *
  * Threads take rows of all samples. Backward weights sums those of one sample in registers, those of a thread
  * in an array of its own, and adds up the arrays in the order of the threads.
@@ -15,14 +16,14 @@
 #include "base/size.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/direct.h"
-#include "device/cpu/share.h"
 
 #include <omp.h>
 #include <string.h>
 
 enum {
     MAX_CHANNELS = 64, /* with more, the other kernels have enough to do for every vector */
-    LINE = 16,         /* floats in a line of the cache */
+    MAX_SIDE = 1024, /* of an image and a kernel, so that distances in a sample are small numbers */
+    LINE = 16,       /* floats in a line of the cache */
 };
 
 /* An image, row-major or blocked: a group is one channel or B of them. Strides in floats. */
@@ -46,21 +47,48 @@ typedef struct direct_kernel {
     ech__op op;
     bool relu, has_bias;
     int64_t n, o, i, kernel;
-    image from;             /* x; backward data: dy */
-    image to;               /* y or dx; backward weights: dy */
-    int64_t stride;         /* of the walk over from: 1 for backward data */
-    int64_t before, spread; /* zeros before from, distance of its pixels */
-    image padded;           /* the copy of one sample, if there must be one */
+    image from; /* x; backward data: dy */
+    image to;   /* y or dx; backward weights: dy */
+    int64_t stride, pad;
+    image seen; /* from as the loops see it: a padded copy of one sample, or from itself */
     bool copies;
     ech__layout layout;  /* of the weight or its gradient */
     weight given;        /* that, as it lies */
     weight used;         /* what the loops read or add to: given, or in scratch */
     bool in_place;       /* used is given */
     int64_t used_floats; /* of it */
+    int64_t row_terms;   /* terms of a result in one row of the kernel */
     const float *b;
     float *db;
+    ech__direct_term *terms;            /* scratch */
     float *own, *bias, *sums, *buffers; /* scratch */
 } direct_kernel;
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+typedef struct range {
+    int64_t first, end;
+} range;
+
+/* The calling thread's share of count things. */
+static range share_of(int64_t count)
+{
+    const int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();
+    return (range){count * me / threads, count * (me + 1) / threads};
+}
 
 /* Rows [first, end) of one sample. */
 typedef struct band {
@@ -78,25 +106,20 @@ static band next_band(range *rows, int64_t height)
 
 /* ---- weights ---- */
 
-/* Reversed taps, exchanged channels: what makes backward data a forward convolution. */
-static weight reversed(const weight *w, int64_t kernel)
-{
-    return (weight){.data = w->data ? w->data + (kernel - 1) * (w->h + w->w) : NULL,
-                    .o_block = w->i_block,
-                    .o_lane = w->i_lane,
-                    .i_block = w->o_block,
-                    .i_lane = w->o_lane,
-                    .h = -w->h,
-                    .w = -w->w};
-}
-
-/* The weight that is given, as a forward convolution sees it. */
+/* The weight that is given; for backward data with its channels exchanged. */
 static weight forward_weight(const direct_kernel *k)
 {
-    return k->op == ECH__OP_CONV2D_BWD_DATA ? reversed(&k->given, k->kernel) : k->given;
+    weight w = k->given;
+    if (k->op == ECH__OP_CONV2D_BWD_DATA) {
+        w.o_block = k->given.i_block;
+        w.o_lane = k->given.i_lane;
+        w.i_block = k->given.o_block;
+        w.i_lane = k->given.o_lane;
+    }
+    return w;
 }
 
-/* From one input channel of the loops to the next: a group of the image is one channel or B. */
+/* From one group of the image's channels to the next, where they are evenly spaced. */
 static int64_t group_step(const direct_kernel *k, const weight *w)
 {
     return k->from.pixel == 1 ? w->i_lane : w->i_block;
@@ -153,67 +176,59 @@ static void store_gradient(const direct_kernel *k, range vectors)
 
 /* ---- images ---- */
 
-/* One sample of from, with zeros around it: the buffer holds them already. */
+/* One sample of the image that is walked over, as k->seen describes it: the buffer holds its zeros already. */
 static image sample_of(const direct_kernel *k, int64_t sample, float *buffer)
 {
-    image x = k->from;
-    x.data += sample * x.sample;
+    const image x = k->from;
+    image seen = k->seen;
+    seen.data = x.data + sample * x.sample;
     if (!k->copies)
-        return x;
-    image padded = k->padded;
-    padded.data = buffer;
-    const int64_t rows = least(x.height, ceil_div(padded.height - k->before, k->spread));
-    const int64_t columns = least(x.width, ceil_div(padded.width - k->before, k->spread));
+        return seen;
+    const int64_t rows = least(x.height, seen.height - k->pad);
+    const int64_t columns = least(x.width, seen.width - k->pad);
     for (int64_t g = 0; g < x.groups; g++) {
-        for (int64_t h = 0; h < rows; h++) {
-            const float *src = x.data + g * x.group + h * x.row;
-            float *dst = buffer + g * padded.group + (k->before + h * k->spread) * padded.row +
-                         k->before * padded.pixel;
-            if (k->spread == 1) {
-                memcpy(dst, src, (size_t)(columns * x.pixel) * sizeof *dst);
-                continue;
-            }
-            for (int64_t w = 0; w < columns; w++)
-                memcpy(dst + w * k->spread * x.pixel, src + w * x.pixel,
-                       (size_t)x.pixel * sizeof *dst);
-        }
+        for (int64_t h = 0; h < rows; h++)
+            memcpy(buffer + g * seen.group + (h + k->pad) * seen.row + k->pad * seen.pixel,
+                   seen.data + g * x.group + h * x.row,
+                   (size_t)(columns * x.pixel) * sizeof *buffer);
     }
-    return padded;
+    seen.data = buffer;
+    return seen;
 }
 
 /* The rows of the padded image that hold more than zeros. */
 static range real_rows(const direct_kernel *k)
 {
-    return (range){k->before, k->before + (k->from.height - 1) * k->spread + 1};
+    return (range){k->pad, k->pad + k->from.height};
 }
 
-/* ---- forward and backward data ---- */
+/* ---- forward ---- */
 
-/* The loops over the terms of one result, but for those over the kernel's rows. */
-static ech__direct_tile terms(const direct_kernel *k, const image *x)
+/* The terms of one result, row after row of the kernel. */
+static void list_terms(const direct_kernel *k)
 {
+    const int64_t B = k->isa->channels;
+    const image *x = &k->seen;
     const weight *w = &k->used;
-    const int64_t K = k->kernel, B = k->isa->channels;
-    ech__direct_tile t = {.x_pixel = k->stride * x->pixel,
-                          .x_row = k->stride * x->row,
-                          .w_block = w->o_block,
-                          .y_block = k->to.group,
-                          .y_row = k->to.row,
-                          .outer = {x->groups, x->group, group_step(k, w)},
-                          .middle = {K, x->row, w->h},
-                          .inner = {K, x->pixel, w->w},
-                          .run = x->depth,
-                          .w_run = w->i_lane,
-                          .relu = k->relu};
-    if (x->pixel == 1) {
-        t.inner.count = 1;
-        t.run = K;
-        t.w_run = w->w;
-    } else if (x->depth == B && w->w == B * w->i_lane) {
-        t.inner.count = 1;
-        t.run = K * B;
+    const bool data = k->op == ECH__OP_CONV2D_BWD_DATA;
+    /* Backward data goes through its rows in steps of the stride, upwards in dy, and has columns of its own. */
+    const int64_t rows = data ? ceil_div(k->kernel, k->stride) : k->kernel;
+    const int64_t columns = data ? 1 : k->kernel;
+    const int64_t x_row = data ? -x->row : x->row, w_row = data ? k->stride * w->h : w->h;
+    ech__direct_term *to = k->terms;
+    for (int64_t h = 0; h < rows; h++) {
+        for (int64_t g = 0; g < x->groups; g++) {
+            for (int64_t v = 0; v < columns; v++) {
+                for (int64_t c = 0; c < x->depth; c++) {
+                    const int64_t channel = g * x->pixel + c;
+                    const int64_t x_at = h * x_row + g * x->group + v * x->pixel + c;
+                    const int64_t w_at =
+                        h * w_row + v * w->w + channel / B * w->i_block + channel % B * w->i_lane;
+                    *to++ = (ech__direct_term){(int32_t)x_at, (int32_t)w_at};
+                }
+            }
+        }
     }
-    return t;
 }
 
 /* Rows of one sample of the result, for one or two blocks of its channels. */
@@ -224,18 +239,24 @@ static void convolve(const direct_kernel *k, const image *x, band rows, int64_t 
     const int64_t pixels = ceil_div(width, ceil_div(width, most_pixels));
     const int together = 2 * pixels * blocks <= k->isa->accumulators[blocks - 1] ? 2 : 1;
     const range real = real_rows(k);
-    ech__direct_tile t = terms(k, x);
-    const float *w = k->used.data + block * k->used.o_block;
-    t.blocks = blocks;
-    t.bias = k->has_bias ? k->bias + block * B : NULL;
+    ech__direct_tile t = {.w = k->used.data + block * k->used.o_block,
+                          .bias = k->has_bias ? k->bias + block * B : NULL,
+                          .blocks = blocks,
+                          .x_pixel = k->stride * x->pixel,
+                          .x_row = k->stride * x->row,
+                          .w_block = k->used.o_block,
+                          .y_block = k->to.group,
+                          .y_row = k->to.row,
+                          .y_pixel = k->to.pixel,
+                          .relu = k->relu};
     for (int64_t row = rows.first; row < rows.end; row += t.rows) {
         t.rows = (int)least(together, rows.end - row);
         const int64_t top = row * k->stride, last = (row + t.rows - 1) * k->stride;
         const int64_t end = most(0, least(k->kernel, real.end - top));
         const int64_t first = least(end, most(0, real.first - last));
-        t.middle.count = end - first;
-        t.w = w + first * k->used.h;
-        t.x = x->data + (top + first) * x->row;
+        t.terms = k->terms + first * k->row_terms;
+        t.nterms = (end - first) * k->row_terms;
+        t.x = x->data + top * x->row;
         t.y = k->to.data + rows.sample * k->to.sample + block * k->to.group + row * k->to.row;
         t.pixels = (int)pixels;
         t.count = width / pixels;
@@ -257,6 +278,82 @@ static void convolutions(const direct_kernel *k, float *buffer)
         const image x = sample_of(k, part.sample, buffer);
         for (int64_t block = 0; block < k->to.groups; block += 2)
             convolve(k, &x, part, block, (int)least(2, k->to.groups - block));
+    }
+}
+
+/* ---- backward data ---- */
+
+/* Places [first, end) of dy that meet a place of a row of dx, of this length, at one tap. */
+static range places_of(int64_t tap, int64_t pad, int64_t stride, int64_t length, int64_t places)
+{
+    const int64_t first = ceil_div(most(0, pad - tap), stride);
+    const int64_t end = ceil_div(most(0, length + pad - tap), stride);
+    return (range){first, least(places, end)};
+}
+
+/* Adds what column w of the kernel gives for a row of dx. */
+static void add_column(const direct_kernel *k, const ech__direct_tile *row, int64_t w)
+{
+    const int64_t s = k->stride;
+    const range columns = places_of(w, k->pad, s, k->to.width, k->from.width);
+    const int64_t width = columns.end - columns.first;
+    if (width <= 0)
+        return;
+    const int64_t pixels = ceil_div(width, ceil_div(width, k->isa->width[row->blocks - 1]));
+    ech__direct_tile t = *row;
+    t.w += w * k->used.w;
+    t.x += columns.first * t.x_pixel;
+    t.y += (columns.first * s + w - k->pad) * k->to.pixel;
+    t.pixels = (int)pixels;
+    t.count = width / pixels;
+    k->isa->tile(&t);
+    t.x += t.count * pixels * t.x_pixel;
+    t.y += t.count * pixels * t.y_pixel;
+    t.pixels = (int)(width % pixels);
+    t.count = 1;
+    if (t.pixels)
+        k->isa->tile(&t);
+}
+
+/* One row of dx, for one or two blocks of its channels. */
+static void scatter(const direct_kernel *k, const image *dy, int64_t sample, int64_t row,
+                    int64_t block, int blocks)
+{
+    const image *dx = &k->to;
+    const int64_t s = k->stride, K = k->kernel;
+    ech__direct_tile t = {.rows = 1,
+                          .blocks = blocks,
+                          .x_pixel = dy->pixel,
+                          .w_block = k->used.o_block,
+                          .y_block = dx->group,
+                          .y_pixel = s * dx->pixel,
+                          .terms = k->terms,
+                          .add = true};
+    t.y = dx->data + sample * dx->sample + block * dx->group + row * dx->row;
+    for (int b = 0; b < blocks; b++)
+        memset(t.y + b * dx->group, 0, (size_t)dx->row * sizeof *t.y);
+    /* The kernel's rows first, first + s, ... meet rows of dy, the last one first. */
+    const int64_t low = row + k->pad - (dy->height - 1) * s;
+    const int64_t first = low > 0 ? low : (row + k->pad) % s, end = least(K, row + k->pad + 1);
+    if (first >= end)
+        return;
+    t.nterms = ceil_div(end - first, s) * k->row_terms;
+    t.x = dy->data + (row + k->pad - first) / s * dy->row;
+    t.w = k->used.data + block * k->used.o_block + first * k->used.h;
+    for (int64_t w = 0; w < K; w++)
+        add_column(k, &t, w);
+}
+
+static void scatters(const direct_kernel *k, float *buffer)
+{
+    range rows = share_of(k->n * k->to.height);
+    while (rows.first < rows.end) {
+        const band part = next_band(&rows, k->to.height);
+        const image dy = sample_of(k, part.sample, buffer);
+        for (int64_t row = part.first; row < part.end; row++) {
+            for (int64_t block = 0; block < k->to.groups; block += 2)
+                scatter(k, &dy, part.sample, row, block, (int)least(2, k->to.groups - block));
+        }
     }
 }
 
@@ -364,7 +461,7 @@ static void combine(const direct_kernel *k, float *first)
 
 /* ---- kernel ---- */
 
-static void prepare_weight(const direct_kernel *k)
+static void prepare(const direct_kernel *k)
 {
     const range vectors = share_of(k->to.groups);
     const int64_t B = k->isa->channels;
@@ -374,6 +471,8 @@ static void prepare_weight(const direct_kernel *k)
                (size_t)((vectors.end - vectors.first) * k->used.o_block) * sizeof(float));
         pack(k, &from, &k->used, vectors);
     }
+    if (omp_get_thread_num() == 0)
+        list_terms(k);
     for (int64_t o = vectors.first * B; k->has_bias && o < vectors.end * B; o++)
         k->bias[o] = o < k->o ? k->b[o] : 0; /* so that the padding of y stays zero */
 #pragma omp barrier
@@ -386,12 +485,15 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
 #pragma omp parallel num_threads(k->device->threads)
     {
         const int64_t me = omp_get_thread_num();
-        float *buffer = k->buffers + me * k->padded.sample;
+        float *buffer = k->buffers + me * k->seen.sample;
         if (k->copies)
-            memset(buffer, 0, (size_t)k->padded.sample * sizeof *buffer);
+            memset(buffer, 0, (size_t)k->seen.sample * sizeof *buffer);
         if (k->op != ECH__OP_CONV2D_BWD_WEIGHTS) {
-            prepare_weight(k);
-            convolutions(k, buffer);
+            prepare(k);
+            if (k->op == ECH__OP_CONV2D)
+                convolutions(k, buffer);
+            else
+                scatters(k, buffer);
         } else {
             float *dw = k->in_place && me == 0 ? k->given.data
                                                : k->own + (me - k->in_place) * k->used_floats;
@@ -486,22 +588,33 @@ static weight own_weight(const direct_kernel *k, int64_t *floats)
     return w;
 }
 
-/* The weight is used as it lies when its outputs are vectors, and its inputs lie as the image's: evenly for a
- * row-major one, with those that fill up the last block for a blocked one. */
+/* The weight is used as it lies when its outputs are vectors, and its inputs are there as those of the image:
+ * with those that fill up the last block of a blocked one, and evenly spaced for the gradient of a row-major one. */
 static void choose_weight(direct_kernel *k)
 {
     const int64_t B = k->isa->channels;
     k->given = weight_from(&k->layout, B);
     k->used = forward_weight(k);
     const int axis = k->op == ECH__OP_CONV2D_BWD_DATA ? 0 : 1;
+    const bool even = k->used.i_block == B * k->used.i_lane;
     const bool fits =
-        k->from.channels <= B || (k->from.pixel == 1 ? k->used.i_block == B * k->used.i_lane
+        k->from.channels <= B || (k->seen.pixel == 1 ? even || k->op != ECH__OP_CONV2D_BWD_WEIGHTS
                                                      : k->layout.padded[axis] % B == 0);
     k->in_place = k->used.o_lane == 1 && k->layout.padded[1 - axis] % B == 0 && fits;
     if (!k->in_place)
         k->used = own_weight(k, &k->used_floats);
     else
         ech__layout_extent(&k->layout, &k->used_floats);
+}
+
+static void choose_view(direct_kernel *k)
+{
+    const int64_t more = k->kernel - k->stride; /* so much is seen beyond the strides */
+    k->copies = k->op != ECH__OP_CONV2D_BWD_DATA && k->pad > 0;
+    k->seen = k->from;
+    if (k->copies)
+        k->seen = image_of(k->from.channels, k->to.height * k->stride + more,
+                           k->to.width * k->stride + more, k->from.pixel);
 }
 
 /* With the weight in this layout. */
@@ -519,18 +632,15 @@ static direct_kernel sizes_of(const ech__cpu *cpu, const ech__kernel_desc *desc,
                        .o = layout->shape.dims[0],
                        .i = layout->shape.dims[1],
                        .kernel = a->kernel,
-                       .stride = data ? 1 : a->stride,
-                       .before = data ? a->kernel - 1 - a->pad : a->pad,
-                       .spread = data ? a->stride : 1,
+                       .stride = a->stride,
+                       .pad = a->pad,
                        .layout = *layout};
     const int64_t B = k.isa->channels;
     k.from = image_from(&desc->operands[0].layout, B);
     k.to = image_from(&desc->operands[weights ? 1 : desc->nin].layout, B);
-    k.padded = image_of(k.from.channels, (k.to.height - 1) * k.stride + k.kernel,
-                        (k.to.width - 1) * k.stride + k.kernel, k.from.pixel);
-    k.copies = k.before > 0 || k.spread > 1 || k.padded.height > k.from.height ||
-               k.padded.width > k.from.width;
+    choose_view(&k);
     choose_weight(&k);
+    k.row_terms = k.seen.groups * k.seen.depth * (data ? 1 : k.kernel);
     return k;
 }
 
@@ -545,9 +655,11 @@ static int64_t lay_out(direct_kernel *k, int threads, float *scratch)
     floats += ech__round_up(parts * k->used_floats, LINE);
     k->bias = k->sums = scratch ? scratch + floats : NULL;
     floats += ech__round_up(weights ? threads * width : k->has_bias ? width : 0, LINE);
-    k->padded.sample = ech__round_up(k->padded.sample, LINE);
+    k->terms = scratch ? (ech__direct_term *)(void *)(scratch + floats) : NULL;
+    floats += weights ? 0 : ech__round_up(2 * k->kernel * k->row_terms, LINE);
+    k->seen.sample = ech__round_up(k->seen.sample, LINE);
     k->buffers = scratch ? scratch + floats : NULL;
-    floats += k->copies ? threads * k->padded.sample : 0;
+    floats += k->copies ? threads * k->seen.sample : 0;
     return floats;
 }
 
@@ -611,7 +723,9 @@ static bool is_possible(const ech__cpu *cpu, const ech__kernel_desc *desc)
         return false;
     const ech__operand *w = &desc->operands[ech__weight_operand(desc->op)];
     const int64_t *dims = w->layout.shape.dims, B = best_isa(cpu->vec)->channels;
-    return w->dtype == ECH_F32 && dims[0] <= MAX_CHANNELS && dims[1] <= MAX_CHANNELS &&
+    const int64_t *sides = desc->operands[0].layout.shape.dims;
+    return w->dtype == ECH_F32 && sides[2] < MAX_SIDE && sides[3] < MAX_SIDE &&
+           dims[2] < MAX_SIDE && dims[0] <= MAX_CHANNELS && dims[1] <= MAX_CHANNELS &&
            desc->attrs.pad < desc->attrs.kernel && is_image(&desc->operands[0], B, !data) &&
            is_image(&desc->operands[weights ? 1 : desc->nin], B, false);
 }

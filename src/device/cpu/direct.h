@@ -18,12 +18,14 @@ enum {
     ECH__DIRECT_WIDTH = 14,    /* most pixels, or taps, side by side in a tile */
 };
 
-/* One of the nested loops over the terms of a sum: how often, and how far on in x and in the weight. */
-typedef struct ech__direct_loop {
-    int64_t count, x, w;
-} ech__direct_loop;
+/* One term of a sum, from the first number of the tile's x and from its weight. A list of them takes the place of
+ * nested loops over the kernel and the channels, which are too short to be fast. */
+typedef struct ech__direct_term {
+    int32_t x, w;
+} ech__direct_term;
 
-/* y[blocks][rows][pixels][B] = bias + sum over the loops of x * w, and so on for count tiles side by side. */
+/* y[blocks][rows][pixels][B] = bias + sum over the terms of x * w, and so on for count tiles side by side. With
+ * add it is added to what is in y. */
 typedef struct ech__direct_tile {
     const float *x, *w;
     const float *bias; /* [blocks][B], or NULL */
@@ -31,10 +33,10 @@ typedef struct ech__direct_tile {
     int rows, pixels, blocks;
     int64_t count;
     int64_t x_pixel, x_row; /* from one to the next of the tile */
-    int64_t w_block, y_block, y_row;
-    ech__direct_loop outer, middle, inner;
-    int64_t run, w_run; /* the innermost loop: count and step of w; x goes on by 1 */
-    bool relu;
+    int64_t w_block, y_block, y_row, y_pixel;
+    const ech__direct_term *terms;
+    int64_t nterms;
+    bool relu, add;
 } ech__direct_tile;
 
 /* dw[blocks][lines][taps][B] += sum over rows and pixels of x * dy. */

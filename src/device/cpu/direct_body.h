@@ -59,7 +59,7 @@ INLINE void tile_of(const ech__direct_tile *given, const int rows, const int pla
     const ech__direct_tile t = *given; /* a copy: stores to y cannot change it */
     const float *x_first = t.x, *bias = t.bias ? t.bias : no_bias;
     float *y = t.y;
-    for (int64_t n = 0; n < t.count; n++, x_first += places * x_pixel, y += places * B) {
+    for (int64_t n = 0; n < t.count; n++, x_first += places * x_pixel, y += places * t.y_pixel) {
         V acc[2][MOST][2];
         EACH_BLOCK
         {
@@ -69,26 +69,18 @@ INLINE void tile_of(const ech__direct_tile *given, const int rows, const int pla
                 EACH_PLACE acc[r][p][b] = start;
             }
         }
-        for (int64_t k0 = 0; k0 < t.outer.count; k0++) {
-            for (int64_t k1 = 0; k1 < t.middle.count; k1++) {
-                for (int64_t k2 = 0; k2 < t.inner.count; k2++) {
-                    const float *one = x_first + k0 * t.outer.x + k1 * t.middle.x + k2 * t.inner.x;
-                    const float *x[2] = {one, one + (rows - 1) * t.x_row};
-                    const float *w = t.w + k0 * t.outer.w + k1 * t.middle.w + k2 * t.inner.w;
-                    for (int64_t k = 0; k < t.run; k++, w += t.w_run) {
-                        V wv[2];
-                        EACH_BLOCK wv[b] = LOAD(w + b * t.w_block);
-                        EACH_ROW
-                        {
-                            SECRET_POINTER(x[r]);
-                            EACH_PLACE
-                            {
-                                const V xv = SPLAT(x[r] + p * x_pixel);
-                                EACH_BLOCK acc[r][p][b] = FMA(xv, wv[b], acc[r][p][b]);
-                            }
-                            x[r]++;
-                        }
-                    }
+        for (int64_t k = 0; k < t.nterms; k++) {
+            const float *one = x_first + t.terms[k].x, *w = t.w + t.terms[k].w;
+            const float *x[2] = {one, one + (rows - 1) * t.x_row};
+            V wv[2];
+            EACH_BLOCK wv[b] = LOAD(w + b * t.w_block);
+            EACH_ROW
+            {
+                SECRET_POINTER(x[r]);
+                EACH_PLACE
+                {
+                    const V xv = SPLAT(x[r] + p * x_pixel);
+                    EACH_BLOCK acc[r][p][b] = FMA(xv, wv[b], acc[r][p][b]);
                 }
             }
         }
@@ -107,7 +99,11 @@ INLINE void tile_of(const ech__direct_tile *given, const int rows, const int pla
         {
             EACH_PLACE
             {
-                EACH_BLOCK STORE(y + b * t.y_block + r * t.y_row + p * B, acc[r][p][b]);
+                EACH_BLOCK
+                {
+                    float *to = y + b * t.y_block + r * t.y_row + p * t.y_pixel;
+                    STORE(to, t.add ? ADD(LOAD(to), acc[r][p][b]) : acc[r][p][b]);
+                }
             }
         }
     }
