@@ -110,7 +110,7 @@ refuse "and is a failure" fetch
 check "and is left alone" test -s "$dir/data_batch_1.bin"
 zeros 10 "$dir/test_batch.bin"
 rm -f "$dir"/data_batch_?.bin
-(flock -n 9 && exec sleep 30) 9<"$dir" &
+(flock 9 && exec sleep 30) 9<"$dir" &
 sleeper=$!
 for _ in $(seq 50); do
     flock -n "$dir" true || break
