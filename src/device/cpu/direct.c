@@ -16,6 +16,7 @@
 #include "base/size.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/direct.h"
+#include "device/cpu/share.h"
 
 #include <omp.h>
 #include <string.h>
@@ -63,32 +64,6 @@ typedef struct direct_kernel {
     ech__direct_term *terms;            /* scratch */
     float *own, *bias, *sums, *buffers; /* scratch */
 } direct_kernel;
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-typedef struct range {
-    int64_t first, end;
-} range;
-
-/* The calling thread's share of count things. */
-static range share_of(int64_t count)
-{
-    const int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();
-    return (range){count * me / threads, count * (me + 1) / threads};
-}
 
 /* Rows [first, end) of one sample. */
 typedef struct band {
