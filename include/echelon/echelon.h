@@ -180,7 +180,8 @@ typedef struct ech_train_options {
     double beta1, beta2, epsilon; /* adam, adamw */
     bool tune;                    /* time candidate kernels once; off: a fixed choice */
     const char *tuning_file;      /* where timings are kept; NULL: the user's cache directory */
-    double delay_ms;              /* idle time before each backward pass */
+    bool recompute;  /* batch norms again in the backward pass, instead of keeping their outputs */
+    double delay_ms; /* idle time before each backward pass */
 } ech_train_options;
 
 ECH_API ech_train_options ech_train_defaults(void);

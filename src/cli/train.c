@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct args {
-    int model, optimizer, schedule, tune;
+    int model, optimizer, schedule, tune, recompute;
     int64_t dim, depth, batch, global_batch, steps, warmup, devices, threads, seed, interval;
     int64_t device_memory;
     double lr, momentum, weight_decay, beta1, beta2, epsilon, gamma, delay_ms;
@@ -90,6 +90,12 @@ typedef struct args {
          .choices = "on|off",                                                                      \
          .initial = "on",                                                                          \
          .help = "Time the candidate kernels once and keep the fastest, or take a fixed choice."}, \
+        {.name = "recompute",                                                                      \
+         ECH_OPTION(CHOICE, args, recompute),                                                      \
+         .choices = "bn|off",                                                                      \
+         .initial = "bn",                                                                          \
+         .help = "Compute the outputs of batch norms again in the backward pass instead of "       \
+                 "keeping them: less memory, the same bits, a little more time."},                 \
         {.name = "tuning-file",                                                                    \
          ECH_OPTION(STRING, args, tuning_file),                                                    \
          .arg = "FILE",                                                                            \
@@ -370,6 +376,7 @@ static ech__run_config config_of(const args *a)
     c.train.seed = (uint64_t)a->seed;
     c.train.init = a->init;
     c.train.tune = a->tune == 0;
+    c.train.recompute = a->recompute == 0;
     c.train.tuning_file = a->tuning_file;
     c.run_dir = a->run_dir;
     c.trace = a->trace;

@@ -91,6 +91,10 @@ ech_status ech__copy_weights(ech_graph *graph);
 /* For evaluation: normalises by the running statistics instead of the batch's. Instead of ech__autodiff. */
 ech_status ech__infer_only(ech_graph *graph);
 
+/* Lets the backward pass compute the outputs of batch norms again instead of keeping them. Right after
+ * ech__autodiff. */
+ech_status ech__recompute(ech_graph *graph);
+
 /* Puts an operator that idles for this long before the first backward operator. */
 ech_status ech__insert_delay(ech_graph *graph, double seconds);
 

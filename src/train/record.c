@@ -131,6 +131,7 @@ static ech_json *config_json(const ech__run *run)
     ech__json_set_real(&json, "weight_decay", o->weight_decay);
     ech__json_set_string(&json, "init", o->init);
     ech__json_set_bool(&json, "tune", o->tune);
+    ech__json_set_bool(&json, "recompute", o->recompute);
     ech__json_set_int(&json, "device_memory", o->device_memory);
     ech__json_set_real(&json, "delay_ms", o->delay_ms);
     return json;

@@ -13,7 +13,8 @@ ech_train_options ech_train_defaults(void)
                                .beta1 = 0.9,
                                .beta2 = 0.999,
                                .epsilon = 1e-8,
-                               .tune = true};
+                               .tune = true,
+                               .recompute = true};
 }
 
 /* Every pass, in order. */
@@ -21,6 +22,8 @@ static ech_status rewrite(ech_graph *graph, ech_value loss, const ech_train_opti
 {
     ECH_TRY(ech__fuse(graph));
     ECH_TRY(ech__autodiff(graph, loss));
+    if (options->recompute)
+        ECH_TRY(ech__recompute(graph));
     ECH_TRY(ech__optimize(graph, options));
     if (options->delay_ms > 0)
         ECH_TRY(ech__insert_delay(graph, options->delay_ms * 1e-3));

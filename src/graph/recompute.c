@@ -1,0 +1,64 @@
+/* Recomputation: what is cheap to compute again need not be kept for the backward pass. A batch norm's output is
+ * a function of its input, which the backward pass keeps anyway, and costs one pass over memory. */
+#include "graph/graph.h"
+
+static bool uses(const ech__node *node, ech_value value)
+{
+    for (int i = 0; i < node->nin; i++) {
+        if (node->in[i] == value)
+            return true;
+    }
+    return false;
+}
+
+/* The first backward node that uses value, or nnodes. */
+static size_t first_backward_user(const ech_graph *graph, ech_value value)
+{
+    size_t n = 0;
+    while (n < graph->nnodes &&
+           !(graph->nodes[n].phase == ECH__PHASE_BACKWARD && uses(&graph->nodes[n], value)))
+        n++;
+    return n;
+}
+
+/* Puts the node that was added last at a place before it. */
+static void move_last_to(ech_graph *graph, size_t at)
+{
+    const ech__node last = graph->nodes[graph->nnodes - 1];
+    for (size_t n = graph->nnodes - 1; n > at; n--)
+        graph->nodes[n] = graph->nodes[n - 1];
+    graph->nodes[at] = last;
+}
+
+static ech_status recompute(ech_graph *graph, size_t index)
+{
+    const ech__node node = graph->nodes[index];
+    const ech_value kept = node.out[0];
+    const size_t at = first_backward_user(graph, kept);
+    if (at == graph->nnodes || graph->values[kept].kept)
+        return ECH_OK;
+    const ech_value again = ech__graph_add(graph, &node); /* gets an output of its own */
+    if (again < 0)
+        return (ech_status)again;
+    move_last_to(graph, at);
+    for (size_t n = at + 1; n < graph->nnodes; n++) {
+        for (int i = 0; i < graph->nodes[n].nin; i++) {
+            if (graph->nodes[n].in[i] == kept)
+                graph->nodes[n].in[i] = again;
+        }
+    }
+    return ECH_OK;
+}
+
+ech_status ech__recompute(ech_graph *graph)
+{
+    ECH_TRY(graph->status);
+    graph->phase = ECH__PHASE_BACKWARD;
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        const ech__node *node = &graph->nodes[n];
+        /* A residual would have to be kept in place of the output: nothing would be won. */
+        if (node->phase == ECH__PHASE_FORWARD && node->op == ECH__OP_BN_APPLY && node->nin == 5)
+            ECH_TRY(recompute(graph, n));
+    }
+    return ECH_OK;
+}
