@@ -35,18 +35,23 @@ typedef struct trial {
 enum { MAX_RUNS = 9, MIN_RUNS = 3 };
 static const double ENOUGH_SECONDS = 0.1;
 
+/* More than any machine has, and still small enough that a sum over the operands does not overflow. */
+static const int64_t TOO_MANY = INT64_MAX / 64;
+
 static int64_t operand_bytes(const ech__kernel_desc *desc, int i)
 {
     int64_t extent = 0, bytes = 0;
     if (!ech__layout_extent(&desc->operands[i].layout, &extent) ||
-        !ech__mul(extent, ech__dtype_bytes(desc->operands[i].dtype), &bytes))
-        return INT64_MAX / 64;
+        !ech__mul(extent, ech__dtype_bytes(desc->operands[i].dtype), &bytes) || bytes > TOO_MANY)
+        return TOO_MANY;
     return ech__round_up(bytes, ECH__ALIGN);
 }
 
 static int64_t trial_bytes(const ech__kernel_desc *desc, const ech__candidate *candidate)
 {
-    int64_t bytes = ech__round_up(candidate->scratch_bytes, ECH__ALIGN);
+    int64_t bytes = candidate->scratch_bytes > TOO_MANY
+                        ? TOO_MANY
+                        : ech__round_up(candidate->scratch_bytes, ECH__ALIGN);
     for (int i = 0; i < desc->nin + desc->nout; i++)
         bytes += operand_bytes(desc, i);
     return bytes;
