@@ -232,7 +232,7 @@ static const ech__kernel_table *const tables[] = {
 
 static ech_status check_options(ech_ctx *ctx, const ech__device_options *options)
 {
-    if ((size_t)options->kind >= sizeof tables / sizeof *tables)
+    if ((size_t)options->kind >= sizeof tables / sizeof(tables[0])) /* NOLINT: pointers are meant */
         return ech__fail(ctx, ECH_E_INVALID, "there is no device of kind %d", (int)options->kind);
     if (options->threads < 0 || options->threads > 1024)
         return ech__fail(ctx, ECH_E_INVALID, "a device of %d threads: from 1 to 1024 are possible",

@@ -132,10 +132,10 @@ ech_status ech__onednn_create_conv(ech__device *device, ech__onednn *onednn,
                                    const ech__kernel_desc *desc, const ech__candidate *candidate,
                                    const ech__binding *binding, ech__kernel **out)
 {
-    const convolution c = describe(desc, &candidate->layouts[ech__weight_operand(desc->op)]);
-    const ech__onednn_args args = ech__onednn_weighted_args(desc->op, &c.t, binding);
     const dnnl_alg_kind_t algorithm =
         is_winograd(candidate) ? dnnl_convolution_winograd : dnnl_convolution_direct;
+    const convolution c = describe(desc, &candidate->layouts[ech__weight_operand(desc->op)]);
+    const ech__onednn_args args = ech__onednn_weighted_args(desc->op, &c.t, binding);
     dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, algorithm, desc->attrs.relu, &c);
     const ech_status status = ech__onednn_create(device, onednn, pd, &args, binding->scratch, out);
     if (pd)
