@@ -1,0 +1,40 @@
+/* The shared-memory transport: ranks of one node over one memfd, which has no name and is gone with the last rank.
+ *
+ *     int fd;
+ *     ECH_TRY(ech__shm_create(ctx, world, &fd));                      once for all: the launcher, or local rank 0
+ *     ECH_TRY(ech__shm_join(ctx, fd, rank, world, timeout, &comm));   each rank, a process or a thread
+ *
+ * The file starts with a control block: for each rank its counters, a descriptor ring (so that ranks in different
+ * collectives are found out and named) and slots through which small and unshared data pass. Memory from ech__comm_alloc
+ * is appended, reserved with fallocate.
+ *
+ * An all-reduce in place: every rank counts up `started` when its part is ready. When all have, each rank reduces its own
+ * shard over all ranks' memory and writes the result to all of them, then counts up `reduced`. When all have, it is done.
+ * Waiting spins for a few microseconds and then sleeps on a futex.
+ */
+#ifndef ECH_COMM_SHM_H
+#define ECH_COMM_SHM_H
+
+#include "comm/comm.h"
+
+/* What happens to a shard between the reduction inside of the node and its distribution, where there are other nodes.
+ * begin starts it on data[count], in place; test drives it and says when it is done. Both never wait. One shard is under
+ * way at a time, in the order of the sequence numbers. Shards have `owners` parts: local ranks from owners on have none. */
+typedef struct ech__inter {
+    ech_status (*begin)(void *user, void *data, int64_t count, ech_dtype dtype,
+                        ech__reduction reduction, uint64_t sequence);
+    ech_status (*test)(void *user, bool *done);
+    void *user;
+    int owners;
+    int world; /* of all nodes: what a mean divides by */
+} ech__inter;
+
+/* A memfd with a control block for `world` ranks, close-on-exec. The caller closes it. */
+ech_status ech__shm_create(ech_ctx *ctx, int world, int *fd);
+/* fd is borrowed: it may be closed afterwards. */
+ech_status ech__shm_join(ech_ctx *ctx, int fd, int rank, int world, double timeout_s,
+                         ech__comm **out);
+/* Before the first collective. inter is copied. */
+void ech__shm_set_inter(ech__comm *comm, const ech__inter *inter);
+
+#endif

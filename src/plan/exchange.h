@@ -1,0 +1,27 @@
+/* What an exec asks of the other ranks. The plan owns the interface, src/parallel implements it.
+ *
+ * Operators whose row says `exchange` have no kernels on a device: they are created here, and run in their place among the
+ * others. An all-reduce of gradients only starts there; it goes on in ech__exchange_ops.progress, which the exec calls
+ * between operators, and ends in an operator that waits. */
+#ifndef ECH_PLAN_EXCHANGE_H
+#define ECH_PLAN_EXCHANGE_H
+
+#include "plan/kernel.h"
+
+typedef struct ech__exchange ech__exchange;
+
+typedef struct ech__exchange_ops {
+    /* Zeroed memory, as many bytes on every rank, that they reduce in place. Collective. */
+    ech_status (*alloc)(ech__exchange *exchange, int64_t bytes, void **out);
+    void (*free)(ech__exchange *exchange, void *ptr);
+    ech_status (*create)(ech__exchange *exchange, const ech__kernel_desc *desc,
+                         const ech__binding *binding, ech__kernel **out);
+    ech_status (*progress)(ech__exchange *exchange);
+} ech__exchange_ops;
+
+struct ech__exchange {
+    const ech__exchange_ops *ops;
+    int rank, world;
+};
+
+#endif
