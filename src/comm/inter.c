@@ -46,7 +46,7 @@ ech_status ech__between_reserve(ech__between *b, int64_t bytes, int owners)
     const int capacity = (int)(2 * b->nodes * messages);
     if (b->step != ECH__BETWEEN_IDLE)
         return ech__fail(b->wire->ctx, ECH_E_INVALID,
-                         "memory cannot be shared out while allreduce %llu is under way",
+                         "memory cannot be shared out while allreduce #%llu is under way",
                          (unsigned long long)b->sequence);
     if (parts <= b->parts_bytes && capacity <= b->capacity)
         return ECH_OK;
@@ -153,7 +153,7 @@ ech_status ech__between_begin(void *between, void *data, int64_t count, ech_dtyp
     const int64_t needed = part_of(b, b->node).count * unit * b->nodes;
     if (needed > b->parts_bytes)
         return ech__fail(b->wire->ctx, ECH_E_INTERNAL,
-                         "allreduce %llu: a shard of %lld bytes, but room for %lld",
+                         "allreduce #%llu: a shard of %lld bytes, but room for %lld",
                          (unsigned long long)sequence, (long long)needed,
                          (long long)b->parts_bytes);
     return post_scatter(b);
@@ -178,7 +178,7 @@ static ech_status test_messages(ech__between *b)
     if (kept == 0 || ech__seconds(ech__clock_wall() - b->began_ns) <= b->wire->timeout_s * PATIENCE)
         return ECH_OK;
     b->wire->failed = true;
-    return ech__fail(b->wire->ctx, ECH_E_IO, "rank %d waited %g s for rank %d in allreduce %llu",
+    return ech__fail(b->wire->ctx, ECH_E_IO, "rank %d waited %g s for rank %d in allreduce #%llu",
                      b->wire->rank, b->wire->timeout_s, b->request_peers[0],
                      (unsigned long long)b->sequence);
 }

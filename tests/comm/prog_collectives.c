@@ -8,6 +8,7 @@
 #include "base/sha256.h"
 #include "comm/comm.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -376,6 +377,36 @@ static void go(run *t, int die, int quit, int stop)
     }
 }
 
+/* The inode of the memory that this rank shares with others; 0: none. */
+static unsigned long shared_inode(void)
+{
+    char line[512];
+    unsigned long inode = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && !inode && fgets(line, sizeof line, maps)) {
+        if (strstr(line, "/memfd:"))
+            sscanf(line, "%*s %*s %*s %*s %lu", &inode);
+    }
+    if (maps)
+        fclose(maps);
+    return inode;
+}
+
+static void introduce(run *t)
+{
+    const ech__comm *c = t->comm;
+    char host[65] = "";
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    sched_getaffinity(0, sizeof cpus, &cpus);
+    gethostname(host, sizeof host - 1);
+    if (c->rank == 0)
+        printf("%d ranks on %d nodes over %s\n", c->world, c->nodes, ech__backend_name(c->backend));
+    printf("rank %d, %d of %d on %s, may use %d cores, memory %lu\n", c->rank, c->local_rank,
+           c->local_world, host, CPU_COUNT(&cpus), shared_inode());
+    fflush(stdout);
+}
+
 static void log_line(void *user, const char *line)
 {
     (void)user;
@@ -429,9 +460,7 @@ int main(int argc, char **argv)
     if (!t.src || !t.dst)
         return 1;
     must(&t, ech__comm_alloc(t.comm, most, (void **)&t.shared), "alloc");
-    if (t.comm->rank == 0)
-        printf("%d ranks on %d nodes over %s\n", t.comm->world, t.comm->nodes,
-               ech__backend_name(t.comm->backend));
+    introduce(&t);
     if (nodes && nodes != t.comm->nodes) {
         printf("rank %d: wrong: %d nodes instead of %d\n", t.comm->rank, t.comm->nodes, nodes);
         t.wrong++;
