@@ -18,8 +18,9 @@
 #include "comm/comm.h"
 
 /* What happens to a shard between the reduction inside of the node and its distribution, where there are other nodes.
- * begin starts it on data[count], in place; test drives it and says when it is done. Both never wait. One shard is under
- * way at a time, in the order of the sequence numbers. Shards have `owners` parts: local ranks from owners on have none. */
+ * begin starts it on data[count], in place; test drives it and says when it is done, or fails when that takes too long. Both
+ * never wait. test is also called when no shard is under way, to push on what was sent before. One shard is under way at a
+ * time, in the order of the sequence numbers. Shards have `owners` parts: local ranks from owners on have none. */
 typedef struct ech__inter {
     ech_status (*begin)(void *user, void *data, int64_t count, ech_dtype dtype,
                         ech__reduction reduction, uint64_t sequence);

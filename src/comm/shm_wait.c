@@ -220,10 +220,13 @@ ech_status ech__shm_await(ech__shm *s, const _Atomic uint64_t *counter, uint64_t
         ECH_TRY(ech__shm_check(s, since, rank, doing));
         if (gone)
             return has_left(s, rank, doing);
-        /* Messages from other nodes ring no bell. */
-        const int64_t slice = s->has_inter && s->next < s->started ? POLL_NS : SLICE_NS;
+        /* Messages from other nodes ring no bell, and those to them may need a push. */
+        const int64_t slice = s->has_inter ? POLL_NS : SLICE_NS;
         const int64_t rest = since + limit - ech__clock_wall();
         sleep_for(counter, least, &s->ranks[rank], rest < 1 ? 1 : rest < slice ? rest : slice);
         ECH_TRY(ech__shm_progress(&s->base));
+        bool done;
+        if (s->has_inter && !s->inter_busy)
+            ECH_TRY(s->inter.test(s->inter.user, &done));
     }
 }

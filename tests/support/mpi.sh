@@ -5,6 +5,7 @@
 #
 # $program runs all collectives; see tests/comm/prog_collectives.c.
 # shellcheck shell=bash
+# shellcheck source=tests/support/check.sh
 . "$ECH_SRC/tests/support/check.sh"
 
 # shellcheck disable=SC2034
