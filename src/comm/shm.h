@@ -27,7 +27,8 @@ typedef struct ech__inter {
     ech_status (*test)(void *user, bool *done);
     void *user;
     int owners;
-    int world; /* of all nodes: what a mean divides by */
+    int world;        /* of all nodes: what a mean divides by */
+    const int *ranks; /* [ranks of this node] their numbers in the job, for sentences; borrowed */
 } ech__inter;
 
 /* A memfd with a control block for `world` ranks, close-on-exec. The caller closes it. */

@@ -4,7 +4,7 @@
 #   bits FILE                the digests of sums in an output of $program, to compare transports
 #
 # $program runs all collectives; see tests/comm/prog_collectives.c.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # shellcheck source=tests/support/check.sh
 . "$ECH_SRC/tests/support/check.sh"
 
