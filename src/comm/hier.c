@@ -314,6 +314,8 @@ static void release(hier *h)
 {
     ech_ctx *ctx = h->base.ctx;
     const size_t bytes = (size_t)h->base.world * sizeof(int);
+    if (h->wire.failed || h->between.used > 0)
+        h->wire.mpi->abandon();
     if (h->local)
         h->local->ops->close(h->local);
     ech__between_fini(&h->between);

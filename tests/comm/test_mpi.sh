@@ -20,8 +20,8 @@ check "mpi is messages" has mpi2 '^2 ranks on 2 nodes over mpi$'
 memories() { sed -nE 's/^rank .*memory ([1-9][0-9]*)$/\1/p' "$work/$1" | sort -u | wc -l; }
 says "ranks of a node share one memory" '^1$' memories shm3
 says "and none over messages" '^3$' memories mpi3
-check "shm asked for by name" run named 2 shm nodes=1
-check "one rank" run one 1 auto nodes=1
+check "shm asked for by name" run named 2 shm nodes=1 quick=1
+check "one rank" run one 1 auto nodes=1 quick=1
 
 # What mpirun left unbound is shared out, and a bad binding is named.
 cores=$(nproc)
@@ -54,6 +54,11 @@ check "is named too" has end 'waited 2.* s for rank 1 in (allreduce|barrier) #[0
 unset ECHELON_TIMEOUT
 refuse "no process is left" pgrep -f "^$program"
 
+mkdir -p "$work/root/bin" "$work/root/lib/echelon"
+cp "$program" "$work/root/bin/program"
+cp "$ECH_BUILD/echelon_mpi.so" "$work/root/lib/echelon/"
+check "an installed plugin is found beside the program" \
+    env -u ECHELON_PLUGIN_DIR timeout 60 mpirun -np 2 "$work/root/bin/program" quick=1
 cp "$program" "$work/program"
 export ECHELON_PLUGIN_DIR=$work/nowhere
 says "a missing plugin is named with what to install" \
