@@ -11,7 +11,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 typedef struct args {
     int64_t ranks, min, max, factor, iters, warmup;
@@ -348,7 +347,7 @@ int ech__run_bench_comm(ech_ctx *ctx, const ech__command *command, char **argv)
         return code;
     if (check(ctx, &a) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    if (a.ranks == 1 || getenv("ECHELON_COMM_FD") || ech__mpi_wanted())
+    if (a.ranks == 1 || ech__cli_is_rank() || ech__mpi_wanted())
         return run_rank(ctx, command, &a);
     return launch(ctx, command, &a, argv);
 }
