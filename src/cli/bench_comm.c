@@ -216,6 +216,10 @@ static void append_row(ech_json **results, const ech__bench_row *row)
     ech__json_set_real(&json, "algbw_gbs", row->algbw_gbs);
     ech__json_set_real(&json, "busbw_gbs", row->busbw_gbs);
     ech__json_set_int(&json, "wrong", row->wrong);
+    ech_json *samples = ech__json_array();
+    for (int i = 0; i < row->iters; i++)
+        ech__json_append_real(&samples, row->samples_s[i]);
+    ech__json_set(&json, "samples_s", samples);
     ech__json_append(results, json);
 }
 
@@ -327,10 +331,10 @@ static int run_rank(ech_ctx *ctx, const ech__command *command, const args *a)
 
 static int launch(ech_ctx *ctx, const ech__command *command, const args *a, char **argv)
 {
-    ech__machine machine;
-    if (ech__machine_read(ctx, &machine) < 0)
+    ech__cores own;
+    if (ech__machine_cores(ctx, &own) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
-    const int cores = machine.usable > 2 ? machine.usable : 2;
+    const int cores = own.cores > 2 ? own.cores : 2;
     const int most = cores < ECH__MAX_RANKS_PER_NODE ? cores : ECH__MAX_RANKS_PER_NODE;
     const int ranks = a->ranks ? (int)a->ranks : most;
     if (check_memory(ctx, a, ranks, ranks) < 0)

@@ -71,6 +71,7 @@ typedef struct job {
     int64_t srcs, dsts;   /* elements of src and dst; 0: not used */
     char *src, *dst;      /* the same in place */
     int64_t buffer_bytes; /* of each of src and dst, for the largest size */
+    double *own, *all;    /* samples: [iters] and [world][iters] */
 } job;
 
 /* Elements for a size; buffers are not touched. */
@@ -109,6 +110,11 @@ bool ech__bench_bytes(const ech__bench_config *config, int world, int64_t *out)
 
 /* ---- buffers ---- */
 
+static size_t sample_bytes(const job *j)
+{
+    return (size_t)j->config->iters * sizeof(double);
+}
+
 static void drop_buffers(job *j)
 {
     if (in_place(j->config)) {
@@ -117,9 +123,13 @@ static void drop_buffers(job *j)
         ech__delete(j->comm->ctx, j->src, (size_t)j->buffer_bytes);
         ech__delete(j->comm->ctx, j->dst, (size_t)j->buffer_bytes);
     }
+    ech__delete(j->comm->ctx, j->own, sample_bytes(j));
+    ech__delete(j->comm->ctx, j->all, sample_bytes(j) * (size_t)j->comm->world);
     j->src = j->dst = NULL;
+    j->own = j->all = NULL;
 }
 
+/* Drops what it made where something is missing. */
 static ech_status make_buffers(job *j)
 {
     ech_ctx *ctx = j->comm->ctx;
@@ -129,11 +139,13 @@ static ech_status make_buffers(job *j)
         void *shared;
         ECH_TRY(ech__comm_alloc(j->comm, j->buffer_bytes, &shared));
         j->src = j->dst = shared;
-        return ECH_OK;
+    } else {
+        j->dst = wanted > 0 ? ech__new(ctx, (size_t)j->buffer_bytes) : NULL;
+        j->src = wanted > 1 ? ech__new(ctx, (size_t)j->buffer_bytes) : NULL;
     }
-    j->dst = wanted > 0 ? ech__new(ctx, (size_t)j->buffer_bytes) : NULL;
-    j->src = wanted > 1 ? ech__new(ctx, (size_t)j->buffer_bytes) : NULL;
-    if ((j->dst || wanted < 1) && (j->src || wanted < 2))
+    j->own = ech__new(ctx, sample_bytes(j));
+    j->all = ech__new(ctx, sample_bytes(j) * (size_t)j->comm->world);
+    if ((j->dst || wanted < 1) && (j->src || wanted < 2) && j->own && j->all)
         return ECH_OK;
     drop_buffers(j);
     return ech__fail(ctx, ECH_E_NOMEM, "%d x %lld bytes for %s cannot be had", wanted,
@@ -202,39 +214,28 @@ static ech_status choose_batch(const job *j, int64_t *batch)
     return ech__comm_broadcast(j->comm, batch, sizeof *batch, 0);
 }
 
-/* The median over samples of the slowest rank's. all: [world][iters]; the first row becomes the slowest. */
-static double slowest_median(double *all, int world, int iters)
+/* own: [iters] of this rank; all: room for [world][iters]. The slowest rank's are put into own, sorted. */
+static ech_status take_slowest(ech__comm *comm, double *own, double *all, int iters, double *median)
 {
-    for (int rank = 1; rank < world; rank++)
+    ECH_TRY(ech__comm_allgather(comm, own, all, (int64_t)iters * (int64_t)sizeof *own));
+    for (int rank = 0; rank < comm->world; rank++)
         for (int i = 0; i < iters; i++)
-            if (all[(int64_t)rank * iters + i] > all[i])
-                all[i] = all[(int64_t)rank * iters + i];
-    return ech__stats_of(all, (size_t)iters).median;
+            if (all[(int64_t)rank * iters + i] > own[i])
+                own[i] = all[(int64_t)rank * iters + i];
+    *median = ech__stats_of(own, (size_t)iters).median;
+    return ECH_OK;
 }
 
-static ech_status measure_time(const job *j, double *seconds)
+static ech_status measure_time(const job *j, double *median)
 {
-    ech_ctx *ctx = j->comm->ctx;
-    const int iters = j->config->iters, world = j->comm->world;
+    const int iters = j->config->iters;
     for (int k = 0; k < j->config->warmup; k++)
         ECH_TRY(run_once(j));
     int64_t batch;
     ECH_TRY(choose_batch(j, &batch));
-
-    const size_t bytes = (size_t)iters * sizeof(double);
-    double *own = ech__new(ctx, bytes), *all = ech__new(ctx, bytes * (size_t)world);
-    ech_status status = ECH_OK;
-    if (!own || !all)
-        status = ech__fail(ctx, ECH_E_NOMEM, "%d samples of %d ranks cannot be kept", iters, world);
-    for (int i = 0; i < iters && status >= 0; i++)
-        status = time_batch(j, batch, &own[i]);
-    if (status >= 0)
-        status = ech__comm_allgather(j->comm, own, all, (int64_t)bytes);
-    if (status >= 0)
-        *seconds = slowest_median(all, world, iters);
-    ech__delete(ctx, own, bytes);
-    ech__delete(ctx, all, bytes * (size_t)world);
-    return status;
+    for (int i = 0; i < iters; i++)
+        ECH_TRY(time_batch(j, batch, &j->own[i]));
+    return take_slowest(j->comm, j->own, j->all, iters, median);
 }
 
 /* ---- checking ---- */
@@ -310,6 +311,8 @@ static ech_status measure_size(job *j, int64_t bytes, ech__bench_row *row)
     if (in_place(c))
         memset(j->dst, 0, (size_t)j->bytes);
     ECH_TRY(measure_time(j, &row->time_s));
+    row->samples_s = j->own;
+    row->iters = c->iters;
     ECH_TRY(count_wrong(j, &row->wrong));
     if (row->time_s > 0)
         row->algbw_gbs = (double)row->bytes / row->time_s * 1e-9;

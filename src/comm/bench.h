@@ -56,9 +56,12 @@ typedef struct ech__bench_row {
     ech__reduction reduction;
     ech_dtype dtype;
     int64_t bytes, count;
-    /* Median of the iterations; each takes as long as its slowest rank. Iterations that are too short for the clock
-     * are timed in batches. */
-    double time_s;
+    /* Each iteration takes as long as its slowest rank; iterations that are too short for the clock are timed in
+     * batches. */
+    const double *
+        samples_s; /* [iters], from the shortest to the longest; valid until the callback returns */
+    int iters;
+    double time_s;               /* their median */
     double algbw_gbs, busbw_gbs; /* 1e9 bytes a second; 0 for a barrier */
     int64_t wrong;               /* elements of all ranks */
 } ech__bench_row;
