@@ -218,21 +218,26 @@ class Contest:
                         for one in self.rounds]
             judged = side.target is not None
             yield [self.name if side is self.sides[0] else "", side.name, seconds(median), spread(samples),
-                   str(len(samples)), f"{self.units / median:.4g}" if self.units else "",
+                   str(len(samples)), rate_text(self.units / median) if self.units else "",
                    "" if side is own else f"{ratio:.2f}x",
                    "" if side is own else f"{min(by_round):.2f} .. {max(by_round):.2f}",
                    side.text, judge(side.meets(ratio)) if judged else ""]
 
 
+def rate_text(value):
+    return f"{value:.1f}" if value < 1000 else f"{value:.0f}"
+
+
 def run_contests(contests, args, title, rate, head):
     """Measures, keeps and shows them. rate: heading of the rates, or None. head(contests): the line above the table."""
-    start = time.monotonic()
+    start, script = time.monotonic(), pathlib.Path(sys.argv[0]).name
     for contest in contests:
         contest.measure(args.rounds)
         targets = {side.name: side.text for side in contest.sides if side.target is not None}
-        keep(args.out, f"{pathlib.Path(sys.argv[0]).name} {contest.name}", {"name": contest.name, "targets": targets, "rounds": contest.rounds})
+        record = {"name": contest.name, "targets": targets, "rounds": contest.rounds}
+        keep(args.out, f"{script} {contest.name}", record)
     print(f"{head(contests)}; {args.rounds} rounds in turns, {time.monotonic() - start:.0f} s\n")
-    columns = ["work", "side", "median", "middle half", "samples", rate or "", "by our time", "by round", "target", ""]
+    columns = ["work", "side", "median", "middle half", "samples", rate or "", "by ours", "by round", "target", ""]
     rows = [row for contest in contests for row in contest.rows()]
     if not rate:
         columns, *rows = [row[:5] + row[6:] for row in [columns, *rows]]

@@ -25,9 +25,10 @@ float ech__bench_reduced(ech__reduction reduction, int world, int64_t position)
 {
     const int base = base_of(position);
     /* Over all ranks, (shift + rank) mod world is each of 0 .. world - 1 once. */
+    const int shifts = world * (world - 1) / 2;
     switch (reduction) {
     case ECH__REDUCTION_SUM:
-        return (float)(world * base + world * (world - 1) / 2);
+        return (float)(world * base + shifts);
     case ECH__REDUCTION_MEAN:
         return (float)base + (float)(world - 1) / 2;
     default:
