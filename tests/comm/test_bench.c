@@ -84,7 +84,8 @@ typedef struct rank {
     const ech__bench_config *config;
     bool spoil; /* one element of every all-reduce of f32 */
     ech_status status;
-    int cores, rows;
+    ech__bench_place place;
+    int rows;
     ech__bench_row row[MAX_ROWS];
 } rank;
 
@@ -123,7 +124,7 @@ static void *run_rank(void *user)
             right_ops = own;
             comm->ops = &ops;
         }
-        r->status = ech__bench_cores(comm, &r->cores);
+        r->status = ech__bench_find(comm, &r->place);
         if (r->status >= 0)
             r->status = ech__bench_comm(comm, r->config, take_row, r);
         comm->ops = own;
@@ -181,7 +182,8 @@ static void sizes_and_bandwidths_are_those_of_nccl_tests(void **state)
         for (int k = 0; k < 3; k++) {
             const ech__bench_row *row = ranks[k].row;
             assert_int_equal(ranks[k].status, ECH_OK);
-            assert_in_range(ranks[k].cores, 1, 1 << 20);
+            assert_int_equal(ranks[k].place.hosts, 1);
+            assert_in_range(ranks[k].place.cores, 1, 1 << 20);
             assert_int_equal(ranks[k].rows, op == ECH__BENCH_BARRIER ? 1 : 3); /* 64 512 4096 */
             assert_int_equal(row->bytes, expected[op].bytes);
             assert_int_equal(row->count, expected[op].count);
