@@ -21,10 +21,11 @@ static const ech__option options[] = {
      .initial = "0",
      .max = 1000000,
      .help = "How often all ranks are started again after one has failed."},
-    {.name = "PROG",
+    {.name = "-- PROG",
      ECH_OPTION(REST, args, program),
      .positional = true,
-     .help = "The program, looked up in PATH, and its arguments. Put -- in front of it."},
+     .required = true,
+     .help = "The program, looked up in PATH, and its arguments."},
 };
 
 static const ech__option_example examples[] = {
@@ -61,11 +62,8 @@ int ech__run_run(ech_ctx *ctx, const ech__command *command, char **argv)
     int code;
     if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
         return code;
-    if (!a.program.count || !*a.program.word[0]) {
-        ech__fail(ctx, ECH_E_INVALID,
-                  "no program is given; put -- and the program behind the options: "
-                  "echelon run -n %lld -- PROG ARGS",
-                  (long long)a.ranks);
+    if (!*a.program.word[0]) {
+        ech__fail(ctx, ECH_E_INVALID, "the program's name is empty");
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     }
     ech__launch_options launch = ech__launch_defaults();

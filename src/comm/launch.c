@@ -153,6 +153,8 @@ static ech_status attempt(ech_ctx *ctx, launcher *l, ech__launch_result *out)
         ech__job_abandon(&l->job);
         return status;
     }
+    if (l->restarts == 0)
+        say_places(l);
     ech__job_supervise(&l->job);
     judge(&l->job, out);
     return ECH_OK;
@@ -198,7 +200,6 @@ static ech_status launch(ech_ctx *ctx, launcher *l, ech__launch_result *out)
     if (!l->job.ranks || !l->job.polls)
         return ech__fail(ctx, ECH_E_NOMEM, "no memory to look after %zu ranks", ranks);
     ECH_TRY(ech__launch_signals_open(ctx, &l->signals));
-    say_places(l);
     const ech_status status = attempts(ctx, l, out);
     ech__launch_signals_close(&l->signals);
     return status;

@@ -162,7 +162,7 @@ static ech_status hear(ech_ctx *ctx, const ech__rank_start *s, pid_t child, int 
     do
         got = read(fd, &n, sizeof n);
     while (got < 0 && errno == EINTR);
-    if (got == 0) /* closed by exec, or by a death that the supervisor will see */
+    if (got != (ssize_t)sizeof n) /* closed by exec, or by a death that the supervisor will see */
         return ECH_OK;
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
         ;

@@ -82,11 +82,10 @@ static void send_all(const ech__job *job, int signal)
     }
 }
 
-/* SIGCONT goes with it, because a rank that was stopped would not take the signal. */
+/* The ranks have got the signal. SIGCONT goes with it, because one that was stopped would not take it. */
 static void begin_stop(ech__job *job, int signal)
 {
     const int64_t now = ech__clock_wall(), grace = (int64_t)(job->options->grace_s * 1e9);
-    send_all(job, signal);
     send_all(job, SIGCONT);
     job->phase = signal == SIGTERM ? ECH__JOB_TOLD : ECH__JOB_ASKED;
     job->kill_ns = now + grace;
@@ -150,6 +149,8 @@ static void take_order(ech__job *job, const struct signalfd_siginfo *info)
     job->told_ns = now;
     if (job->phase == ECH__JOB_RUNS) {
         say(job, "stops all ranks after signal %d (%s)", signal, strsignal(signal));
+        if (info->ssi_code != SI_KERNEL) /* a terminal has sent it to all of them already */
+            send_all(job, signal);
         begin_stop(job, signal);
     }
 }
@@ -217,6 +218,7 @@ static void reap(ech__job *job)
         return;
     job->failed = failed;
     say_failed(job, failed, failed_pid);
+    send_all(job, SIGTERM);
     begin_stop(job, SIGTERM);
 }
 

@@ -155,14 +155,12 @@ int ech__share_cores(const ech__cores *c, int rank, int ranks, int *ids, int max
 {
     if (ranks <= c->cores)
         return whole_cores(c, rank * c->cores / ranks, (rank + 1) * c->cores / ranks, ids, max);
-    int first = rank % c->count, last = first + 1, n = 0;
-    if (ranks <= c->count) {
-        first = rank * c->count / ranks;
-        last = (rank + 1) * c->count / ranks;
-    }
-    for (int i = first; i < last && n < max; i++)
-        ids[n++] = c->thread[i].id;
-    return n;
+    int all[ECH__MAX_HWTHREADS];
+    const int count = whole_cores(c, 0, c->cores, all, ECH__MAX_HWTHREADS);
+    if (max < 1)
+        return 0;
+    ids[0] = all[rank % count];
+    return 1;
 }
 
 ech_status ech__machine_share_cores(ech_ctx *ctx, int rank, int ranks, int *cores, int max,

@@ -34,8 +34,8 @@ typedef struct ech__cores {
 
 ech_status ech__machine_cores(ech_ctx *ctx, ech__cores *out);
 /* The part of them for one of `ranks` ranks on this node: whole cores that lie side by side, and of them one thread each
- * before the second ones; single threads where there are fewer cores than ranks; shared ones, rank r on thread r % count,
- * where there are fewer of these too. Returns how many ids were written, at most max. */
+ * before the second ones. Where there are more ranks than cores each gets one thread, first ones of all cores first, and
+ * where there are more than threads they share them. Returns how many ids were written, at most max. */
 int ech__share_cores(const ech__cores *cores, int rank, int ranks, int *ids, int max);
 /* Both in one. */
 ech_status ech__machine_share_cores(ech_ctx *ctx, int rank, int ranks, int *cores, int max,
