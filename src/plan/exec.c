@@ -22,6 +22,11 @@ void *ech__exec_address(const ech__exec *exec, ech_value value)
     return place->used ? exec->blocks[place->kind] + place->offset : NULL;
 }
 
+void *ech__exec_block(const ech__exec *exec, ech__memory_kind kind)
+{
+    return exec->blocks[kind];
+}
+
 const ech__span *ech__exec_spans(const ech__exec *exec)
 {
     return exec->spans;

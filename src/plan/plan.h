@@ -109,6 +109,8 @@ ech_status ech__exec_run(ech__exec *exec, ech__phase first, ech__phase last,
                          const ech__scalars *scalars);
 /* The memory of a value. For activations it holds the value only until another takes the place over. */
 void *ech__exec_address(const ech__exec *exec, ech_value value);
+/* The block of a kind, ech__plan_block_bytes long; NULL where there is none. */
+void *ech__exec_block(const ech__exec *exec, ech__memory_kind kind);
 /* [plan->ninstrs] */
 const ech__span *ech__exec_spans(const ech__exec *exec);
 
