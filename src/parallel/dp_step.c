@@ -152,7 +152,16 @@ static ech_status compute_loss(void *arg)
 
 enum { BLOCK = 1024 }; /* floats that stay in the nearest cache while they are added up */
 
-/* sum[count] = the terms' elements from `at` on, in the order of the tree. sum may be where the first term is. */
+/* As ech__tree_split. */
+static int first_half(int n)
+{
+    int half = 1;
+    while (2 * half < n)
+        half *= 2;
+    return half;
+}
+
+/* sum[elems] = the terms' elements from `at` on, in the order of the tree. sum may be where the first term is. */
 static void add_up(const float *const *terms, int n, int64_t at, int elems, float *sum)
 {
     if (n == 1) {
