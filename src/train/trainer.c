@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "train/optimizer.h"
 #include "train/params.h"
+#include "train/trainer_dp.h"
 
 #include <math.h>
 
@@ -94,16 +95,24 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     if (options->init) /* a wrong file is found before anything takes time */
         ECH_TRY(ech__params_check(graph, options->init));
     ECH_TRY(ech__graph_clone(graph, &trainer->model));
-    ECH_TRY(ech__graph_clone(graph, &trainer->graph));
-    ECH_TRY(rewrite(trainer->graph, loss, options));
-    ECH_TRY(ech__device_create(ctx,
-                               &(ech__device_options){.kind = ECH__DEVICE_CPU,
-                                                      .threads = options->threads,
-                                                      .memory_limit = options->device_memory},
-                               &trainer->device));
+    if (options->dp_devices) {
+        ECH_TRY(ech__trainer_dp_graph(trainer, loss, options));
+        ECH_TRY(ech__trainer_dp_device(trainer, options));
+    } else {
+        ECH_TRY(ech__graph_clone(graph, &trainer->graph));
+        ECH_TRY(rewrite(trainer->graph, loss, options));
+        ECH_TRY(ech__device_create(ctx,
+                                   &(ech__device_options){.kind = ECH__DEVICE_CPU,
+                                                          .threads = options->threads,
+                                                          .memory_limit = options->device_memory},
+                                   &trainer->device));
+    }
     if (options->tune)
         ECH_TRY(open_tuning(trainer, options));
-    ECH_TRY(choose(trainer, options->batch, o->choices));
+    ECH_TRY(choose(trainer,
+                   options->dp_devices ? ech__dp_first_part(options->batch, options->dp_devices)
+                                       : options->batch,
+                   o->choices));
     trainer->timed_kernels = trainer->tuning ? ech__tuning_added(trainer->tuning) : 0;
     save_tuning(trainer);
     trainer->planning_s = ech__seconds(ech__clock_wall() - start);
@@ -145,14 +154,19 @@ ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value l
     if (status == ECH_OK)
         status =
             options->init ? ech_trainer_load(trainer, options->init) : ech__params_init(trainer);
+    ech__variant first = {options->batch, true, trainer->plan, trainer->exec};
+    if (status == ECH_OK && options->dp_devices) {
+        status = ech__trainer_dp_create(trainer, options);
+        if (status == ECH_OK)
+            status = ech__trainer_dp_variant(trainer, &first);
+    }
     if (status < 0) {
         ech_trainer_destroy(trainer);
         *out = NULL;
         return status;
     }
     trainer->stale = true;
-    trainer->variants[trainer->nvariants++] =
-        (ech__variant){options->batch, true, trainer->plan, trainer->exec};
+    trainer->variants[trainer->nvariants++] = first;
     return ECH_OK;
 }
 
@@ -167,9 +181,12 @@ void ech_trainer_destroy(ech_trainer *trainer)
     if (!trainer)
         return;
     for (int i = trainer->nvariants - 1; i > 0; i--) {
+        if (trainer->dp && trainer->variants[i].training)
+            continue; /* they belong to it */
         ech__exec_destroy(trainer->variants[i].exec);
         ech__plan_destroy(trainer->variants[i].plan);
     }
+    ech__trainer_dp_destroy(trainer);
     ech__exec_destroy(trainer->exec);
     ech__plan_destroy(trainer->plan);
     ech__tuning_close(trainer->tuning);
@@ -194,6 +211,8 @@ static ech_status evaluated_graph(ech_trainer *trainer)
 
 static ech_status make_variant(ech_trainer *trainer, ech__variant *v)
 {
+    if (v->training && trainer->dp)
+        return ech__trainer_dp_variant(trainer, v);
     if (!v->training)
         ECH_TRY(evaluated_graph(trainer));
     /* Evaluation at the training's batch finds its kernels timed already. A short batch is rare: not tuned. */
@@ -269,6 +288,8 @@ ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant, 
         ECH_TRY(ech__exec_run(trainer->exec, ECH__PHASE_REFRESH, ECH__PHASE_REFRESH,
                               &trainer->scalars));
     trainer->stale = false;
+    if (variant->training && trainer->dp)
+        return ech__trainer_dp_step(trainer, variant, out);
     const int64_t start = ech__clock_wall();
     ECH_TRY(
         ech__exec_run(variant->exec, ECH__PHASE_FORWARD, ECH__PHASE_REFRESH, &trainer->scalars));
@@ -309,7 +330,13 @@ void ech_trainer_set_lr(ech_trainer *trainer, double lr)
 
 int64_t ech_trainer_planned_memory(const ech_trainer *trainer)
 {
-    return trainer->plan->total_bytes;
+    if (!trainer->dp)
+        return trainer->plan->total_bytes;
+    int64_t memory[ECH__MEMORY_COUNT], sum = 0;
+    ech__dp_memory(trainer->dp, 0, memory);
+    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
+        sum += memory[k];
+    return sum;
 }
 
 int64_t ech_trainer_peak_memory(const ech_trainer *trainer)

@@ -3,6 +3,7 @@
 #define ECH_TRAIN_TRAINER_H
 
 #include "device/device.h"
+#include "parallel/dp.h"
 #include "plan/plan.h"
 
 /* The training planned for another batch size (the rest of an epoch), or evaluation: it uses the parameters and
@@ -33,6 +34,8 @@ struct ech_trainer {
     bool chosen_anew;  /* the choices that were asked for are not possible here */
     int timed_kernels; /* candidates that were timed to make the plan */
     double planning_s;
+    ech__dp *dp;        /* DataParallel, see trainer_dp.h; NULL: one device */
+    ech__halves halves; /* of the model, for it */
 };
 
 /* As ech_trainer_create, but stops before anything is allocated on the device: for asking what it would
