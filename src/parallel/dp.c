@@ -1,4 +1,5 @@
 #include "parallel/dp.h"
+#include "base/format.h"
 #include "parallel/dp_inside.h"
 
 #include <assert.h>
@@ -17,6 +18,19 @@ const char *ech__dp_phase_name(ech__dp_phase phase)
 int64_t ech__dp_first_part(int64_t batch, int devices)
 {
     return (batch + devices - 1) / devices;
+}
+
+ech_status ech__dp_check_memory(const ech__plan *part, const ech__plan *whole)
+{
+    const int64_t limit = part->device->memory_limit;
+    if (!limit || part->total_bytes <= limit - whole->total_bytes)
+        return ECH_OK;
+    return ech__fail(
+        part->ctx, ECH_E_LIMIT,
+        "device 0 needs %lld bytes for its part of %lld samples and %lld bytes for the "
+        "whole batch of %lld, and its limit is %lld bytes (%s)",
+        (long long)part->total_bytes, (long long)part->batch, (long long)whole->total_bytes,
+        (long long)whole->batch, (long long)limit, ech__format_bytes(limit).s);
 }
 
 int ech__dp_cores(int device, int devices, int *cores)
@@ -49,16 +63,50 @@ static ech_status from_device(const ech__dp_replica *r, ech_status status)
     return status;
 }
 
+/* The kernels of a plan, for a graph without its optimizer. */
+static ech_status kernels_of(const ech__plan *plan, ech__arena *arena, ech__choices *out)
+{
+    *out = (ech__choices){.kernels = ech__arena_array(arena, plan->ninstrs, sizeof *out->kernels)};
+    if (!out->kernels)
+        return ech__fail(plan->ctx, ECH_E_NOMEM, "no memory for the choices of %zu kernels",
+                         plan->ninstrs);
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        const ech__instr *instr = &plan->instrs[n];
+        if (instr->node->phase != ECH__PHASE_OPTIMIZER && instr->node->op != ECH__OP_DELAY)
+            out->kernels[out->nkernels++] = (ech__kernel_choice){
+                ech__op_name(instr->node->op), instr->node->name ? instr->node->name : "",
+                instr->choice.name, instr->seconds};
+    }
+    return ECH_OK;
+}
+
+/* Parts of one size have the same kernels on all devices. */
+static ech_status plan_part(ech__dp_replica *r, ech__dp_part *part, bool tuned)
+{
+    const ech__plan *first = r->dp->replicas[0].parts[0].plan;
+    const ech_graph *graph = r->graph ? r->graph : first->graph;
+    ech__plan_options options = {
+        .batch = part->batch, .tuning = tuned ? r->dp->tuning : NULL, .like = first};
+    if (part->batch != first->batch)
+        return ech__plan_create(graph, r->device, &options, &part->plan);
+    ech__choices choices;
+    ech__arena arena;
+    ech__arena_init(&arena, r->ctx->alloc);
+    ech_status status = kernels_of(first, &arena, &choices);
+    options.choices = &choices;
+    if (status == ECH_OK)
+        status = ech__plan_create(graph, r->device, &options, &part->plan);
+    ech__arena_fini(&arena);
+    return status;
+}
+
 static ech_status make_part(ech__dp_replica *r, int64_t batch, bool tuned)
 {
     const ech__dp_part *first = &r->dp->replicas[0].parts[0];
     ech__dp_part *part = &r->parts[r->nparts];
     assert(r->nparts < ECH__DP_MAX_PARTS);
-    const ech__plan_options options = {
-        .batch = batch, .tuning = tuned ? r->dp->tuning : NULL, .like = first->plan};
-    const ech_graph *graph = r->graph ? r->graph : first->plan->graph;
     *part = (ech__dp_part){.batch = batch};
-    ECH_TRY(ech__plan_create(graph, r->device, &options, &part->plan));
+    ECH_TRY(plan_part(r, part, tuned));
     const ech_status status =
         ech__exec_create(part->plan, r->nparts ? r->parts[0].exec : NULL, &part->exec);
     if (status < 0) {
@@ -99,6 +147,24 @@ ech_status ech__dp_cut(ech__dp *dp, int64_t batch)
     return ECH_OK;
 }
 
+/* The first one's plan was handed in. */
+static ech_status make_whole(ech__dp *dp, ech__dp_whole *whole)
+{
+    if (!whole->plan)
+        ECH_TRY(ech__plan_create(dp->model.head, dp->replicas[0].device,
+                                 &(ech__plan_options){.batch = whole->batch}, &whole->plan));
+    ech_status status =
+        ech__exec_create(whole->plan, dp->nwholes ? dp->wholes[0].exec : NULL, &whole->exec);
+    if (status == ECH_OK) {
+        status = ech__dp_cut(dp, whole->batch);
+        if (status < 0)
+            ech__exec_destroy(whole->exec);
+    }
+    if (status < 0 && dp->nwholes)
+        ech__plan_destroy(whole->plan);
+    return status;
+}
+
 ech_status ech__dp_whole_of(ech__dp *dp, int64_t batch, const ech__dp_whole **out)
 {
     for (int i = 0; i < dp->nwholes; i++) {
@@ -112,20 +178,8 @@ ech_status ech__dp_whole_of(ech__dp *dp, int64_t batch, const ech__dp_whole **ou
         return ech__fail(dp->ctx, ECH_E_LIMIT, "data parallel devices take at most %d batch sizes",
                          ECH__DP_MAX_WHOLES);
     ech__dp_whole *whole = &dp->wholes[dp->nwholes];
-    *whole = (ech__dp_whole){.batch = batch};
-    ECH_TRY(ech__plan_create(dp->model.head, dp->replicas[0].device,
-                             &(ech__plan_options){.batch = batch}, &whole->plan));
-    ech_status status =
-        ech__exec_create(whole->plan, dp->nwholes ? dp->wholes[0].exec : NULL, &whole->exec);
-    if (status == ECH_OK) {
-        status = ech__dp_cut(dp, batch);
-        if (status < 0)
-            ech__exec_destroy(whole->exec);
-    }
-    if (status < 0) {
-        ech__plan_destroy(whole->plan);
-        return status;
-    }
+    *whole = (ech__dp_whole){.batch = batch, .plan = dp->nwholes ? NULL : whole->plan};
+    ECH_TRY(make_whole(dp, whole));
     dp->nwholes++;
     *out = whole;
     return ECH_OK;
@@ -201,6 +255,7 @@ static ech_status set_up(ech__dp *dp, const ech__dp_options *o)
         r->parts[r->nparts++] = (ech__dp_part){o->plan->batch, o->plan, o->exec};
     }
     const ech__dp_whole *whole;
+    dp->wholes[0].plan = o->whole;
     ECH_TRY(ech__dp_whole_of(dp, dp->batch, &whole));
     const ech__layout *layouts[] = {
         &whole->plan->places[dp->model.prediction].layout,
@@ -266,7 +321,8 @@ void ech__dp_destroy(ech__dp *dp)
         return;
     for (int i = dp->nwholes - 1; i >= 0; i--) {
         ech__exec_destroy(dp->wholes[i].exec);
-        ech__plan_destroy(dp->wholes[i].plan);
+        if (i) /* the first is borrowed */
+            ech__plan_destroy(dp->wholes[i].plan);
     }
     for (int d = dp->devices - 1; d >= 0; d--)
         destroy_replica(&dp->replicas[d]);

@@ -52,6 +52,7 @@ typedef struct ech__dp_options {
     const ech__halves *model; /* only the head and the values are used */
     ech__plan *plan;          /* of ech__dp_first_part(batch, devices) samples */
     ech__exec *exec;
+    ech__plan *whole;           /* of the head, for the batch, on device 0; not yet ready */
     ech__device_options device; /* the others; cores are shared out by ech__dp_cores */
     ech__tuning *tuning;        /* NULL: no timing */
 } ech__dp_options;
@@ -61,6 +62,9 @@ void ech__dp_destroy(ech__dp *dp);
 
 /* Samples of the first device's part. */
 int64_t ech__dp_first_part(int64_t batch, int devices);
+
+/* Refuses the two plans of device 0 where they need more than it has; the other devices need less. */
+ech_status ech__dp_check_memory(const ech__plan *part, const ech__plan *whole);
 
 /* The cores of one device, an equal share of those that this process may use; devices take turns where there are more
  * of them than cores. Returns how many were written to cores[ECH__DP_MAX_CORES]. */

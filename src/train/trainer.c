@@ -113,6 +113,8 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
                    options->dp_devices ? ech__dp_first_part(options->batch, options->dp_devices)
                                        : options->batch,
                    o->choices));
+    if (options->dp_devices)
+        ECH_TRY(ech__trainer_dp_plan(trainer, options));
     trainer->timed_kernels = trainer->tuning ? ech__tuning_added(trainer->tuning) : 0;
     save_tuning(trainer);
     trainer->planning_s = ech__seconds(ech__clock_wall() - start);
@@ -330,13 +332,7 @@ void ech_trainer_set_lr(ech_trainer *trainer, double lr)
 
 int64_t ech_trainer_planned_memory(const ech_trainer *trainer)
 {
-    if (!trainer->dp)
-        return trainer->plan->total_bytes;
-    int64_t memory[ECH__MEMORY_COUNT], sum = 0;
-    ech__dp_memory(trainer->dp, 0, memory);
-    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
-        sum += memory[k];
-    return sum;
+    return trainer->plan->total_bytes + (trainer->whole ? trainer->whole->total_bytes : 0);
 }
 
 int64_t ech_trainer_peak_memory(const ech_trainer *trainer)

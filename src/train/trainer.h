@@ -36,6 +36,7 @@ struct ech_trainer {
     double planning_s;
     ech__dp *dp;        /* DataParallel, see trainer_dp.h; NULL: one device */
     ech__halves halves; /* of the model, for it */
+    ech__plan *whole;   /* of the head, on device 0 beside plan; NULL without it */
 };
 
 /* As ech_trainer_create, but stops before anything is allocated on the device: for asking what it would

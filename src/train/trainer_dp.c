@@ -47,6 +47,13 @@ ech_status ech__trainer_dp_device(ech_trainer *trainer, const ech_train_options 
     return ech__device_create(trainer->ctx, &device, &trainer->device);
 }
 
+ech_status ech__trainer_dp_plan(ech_trainer *trainer, const ech_train_options *options)
+{
+    ECH_TRY(ech__plan_create(trainer->halves.head, trainer->device,
+                             &(ech__plan_options){.batch = options->batch}, &trainer->whole));
+    return ech__dp_check_memory(trainer->plan, trainer->whole);
+}
+
 ech_status ech__trainer_dp_create(ech_trainer *trainer, const ech_train_options *options)
 {
     const ech__dp_options o = {.devices = options->dp_devices,
@@ -54,6 +61,7 @@ ech_status ech__trainer_dp_create(ech_trainer *trainer, const ech_train_options 
                                .model = &trainer->halves,
                                .plan = trainer->plan,
                                .exec = trainer->exec,
+                               .whole = trainer->whole,
                                .device = device_options(options),
                                .tuning = trainer->tuning};
     return ech__dp_create(trainer->ctx, &o, &trainer->dp);
@@ -62,6 +70,7 @@ ech_status ech__trainer_dp_create(ech_trainer *trainer, const ech_train_options 
 void ech__trainer_dp_destroy(ech_trainer *trainer)
 {
     ech__dp_destroy(trainer->dp);
+    ech__plan_destroy(trainer->whole);
     ech_graph_destroy(trainer->halves.head); /* the body is the trainer's graph */
     trainer->dp = NULL;
     trainer->halves.head = NULL;

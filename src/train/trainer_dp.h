@@ -12,6 +12,8 @@ ech_status ech__trainer_dp_graph(ech_trainer *trainer, ech_value loss,
                                  const ech_train_options *options);
 /* Device 0, on its share of the cores. */
 ech_status ech__trainer_dp_device(ech_trainer *trainer, const ech_train_options *options);
+/* What device 0 needs besides the trainer's plan: fills in trainer->whole. Fails where both do not fit. */
+ech_status ech__trainer_dp_plan(ech_trainer *trainer, const ech_train_options *options);
 /* The other devices: fills in trainer->dp and the first variant. After the trainer's exec. */
 ech_status ech__trainer_dp_create(ech_trainer *trainer, const ech_train_options *options);
 void ech__trainer_dp_destroy(ech_trainer *trainer);

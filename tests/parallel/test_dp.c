@@ -205,6 +205,27 @@ static void timed_kernels_do_too(void **state)
     compare(f, 3, (const int64_t[STEPS]){8, 8, 5, 8});
 }
 
+/* Batch norms, residual sums, and weights with a copy that each device refreshes. */
+static void resnets_train_too(void **state)
+{
+    fixture *f = *state;
+    ech_graph *g;
+    assert_int_equal(ech_graph_create(f->ctx, &g), ECH_OK);
+    f->graph = g;
+    const ech_value x = ech_input(g, "x", ECH_F32, 4, (int64_t[]){ECH_BATCH, 3, 32, 32});
+    const ech_value labels = ech_input(g, "labels", ECH_S32, 1, (int64_t[]){ECH_BATCH});
+    const ech_value logits = ech__resnet_of(g, x, &(ech__resnet){16, 2, 1});
+    f->loss = ech_cross_entropy(g, logits, labels);
+    f->correct = ech_count_correct(g, logits, labels);
+    for (int recompute = 0; recompute < 2; recompute++) {
+        f->options.recompute = recompute;
+        /* Two copies of one half: each part has the statistics of the whole. */
+        memcpy(f->x + (size_t)4 * IMAGE, f->x, (size_t)4 * IMAGE * sizeof *f->x);
+        memcpy(f->labels + 4, f->labels, 4 * sizeof *f->labels);
+        compare(f, 2, (const int64_t[STEPS]){8, 8, 8, 8});
+    }
+}
+
 static void every_run_gives_the_same_bits(void **state)
 {
     fixture *f = *state;
@@ -394,6 +415,13 @@ static void what_cannot_be_cut_is_refused(void **state)
     f->options.device_memory = 30000; /* enough for nothing */
     refused(f, ECH_E_LIMIT, "limit");
     f->options.device_memory = 0;
+    ech_trainer *t = create(f, 2, 8); /* to the byte */
+    f->options.device_memory = ech_trainer_planned_memory(t) - 1;
+    ech_trainer_destroy(t);
+    refused(f, ECH_E_LIMIT, "for the whole batch of 8");
+    f->options.device_memory++;
+    ech_trainer_destroy(create(f, 2, 8));
+    f->options.device_memory = 0;
     const ech_value y = ech__graph_find(f->graph, "y"), first = f->loss;
     f->loss = ech_add(f->graph, first, first);
     refused(f, ECH_E_UNSUPPORTED, "one mse or cross_entropy");
@@ -454,6 +482,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(devices_give_what_one_gives),
         TEST(timed_kernels_do_too),
+        TEST(resnets_train_too),
         TEST(every_run_gives_the_same_bits),
         TEST(running_statistics_are_those_of_the_first_part),
         TEST(evaluation_sees_what_was_trained),
