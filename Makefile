@@ -35,10 +35,12 @@ test: ## set up, build and run every test
 	@$(CMAKE) --build $(BUILD) -j $(JOBS) --target tests
 	@tools/run_tests $(BUILD) --fuzz $(FUZZ)
 
-bench: ## measure against PyTorch (installs it)
+bench: ## measure against PyTorch, gloo and Open MPI (installs them)
 	@tools/setup build bench
 	@$(MAKE) --no-print-directory all
 	bench/run $(PROGRAM)
+	bench/comm $(PROGRAM)
+	bench/ddp $(PROGRAM)
 
 parity: ## compare losses and weights with PyTorch (installs it)
 	@tools/setup build bench

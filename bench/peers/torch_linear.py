@@ -6,42 +6,22 @@
 A step is zero_grad, forward, mean-squared error, backward and plain SGD, with PyTorch's defaults. The first
 WARMUP of the STEPS are run and not reported.
 """
-import json
-import resource
 import sys
-import time
 
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
+
+import torch_steps
+from torch_models import linear_stack
 
 
 def main():
     dim, depth, batch, steps, warmup = map(int, sys.argv[1:6])
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    layers = []
-    for _ in range(depth):
-        layers += [nn.Linear(dim, dim), nn.ReLU()]
-    model = nn.Sequential(*layers)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model = linear_stack(dim, depth)
     x, y = torch.randn(batch, dim), torch.randn(batch, dim)
-    times = []
-    for _ in range(steps):
-        start = time.perf_counter()
-        optimizer.zero_grad()
-        loss = F.mse_loss(model(x), y)
-        loss.backward()
-        optimizer.step()
-        times.append(time.perf_counter() - start)
-    print(json.dumps({
-        "framework": f"PyTorch {torch.__version__}",
-        "threads": torch.get_num_threads(),
-        "warmup": warmup,
-        "samples_s": times[warmup:],
-        "final_loss": loss.item(),
-        "peak_resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-    }))
+    torch_steps.measure(model, F.mse_loss, x, y, steps, warmup, lr=0.01)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
-"""The convolutional networks that Echelon has too, under the same parameter names: for the peers beside this file and
-for tests/golden/make_golden.py."""
+"""The networks that Echelon has too, the convolutional ones under the same parameter names: for the peers beside this file
+and for tests/golden/make_golden.py."""
 import torch.nn as nn
 import torch.nn.functional as F
 
 CLASSES = 10
+
+
+def linear_stack(dim, depth):
+    return nn.Sequential(*(layer for _ in range(depth) for layer in (nn.Linear(dim, dim), nn.ReLU())))
 
 
 class LeNet(nn.Module):

@@ -4,6 +4,8 @@
 #include "train/checkpoint.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 void ech__show_head(const ech__run *run)
@@ -30,10 +32,17 @@ void ech__show_head(const ech__run *run)
 
 static const double ON_TERMINAL = 0.1, ELSEWHERE = 5; /* seconds between two updates */
 
+/* Rank 0 writes through its launcher, which knows whether there is a terminal at the end. */
+static bool on_terminal(void)
+{
+    const char *said = getenv("ECHELON_TERMINAL");
+    return isatty(STDERR_FILENO) || (said && !strcmp(said, "1"));
+}
+
 void ech__show_progress(void *user, const ech__run *run, const ech__run_step *step)
 {
     ech__progress *p = user;
-    const bool terminal = isatty(STDERR_FILENO);
+    const bool terminal = on_terminal();
     const int64_t now = ech__clock_wall();
     if (!p->last_ns && !terminal) /* short runs need no lines in a log */
         p->last_ns = now;

@@ -8,6 +8,9 @@
  * Ranks are direct children by fork and exec, bound to cores of their own, with torchrun's variables (RANK, LOCAL_RANK,
  * WORLD_SIZE, LOCAL_WORLD_SIZE, TORCHELASTIC_RESTART_COUNT) and ECHELON_COMM_FD, the descriptor of their shared memory. They die
  * with the launcher. The first rank that fails is named; the others get SIGTERM, and SIGKILL after the grace.
+ *
+ * rank_process.c starts one rank, rank_lines.c keeps its last lines, launch_signals.c catches what the launcher is told,
+ * supervise.c looks after the ranks of one attempt.
  */
 #ifndef ECH_COMM_LAUNCH_H
 #define ECH_COMM_LAUNCH_H
@@ -21,8 +24,7 @@ typedef struct ech__launch_options {
     const char *path;  /* the program's file; NULL: argv[0] in PATH */
     double grace_s;    /* between SIGTERM and SIGKILL */
     bool quiet_others; /* only rank 0's standard output is let through */
-    /* What ranks write to standard error, as it comes; rank 0's may be a piece of a line, others' are whole lines. Returns
-     * false when it cannot be written any more. */
+    /* What ranks write to standard error, as it comes; rank 0's may be a piece of a line, others' are whole lines. */
     void (*output)(void *user, int rank, const char *text, size_t bytes);
     /* A sentence of the launcher itself: which rank failed, that all are started again. */
     void (*say)(void *user, const char *line);
@@ -38,7 +40,10 @@ typedef struct ech__launch_result {
     int restarts;
 } ech__launch_result;
 
-/* Fails where no rank could be started; a rank that fails later is a result. */
+/* Fails where no rank could be started; a rank that fails later is a result. out->code is set in both cases: a program that
+ * is not there gives 127, one that cannot be run 126. While it runs, SIGINT, SIGTERM and SIGHUP are handed on to the ranks and
+ * end the job with 128 + signal. To be called by a program's first thread, because ranks die with the thread that started
+ * them. */
 ech_status ech__launch(ech_ctx *ctx, const ech__launch_options *options, ech__launch_result *out);
 
 #endif

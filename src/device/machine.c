@@ -1,11 +1,24 @@
 #include "device/machine.h"
 #include "device/cpu/cpu.h"
 
+#include <errno.h>
 #include <hwloc.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+static ech_status load_topology(ech_ctx *ctx, hwloc_topology_t *out)
+{
+    if (hwloc_topology_init(out) != 0)
+        return ech__fail(ctx, ECH_E_NOMEM, "hwloc did not start");
+    if (hwloc_topology_load(*out) != 0) {
+        hwloc_topology_destroy(*out);
+        return ech__fail(ctx, ECH_E_INTERNAL, "hwloc did not read this machine");
+    }
+    return ECH_OK;
+}
 
 static void read_topology(ech__machine *m, hwloc_topology_t topology)
 {
@@ -46,12 +59,7 @@ ech_status ech__machine_read(ech_ctx *ctx, ech__machine *out)
 {
     memset(out, 0, sizeof *out);
     hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) != 0)
-        return ech__fail(ctx, ECH_E_NOMEM, "hwloc did not start");
-    if (hwloc_topology_load(topology) != 0) {
-        hwloc_topology_destroy(topology);
-        return ech__fail(ctx, ECH_E_INTERNAL, "hwloc did not read this machine");
-    }
+    ECH_TRY(load_topology(ctx, &topology));
     read_topology(out, topology);
     out->memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
     hwloc_topology_destroy(topology);
@@ -83,4 +91,83 @@ ech_json *ech__machine_json(const ech__machine *m)
     ech__json_set_string(&json, "onednn", m->onednn);
     ech__json_set_string(&json, "openblas", m->openblas);
     return json;
+}
+
+/* ---- cores for ranks ---- */
+
+static void add_thread(ech__cores *out, int id, bool new_core)
+{
+    if (out->count == ECH__MAX_HWTHREADS)
+        return;
+    out->cores += new_core;
+    out->thread[out->count].id = id;
+    out->thread[out->count++].core = out->cores - 1;
+}
+
+ech_status ech__machine_cores(ech_ctx *ctx, ech__cores *out)
+{
+    *out = (ech__cores){0};
+    cpu_set_t usable;
+    if (sched_getaffinity(0, sizeof usable, &usable) != 0)
+        return ech__fail(ctx, ECH_E_UNSUPPORTED,
+                         "the system does not say which cores may be used: %s", strerror(errno));
+    hwloc_topology_t topology;
+    ECH_TRY(load_topology(ctx, &topology));
+    hwloc_obj_t last = NULL, pu = NULL;
+    while ((pu = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, pu))) {
+        const hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_CORE, pu);
+        if (pu->os_index >= CPU_SETSIZE || !CPU_ISSET(pu->os_index, &usable))
+            continue;
+        add_thread(out, (int)pu->os_index, !core || core != last);
+        last = core;
+    }
+    hwloc_topology_destroy(topology);
+    /* A description of the machine from elsewhere (HWLOC_XMLFILE) may know other processors. */
+    for (int id = 0; !out->count && id < CPU_SETSIZE; id++) {
+        if (CPU_ISSET(id, &usable))
+            add_thread(out, id, true);
+    }
+    return ECH_OK;
+}
+
+/* Threads of the cores [first, last): the first of each core, then the second of each, and so on. */
+static int whole_cores(const ech__cores *c, int first, int last, int *ids, int max)
+{
+    int n = 0;
+    bool more = true;
+    for (int sibling = 0; more; sibling++) {
+        more = false;
+        for (int i = 0; i < c->count; i++) {
+            const int core = c->thread[i].core;
+            if (core < first || core >= last || i < sibling ||
+                c->thread[i - sibling].core != core ||
+                (i > sibling && c->thread[i - sibling - 1].core == core))
+                continue;
+            more = true;
+            if (n < max)
+                ids[n++] = c->thread[i].id;
+        }
+    }
+    return n;
+}
+
+int ech__share_cores(const ech__cores *c, int rank, int ranks, int *ids, int max)
+{
+    if (ranks <= c->cores)
+        return whole_cores(c, rank * c->cores / ranks, (rank + 1) * c->cores / ranks, ids, max);
+    int all[ECH__MAX_HWTHREADS];
+    const int count = whole_cores(c, 0, c->cores, all, ECH__MAX_HWTHREADS);
+    if (max < 1)
+        return 0;
+    ids[0] = all[rank % count];
+    return 1;
+}
+
+ech_status ech__machine_share_cores(ech_ctx *ctx, int rank, int ranks, int *cores, int max,
+                                    int *count)
+{
+    ech__cores all;
+    ECH_TRY(ech__machine_cores(ctx, &all));
+    *count = ech__share_cores(&all, rank, ranks, cores, max);
+    return ECH_OK;
 }

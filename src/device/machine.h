@@ -20,4 +20,25 @@ ech_status ech__machine_read(ech_ctx *ctx, ech__machine *out);
 /* The same as an object, for records. */
 ech_json *ech__machine_json(const ech__machine *machine);
 
+enum { ECH__MAX_HWTHREADS = 1024 };
+
+/* The hardware threads that this process may use, those of a physical core side by side. */
+typedef struct ech__cores {
+    int count; /* of threads */
+    int cores; /* that they belong to */
+    struct {
+        int id;   /* as sched_setaffinity counts */
+        int core; /* from 0, without gaps */
+    } thread[ECH__MAX_HWTHREADS];
+} ech__cores;
+
+ech_status ech__machine_cores(ech_ctx *ctx, ech__cores *out);
+/* The part of them for one of `ranks` ranks on this node: whole cores that lie side by side, and of them one thread each
+ * before the second ones. Where there are more ranks than cores each gets one thread, first ones of all cores first, and
+ * where there are more than threads they share them. Returns how many ids were written, at most max. */
+int ech__share_cores(const ech__cores *cores, int rank, int ranks, int *ids, int max);
+/* Both in one. */
+ech_status ech__machine_share_cores(ech_ctx *ctx, int rank, int ranks, int *cores, int max,
+                                    int *count);
+
 #endif

@@ -1,9 +1,9 @@
 #include "parallel/dp.h"
 #include "base/format.h"
+#include "device/machine.h"
 #include "parallel/dp_inside.h"
 
 #include <assert.h>
-#include <sched.h>
 
 const char *ech__dp_phase_name(ech__dp_phase phase)
 {
@@ -33,24 +33,20 @@ ech_status ech__dp_check_memory(const ech__plan *part, const ech__plan *whole)
         (long long)whole->batch, (long long)limit, ech__format_bytes(limit).s);
 }
 
-int ech__dp_cores(int device, int devices, int *cores)
+ech_status ech__dp_open_device(ech_ctx *ctx, int index, int devices,
+                               const ech__device_options *options, ech__device **out)
 {
-    cpu_set_t set;
-    int all[ECH__DP_MAX_CORES], count = 0;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 0;
-    for (int core = 0; core < CPU_SETSIZE && count < ECH__DP_MAX_CORES; core++) {
-        if (CPU_ISSET((size_t)core, &set))
-            all[count++] = core;
-    }
-    if (count < devices) {
-        cores[0] = all[device % count];
-        return 1;
-    }
-    const int first = device * count / devices, end = (device + 1) * count / devices;
-    for (int i = first; i < end; i++)
-        cores[i - first] = all[i];
-    return end - first;
+    int cores[ECH__MAX_HWTHREADS];
+    ech__device_options o = *options;
+    *out = NULL;
+    ECH_TRY(ech__machine_share_cores(ctx, index, devices, cores, ECH__MAX_HWTHREADS, &o.ncores));
+    o.cores = cores;
+    if (!o.threads)
+        o.threads = o.ncores;
+    if (o.threads >
+        o.ncores) /* more than its share were asked for: they find their places themselves */
+        o.ncores = 0;
+    return ech__device_create(ctx, &o, out);
 }
 
 /* ---- parts and wholes ---- */
@@ -207,13 +203,8 @@ static ech_status make_replica(ech__dp_replica *r, const ech__dp_options *o)
     ECH_TRY(ech_ctx_create(
         &(ech_ctx_options){.alloc = ctx->alloc, .log = ctx->log, .log_user = ctx->log_user},
         &r->ctx));
-    int cores[ECH__DP_MAX_CORES];
-    ech__device_options options = o->device;
-    options.ncores = ech__dp_cores(r->index, o->devices, cores);
-    options.cores = cores;
-    if (options.threads > options.ncores)
-        options.ncores = 0;
-    ECH_TRY(from_device(r, ech__device_create(r->ctx, &options, &r->device)));
+    ECH_TRY(
+        from_device(r, ech__dp_open_device(r->ctx, r->index, o->devices, &o->device, &r->device)));
     return make_graph(r, o->plan->graph);
 }
 

@@ -22,7 +22,7 @@
 
 typedef struct ech__dp ech__dp;
 
-enum { ECH__DP_MAX_DEVICES = 64, ECH__DP_MAX_CORES = 1024 };
+enum { ECH__DP_MAX_DEVICES = 64 };
 
 #define ECH__DP_PART_LIST(X)                                                                       \
     X(SCATTER, "scatter")                   /* 0: rows of the inputs to the devices */             \
@@ -53,7 +53,7 @@ typedef struct ech__dp_options {
     ech__plan *plan;          /* of ech__dp_first_part(batch, devices) samples */
     ech__exec *exec;
     ech__plan *whole;           /* of the head, for the batch, on device 0; not yet ready */
-    ech__device_options device; /* the others; cores are shared out by ech__dp_cores */
+    ech__device_options device; /* the others, as for ech__dp_open_device */
     ech__tuning *tuning;        /* NULL: no timing */
 } ech__dp_options;
 
@@ -66,9 +66,10 @@ int64_t ech__dp_first_part(int64_t batch, int devices);
 /* Refuses the two plans of device 0 where they need more than it has; the other devices need less. */
 ech_status ech__dp_check_memory(const ech__plan *part, const ech__plan *whole);
 
-/* The cores of one device, an equal share of those that this process may use; devices take turns where there are more
- * of them than cores. Returns how many were written to cores[ECH__DP_MAX_CORES]. */
-int ech__dp_cores(int device, int devices, int *cores);
+/* Opens one of several devices, bound to its share of the cores that this process may use. 0 threads are as many as the
+ * share has; more than that are not bound. The cores in options are not looked at. */
+ech_status ech__dp_open_device(ech_ctx *ctx, int index, int devices,
+                               const ech__device_options *options, ech__device **out);
 
 /* The whole batch on device 0: the plan and the exec of the head. It holds all inputs, the loss, and what else is kept. */
 typedef struct ech__dp_whole {

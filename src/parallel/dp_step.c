@@ -1,8 +1,8 @@
 /* A step of DataParallel. What device 0 does for all runs as jobs of its worker, so it counts as its busy time. */
 #include "base/clock.h"
+#include "comm/tree.h"
 #include "parallel/dp_inside.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* ---- phases ---- */
@@ -95,13 +95,13 @@ static void scatter_inputs(ech__dp *dp)
 static void replicate(ech__dp *dp)
 {
     ech__dp_replica *first = &dp->replicas[0];
-    const int64_t bytes = ech__plan_block_bytes(first->now->plan, ECH__MEMORY_WEIGHTS);
+    int64_t bytes;
+    const void *weights = ech__exec_block(first->now->exec, ECH__MEMORY_WEIGHTS, &bytes);
     for (int d = 1; d < dp->devices; d++) {
         ech__dp_replica *r = &dp->replicas[d];
         if (!r->now)
             continue;
-        copy(ech__exec_block(r->now->exec, ECH__MEMORY_WEIGHTS),
-             ech__exec_block(first->now->exec, ECH__MEMORY_WEIGHTS), bytes);
+        copy(ech__exec_block(r->now->exec, ECH__MEMORY_WEIGHTS, &bytes), weights, bytes);
         count(first, r, dp->weight_bytes);
     }
 }
@@ -137,7 +137,8 @@ static ech_status compute_loss(void *arg)
     const int64_t start = ech__clock_wall();
     gather(dp);
     end_own_phase(dp, ECH__DP_GATHER, start);
-    ECH_TRY(ech__exec_run(dp->now->exec, ECH__PHASE_FORWARD, ECH__PHASE_BACKWARD, dp->scalars));
+    ECH_TRY(ech__exec_run(dp->now->exec, ECH__PHASE_BIT(FORWARD) | ECH__PHASE_BIT(BACKWARD),
+                          dp->scalars, NULL));
     end_own_phase(dp, ECH__DP_LOSS, dp->phases[ECH__DP_GATHER].end_ns);
     const rows from = rows_of(dp, dp->model.grad_out);
     for (int d = 0; d < dp->devices; d++) {
@@ -152,15 +153,6 @@ static ech_status compute_loss(void *arg)
 
 enum { BLOCK = 1024 }; /* floats that stay in the nearest cache while they are added up */
 
-/* As ech__tree_split. */
-static int first_half(int n)
-{
-    int half = 1;
-    while (2 * half < n)
-        half *= 2;
-    return half;
-}
-
 /* sum[elems] = the terms' elements from `at` on, in the order of the tree. sum may be where the first term is. */
 static void add_up(const float *const *terms, int n, int64_t at, int elems, float *sum)
 {
@@ -169,7 +161,7 @@ static void add_up(const float *const *terms, int n, int64_t at, int elems, floa
             memcpy(sum, terms[0] + at, (size_t)elems * sizeof *sum);
         return;
     }
-    const int half = first_half(n);
+    const int half = ech__tree_split(n);
     float other[BLOCK];
     const float *second = terms[half] + at;
     add_up(terms, half, at, elems, sum);
@@ -185,19 +177,19 @@ static void reduce(ech__dp *dp)
 {
     const float *terms[ECH__DP_MAX_DEVICES];
     ech__dp_replica *first = &dp->replicas[0];
+    int64_t bytes;
     int n = 0;
     for (int d = 0; d < dp->devices; d++) {
         ech__dp_replica *r = &dp->replicas[d];
         if (!r->now)
             continue;
-        terms[n++] = ech__exec_block(r->now->exec, ECH__MEMORY_GRADIENTS);
+        terms[n++] = ech__exec_block(r->now->exec, ECH__MEMORY_GRADIENTS, &bytes);
         count(r, first, dp->gradient_bytes);
     }
     if (n < 2)
         return;
-    float *sum = ech__exec_block(first->now->exec, ECH__MEMORY_GRADIENTS);
-    const int64_t elems =
-        ech__plan_block_bytes(first->now->plan, ECH__MEMORY_GRADIENTS) / (int64_t)sizeof *sum;
+    float *sum = ech__exec_block(first->now->exec, ECH__MEMORY_GRADIENTS, &bytes);
+    const int64_t elems = bytes / (int64_t)sizeof *sum;
     const int64_t blocks = (elems + BLOCK - 1) / BLOCK;
 #pragma omp parallel for schedule(static) if (blocks > 64)
     for (int64_t b = 0; b < blocks; b++) {
@@ -212,8 +204,8 @@ static ech_status end_step(void *arg)
     const int64_t start = ech__clock_wall();
     reduce(dp);
     end_own_phase(dp, ECH__DP_REDUCE, start);
-    ECH_TRY(ech__exec_run(dp->replicas[0].now->exec, ECH__PHASE_OPTIMIZER, ECH__PHASE_REFRESH,
-                          dp->scalars));
+    ECH_TRY(ech__exec_run(dp->replicas[0].now->exec,
+                          ECH__PHASE_BIT(OPTIMIZER) | ECH__PHASE_BIT(REFRESH), dp->scalars, NULL));
     end_own_phase(dp, ECH__DP_OPTIMIZER, dp->phases[ECH__DP_REDUCE].end_ns);
     return ECH_OK;
 }
@@ -227,8 +219,8 @@ static ech_status forward(void *arg)
     ech__span *span = &r->work.phases[ECH__DP_FORWARD];
     span->start_ns = ech__clock_wall();
     if (r->index) /* device 0 has done this after its optimizer */
-        ECH_TRY(ech__exec_run(r->now->exec, ECH__PHASE_REFRESH, ECH__PHASE_REFRESH, scalars));
-    ECH_TRY(ech__exec_run(r->now->exec, ECH__PHASE_FORWARD, ECH__PHASE_FORWARD, scalars));
+        ECH_TRY(ech__exec_run(r->now->exec, ECH__PHASE_BIT(REFRESH), scalars, NULL));
+    ECH_TRY(ech__exec_run(r->now->exec, ECH__PHASE_BIT(FORWARD), scalars, NULL));
     span->end_ns = ech__clock_wall();
     return ECH_OK;
 }
@@ -238,7 +230,7 @@ static ech_status backward(void *arg)
     ech__dp_replica *r = arg;
     ech__span *span = &r->work.phases[ECH__DP_BACKWARD];
     span->start_ns = ech__clock_wall();
-    ECH_TRY(ech__exec_run(r->now->exec, ECH__PHASE_BACKWARD, ECH__PHASE_BACKWARD, r->dp->scalars));
+    ECH_TRY(ech__exec_run(r->now->exec, ECH__PHASE_BIT(BACKWARD), r->dp->scalars, NULL));
     span->end_ns = ech__clock_wall();
     return ECH_OK;
 }

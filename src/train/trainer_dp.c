@@ -2,16 +2,38 @@
 #include "base/clock.h"
 #include "train/optimizer.h"
 
+static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
+{
+    if (o->dp_devices < 0 || o->dp_devices > ECH__DP_MAX_DEVICES)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "%d data parallel devices: from 1 to %d are possible, or 0 for none",
+                         o->dp_devices, ECH__DP_MAX_DEVICES);
+    if (trainer->comm || o->accum > 1 || o->reproducible || o->sync_bn)
+        return ech__fail(trainer->ctx, ECH_E_UNSUPPORTED,
+                         "%d data parallel devices %s: DataParallel is one process, one micro-step "
+                         "and the batch norms of its parts",
+                         o->dp_devices,
+                         trainer->comm     ? "in each of several ranks"
+                         : o->accum > 1    ? "with accumulation"
+                         : o->reproducible ? "in the reproducible mode"
+                                           : "with synchronised batch norms");
+    return ECH_OK;
+}
+
+int64_t ech__trainer_dp_batch(const ech_train_options *options)
+{
+    return options->dp_devices ? ech__dp_first_part(options->batch, options->dp_devices)
+                               : options->batch;
+}
+
 ech_status ech__trainer_dp_graph(ech_trainer *trainer, ech_value loss,
                                  const ech_train_options *options)
 {
-    if (options->dp_devices < 0 || options->dp_devices > ECH__DP_MAX_DEVICES)
-        return ech__fail(trainer->ctx, ECH_E_INVALID,
-                         "%d data parallel devices: from 1 to %d are possible, or 0 for none",
-                         options->dp_devices, ECH__DP_MAX_DEVICES);
+    ECH_TRY(check(trainer, options));
     ech__halves *halves = &trainer->halves;
     ECH_TRY(ech__split_loss(trainer->model, loss, halves));
-    ech_graph *graph = trainer->graph = halves->body;
+    ech_graph *graph = trainer->graph = trainer->graphs[0] = halves->body;
+    trainer->nroles = 1;
     ECH_TRY(ech__fuse(graph));
     ECH_TRY(ech__autodiff_from(graph, halves->prediction, halves->grad_in));
     if (options->recompute)
@@ -28,23 +50,15 @@ ech_status ech__trainer_dp_graph(ech_trainer *trainer, ech_value loss,
 
 static ech__device_options device_options(const ech_train_options *options)
 {
-    const int share = ech__device_cores() / options->dp_devices;
     return (ech__device_options){.kind = ECH__DEVICE_CPU,
-                                 .threads = options->threads ? options->threads
-                                            : share          ? share
-                                                             : 1,
+                                 .threads = options->threads,
                                  .memory_limit = options->device_memory};
 }
 
 ech_status ech__trainer_dp_device(ech_trainer *trainer, const ech_train_options *options)
 {
-    int cores[ECH__DP_MAX_CORES];
-    ech__device_options device = device_options(options);
-    device.cores = cores;
-    device.ncores = ech__dp_cores(0, options->dp_devices, cores);
-    if (device.threads > device.ncores)
-        device.ncores = 0;
-    return ech__device_create(trainer->ctx, &device, &trainer->device);
+    const ech__device_options device = device_options(options);
+    return ech__dp_open_device(trainer->ctx, 0, options->dp_devices, &device, &trainer->device);
 }
 
 ech_status ech__trainer_dp_plan(ech_trainer *trainer, const ech_train_options *options)
@@ -64,7 +78,8 @@ ech_status ech__trainer_dp_create(ech_trainer *trainer, const ech_train_options 
                                .whole = trainer->whole,
                                .device = device_options(options),
                                .tuning = trainer->tuning};
-    return ech__dp_create(trainer->ctx, &o, &trainer->dp);
+    ECH_TRY(ech__dp_create(trainer->ctx, &o, &trainer->dp));
+    return ech__trainer_dp_variant(trainer, &trainer->variants[0]);
 }
 
 void ech__trainer_dp_destroy(ech_trainer *trainer)
@@ -85,23 +100,24 @@ ech_status ech__trainer_dp_variant(ech_trainer *trainer, ech__variant *variant)
     return ECH_OK;
 }
 
-static double seconds(const ech__span *phases, ech__dp_phase first, ech__dp_phase last)
+ech_status ech__trainer_dp_run(ech_trainer *trainer, const ech__variant *variant,
+                               const ech__scalars *scalars, ech__phase_times *times)
 {
-    return ech__seconds(phases[last].end_ns - phases[first].start_ns);
-}
-
-ech_status ech__trainer_dp_step(ech_trainer *trainer, const ech__variant *variant, ech_step *out)
-{
-    ECH_TRY(ech__dp_step(trainer->dp, variant->batch, &trainer->scalars));
-    trainer->scalars.step++;
-    if (!out)
-        return ECH_OK;
+    static const ech__phase kinds[ECH__DP_PHASES] = {
+        [ECH__DP_SCATTER] = ECH__PHASE_EXCHANGE,
+        [ECH__DP_REPLICATE] = ECH__PHASE_EXCHANGE,
+        [ECH__DP_FORWARD] = ECH__PHASE_FORWARD,
+        [ECH__DP_GATHER] = ECH__PHASE_EXCHANGE,
+        [ECH__DP_LOSS] = ECH__PHASE_FORWARD,
+        [ECH__DP_SCATTER_GRADIENT] = ECH__PHASE_EXCHANGE,
+        [ECH__DP_BACKWARD] = ECH__PHASE_BACKWARD,
+        [ECH__DP_REDUCE] = ECH__PHASE_EXCHANGE,
+        [ECH__DP_OPTIMIZER] = ECH__PHASE_OPTIMIZER,
+    };
+    ECH_TRY(ech__dp_step(trainer->dp, variant->batch, scalars));
     const ech__span *phases = ech__dp_phases(trainer->dp);
-    out->loss = ech__variant_scalar(trainer, variant, trainer->graph->loss);
-    out->time_s = seconds(phases, ECH__DP_SCATTER, ECH__DP_OPTIMIZER);
-    out->forward_s = seconds(phases, ECH__DP_SCATTER, ECH__DP_LOSS);
-    out->backward_s = seconds(phases, ECH__DP_SCATTER_GRADIENT, ECH__DP_REDUCE);
-    out->optimizer_s = seconds(phases, ECH__DP_OPTIMIZER, ECH__DP_OPTIMIZER);
+    for (int p = 0; p < ECH__DP_PHASES; p++)
+        times->ns[kinds[p]] += phases[p].end_ns - phases[p].start_ns;
     return ECH_OK;
 }
 
@@ -140,7 +156,7 @@ ech_status ech_trainer_device_stats(const ech_trainer *trainer, int device, ech_
             memory[k] = trainer->plan->memory[k];
     }
     out->weights = memory[ECH__MEMORY_WEIGHTS] + memory[ECH__MEMORY_COPIES];
-    out->gradients = memory[ECH__MEMORY_GRADIENTS];
+    out->gradients = memory[ECH__MEMORY_GRADIENTS] + memory[ECH__MEMORY_SUMS];
     out->optimizer = memory[ECH__MEMORY_OPTIMIZER];
     out->inputs = memory[ECH__MEMORY_INPUTS];
     out->activations = memory[ECH__MEMORY_ACTIVATIONS] + memory[ECH__MEMORY_WORKSPACE];

@@ -99,16 +99,17 @@ static void good(fixture *f, ech_status status)
 /* One step on the first samples. */
 static ech_step step(fixture *f, ech_trainer *t, int64_t batch, double *correct)
 {
+    const ech__micro all = {.index = 0, .count = 1, .weight = 1, .share = 1};
     const ech__variant *v;
     ech_step out;
-    good(f, ech__trainer_variant(t, batch, true, &v));
+    good(f, ech__trainer_variant(t, batch, &all, &v));
     const size_t floats = f->correct < 0 ? DIM : IMAGE, rows = (size_t)batch;
     good(f, ech__variant_write(t, v, "x", f->x, rows * floats * sizeof *f->x));
     if (f->correct < 0)
         good(f, ech__variant_write(t, v, "y", f->y, rows * floats * sizeof *f->y));
     else
         good(f, ech__variant_write(t, v, "labels", f->labels, rows * sizeof *f->labels));
-    good(f, ech__variant_step(t, v, &out));
+    good(f, ech__variant_step(t, v, &all, &out));
     *correct = f->correct < 0 ? 0 : ech__variant_scalar(t, v, f->correct);
     return out;
 }
@@ -380,7 +381,8 @@ static void phases_make_up_the_step(void **state)
                 assert_true(own->start_ns == 0 && own->end_ns == 0);
         }
     }
-    assert_true(fabs(s.forward_s + s.backward_s + s.optimizer_s - s.time_s) < 1e-9);
+    assert_true(fabs(s.forward_s + s.backward_s + s.comm_exposed_s + s.optimizer_s - s.time_s) <
+                1e-9);
     assert_true(s.backward_s >= 0.005);
     assert_string_equal(ech__dp_phase_name(ECH__DP_OPTIMIZER), "optimizer");
     ech_trainer_destroy(t);
@@ -412,6 +414,12 @@ static void what_cannot_be_cut_is_refused(void **state)
     f->options.dp_devices = 65;
     refused(f, ECH_E_INVALID, "from 1 to 64");
     f->options.dp_devices = 2;
+    f->options.accum = 2;
+    refused(f, ECH_E_UNSUPPORTED, "with accumulation");
+    f->options.accum = 1;
+    f->options.reproducible = true;
+    refused(f, ECH_E_UNSUPPORTED, "in the reproducible mode");
+    f->options.reproducible = false;
     f->options.device_memory = 30000; /* enough for nothing */
     refused(f, ECH_E_LIMIT, "limit");
     f->options.device_memory = 0;
@@ -454,28 +462,6 @@ static void a_step_that_fails_trains_nothing(void **state)
     ech_trainer_destroy(t);
 }
 
-/* ---- cores ---- */
-
-static void every_core_goes_to_one_device(void **state)
-{
-    (void)state;
-    const int usable = ech__device_cores();
-    int cores[ECH__DP_MAX_CORES];
-    for (int devices = 1; devices <= 2 * usable && devices <= ECH__DP_MAX_DEVICES; devices++) {
-        int seen[ECH__DP_MAX_CORES] = {0}, sum = 0;
-        for (int d = 0; d < devices; d++) {
-            const int count = ech__dp_cores(d, devices, cores);
-            assert_true(count >= 1);
-            sum += count;
-            for (int i = 0; i < count; i++)
-                seen[cores[i]]++;
-        }
-        assert_int_equal(sum, devices > usable ? devices : usable);
-        for (int c = 0; c < ECH__DP_MAX_CORES; c++)
-            assert_true(seen[c] <= (devices + usable - 1) / usable);
-    }
-}
-
 int main(void)
 {
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
@@ -491,7 +477,6 @@ int main(void)
         TEST(phases_make_up_the_step),
         TEST(what_cannot_be_cut_is_refused),
         TEST(a_step_that_fails_trains_nothing),
-        cmocka_unit_test(every_core_goes_to_one_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,29 @@
+"""What the peers that train share: timed steps of plain eager PyTorch with SGD on one fixed batch, printed as JSON."""
+import json
+import resource
+import time
+
+import torch
+
+
+def measure(model, loss_of, x, y, steps, warmup, quiet=False, **sgd):
+    """The first warmup of the steps are run and not reported. quiet: another rank prints."""
+    optimizer = torch.optim.SGD(model.parameters(), **sgd)
+    times = []
+    for _ in range(steps):
+        start = time.perf_counter()
+        optimizer.zero_grad()
+        loss = loss_of(model(x), y)
+        loss.backward()
+        optimizer.step()
+        times.append(time.perf_counter() - start)
+    if quiet:
+        return
+    print(json.dumps({
+        "framework": f"PyTorch {torch.__version__}",
+        "threads": torch.get_num_threads(),
+        "warmup": warmup,
+        "samples_s": times[warmup:],
+        "final_loss": loss.item(),
+        "peak_resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }))

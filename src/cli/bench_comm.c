@@ -1,0 +1,357 @@
+/* echelon bench comm: collectives between ranks, in the columns of nccl-tests. */
+#include "base/format.h"
+#include "base/json.h"
+#include "base/size.h"
+#include "cli/cli.h"
+#include "cli/ranks.h"
+#include "comm/bench.h"
+#include "comm/mpi.h"
+#include "comm/reduce.h"
+#include "device/machine.h"
+
+#include <math.h>
+#include <stdio.h>
+
+typedef struct args {
+    int64_t ranks, min, max, factor, iters, warmup;
+    int op, reduction, dtype, backend, in_place;
+    bool json;
+} args;
+
+#define CHOICE(id, text) "|" text
+#define ALL_OPS ECH__BENCH_COUNT
+
+#define DTYPE_LIST(X)                                                                              \
+    X(F32, "f32")                                                                                  \
+    X(BF16, "bf16")                                                                                \
+    X(F16, "f16")                                                                                  \
+    X(S32, "s32")
+
+static const ech__option options[] = {
+    {.name = "ranks",
+     .letter = 'n',
+     ECH_OPTION(INT, args, ranks),
+     .arg = "N",
+     .min = 1,
+     .max = ECH__MAX_RANKS_PER_NODE,
+     .group = "Ranks",
+     .help = "Ranks to start on this machine. Default: one for each core, but 2 at least. Under "
+             "mpirun its ranks are taken."},
+    {.name = "backend",
+     ECH_OPTION(CHOICE, args, backend),
+     .choices = ECH__BACKEND_LIST(CHOICE),
+     .initial = "auto",
+     .help = "shm: shared memory; mpi: MPI also inside of a machine; auto: shared memory inside of "
+             "a machine and MPI between machines."},
+    {.name = "op",
+     ECH_OPTION(CHOICE, args, op),
+     .choices = ECH__BENCH_OP_LIST(CHOICE) "|all",
+     .initial = "allreduce",
+     .group = "What to run",
+     .help = "The collective. broadcast is from rank 0; in sendrecv each rank sends to the next."},
+    {.name = "reduction",
+     ECH_OPTION(CHOICE, args, reduction),
+     .choices = ECH__REDUCTION_LIST(CHOICE),
+     .initial = "sum",
+     .help = "Of allreduce and reduce_scatter. s32 has no mean."},
+    {.name = "dtype",
+     ECH_OPTION(CHOICE, args, dtype),
+     .choices = DTYPE_LIST(CHOICE),
+     .initial = "f32",
+     .help = "Type of the elements."},
+    {.name = "in-place",
+     ECH_OPTION(CHOICE, args, in_place),
+     .choices = "off|on",
+     .initial = "on",
+     .help = "Of allreduce. on: in memory that the ranks share, as gradients are; off: from "
+             "ordinary memory to ordinary memory."},
+    {.name = "min",
+     ECH_OPTION(BYTES, args, min),
+     .arg = "BYTES",
+     .initial = "4K",
+     .min = 1,
+     .max = HUGE_VAL,
+     .group = "Sizes and times",
+     .help = "Smallest size. Of reduce_scatter and allgather a size is that of all ranks' parts. "
+             "Sizes are rounded down to whole elements."},
+    {.name = "max",
+     ECH_OPTION(BYTES, args, max),
+     .arg = "BYTES",
+     .initial = "64M",
+     .min = 1,
+     .max = HUGE_VAL,
+     .help = "Largest size."},
+    {.name = "factor",
+     ECH_OPTION(INT, args, factor),
+     .arg = "N",
+     .initial = "2",
+     .min = 2,
+     .max = 1 << 30,
+     .help = "From a size to the next."},
+    {.name = "iters",
+     ECH_OPTION(INT, args, iters),
+     .arg = "N",
+     .initial = "20",
+     .min = 1,
+     .max = ECH__BENCH_MAX_ITERS,
+     .help = "Timed iterations of each size; what is too short for the clock is timed in batches, "
+             "and an iteration is then a batch."},
+    {.name = "warmup",
+     ECH_OPTION(INT, args, warmup),
+     .arg = "N",
+     .initial = "5",
+     .min = 0,
+     .max = 1e6,
+     .help = "Runs of each size before the timed ones."},
+    {.name = "json",
+     ECH_OPTION(FLAG, args, json),
+     .group = "Output",
+     .help = "Print one JSON object."},
+};
+
+static const ech__option_example examples[] = {
+    {"echelon bench comm -n 2", "all-reduce between two ranks, from 4 KiB to 64 MiB"},
+    {"echelon bench comm -n 3 --op all --dtype bf16 --max 1M", "every collective, in bf16"},
+    {"mpirun -np 4 echelon bench comm --backend mpi", "MPI between all ranks"},
+};
+
+const ech__command ech__cli_bench_comm = {
+    .name = "bench comm",
+    .brief = "time collectives between ranks and check their results",
+    .about = "Columns as in nccl-tests: algbw is size / time; busbw is that times 2(n-1)/n for "
+             "allreduce and (n-1)/n for reduce_scatter and allgather, so that it can be held "
+             "against what the memory or the network can do for any number of ranks. A time is "
+             "the median over the iterations of the slowest rank's. Every result is checked on "
+             "every rank, with data for which it is known to the bit; #wrong counts the elements "
+             "that differ, and the exit code is 1 where there are any.",
+    .options = options,
+    .count = sizeof options / sizeof *options,
+    .examples = examples,
+    .example_count = sizeof examples / sizeof *examples,
+};
+
+/* ---- arguments -> configuration ---- */
+
+static ech__bench_config config_of(const args *a, ech__bench_op op)
+{
+#define DTYPE(id, text) ECH_##id,
+    static const ech_dtype dtypes[] = {DTYPE_LIST(DTYPE)};
+#undef DTYPE
+    return (ech__bench_config){.op = op,
+                               .reduction = (ech__reduction)a->reduction,
+                               .dtype = dtypes[a->dtype],
+                               .in_place = a->in_place,
+                               .min_bytes = a->min,
+                               .max_bytes = a->max,
+                               .factor = a->factor,
+                               .warmup = (int)a->warmup,
+                               .iters = (int)a->iters};
+}
+
+/* The ops that are asked for; one rank alone has nobody to send to. */
+static bool wanted(const args *a, int op, int world)
+{
+    return a->op == op || (a->op == ALL_OPS && (world > 1 || op != ECH__BENCH_SENDRECV));
+}
+
+static ech_status check(ech_ctx *ctx, const args *a)
+{
+    const ech__bench_config c = config_of(a, ECH__BENCH_ALLREDUCE);
+    if (a->min > a->max)
+        return ech__fail(ctx, ECH_E_INVALID, "--min %lld is above --max %lld: no size is left",
+                         (long long)a->min, (long long)a->max);
+    if (c.dtype == ECH_S32 && c.reduction == ECH__REDUCTION_MEAN)
+        return ech__fail(ctx, ECH_E_INVALID, "--reduction mean with --dtype s32: s32 has no mean");
+    if (a->op == ECH__BENCH_SENDRECV && a->ranks == 1)
+        return ech__fail(ctx, ECH_E_INVALID, "--op sendrecv with 1 rank: 2 or more are needed");
+    return ECH_OK;
+}
+
+/* ranks: those on this machine. */
+static ech_status check_memory(ech_ctx *ctx, const args *a, int ranks, int world)
+{
+    ech__machine machine;
+    ECH_TRY(ech__machine_read(ctx, &machine));
+    for (int op = 0; op < ECH__BENCH_COUNT; op++) {
+        if (!wanted(a, op, world))
+            continue;
+        const ech__bench_config c = config_of(a, (ech__bench_op)op);
+        int64_t bytes;
+        if (!ech__bench_bytes(&c, world, &bytes) || !ech__mul(bytes, ranks, &bytes))
+            bytes = INT64_MAX;
+        if (bytes > machine.memory_bytes)
+            return ech__fail(
+                ctx, ECH_E_LIMIT,
+                "--max %lld: %s of %d ranks needs %s of memory, and this machine has %s",
+                (long long)a->max, ech__bench_op_name(c.op), ranks, ech__format_bytes(bytes).s,
+                ech__format_bytes(machine.memory_bytes).s);
+    }
+    return ECH_OK;
+}
+
+/* ---- what rank 0 prints ---- */
+
+typedef struct show {
+    bool json, quiet; /* quiet: another rank prints */
+    int op;           /* whose heading stands; -1: none */
+    double busbw_sum; /* of rows that have one */
+    int busbw_rows;
+    int64_t wrong;
+    ech_json *results;
+} show;
+
+static void append_row(ech_json **results, const ech__bench_row *row)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_string(&json, "op", ech__bench_op_name(row->op));
+    ech__json_set_int(&json, "ranks", row->ranks);
+    ech__json_set_int(&json, "bytes", row->bytes);
+    ech__json_set_int(&json, "count", row->count);
+    ech__json_set_string(&json, "dtype", ech__dtype_name(row->dtype));
+    ech__json_set_string(&json, "reduction",
+                         ech__bench_op_reduces(row->op) ? ech__reduction_name(row->reduction)
+                                                        : NULL);
+    ech__json_set_bool(&json, "in_place", row->in_place);
+    ech__json_set_real(&json, "time_s", row->time_s);
+    ech__json_set_real(&json, "algbw_gbs", row->algbw_gbs);
+    ech__json_set_real(&json, "busbw_gbs", row->busbw_gbs);
+    ech__json_set_int(&json, "wrong", row->wrong);
+    ech_json *samples = ech__json_array();
+    for (int i = 0; i < row->iters; i++)
+        ech__json_append_real(&samples, row->samples_s[i]);
+    ech__json_set(&json, "samples_s", samples);
+    ech__json_append(results, json);
+}
+
+static void print_row(show *s, const ech__bench_row *row)
+{
+    if (s->op != (int)row->op) {
+        printf("#\n# %s%s\n", ech__bench_op_name(row->op), row->in_place ? ", in place" : "");
+        printf("#%12s %13s %6s %6s %11s %9s %9s %8s\n", "size", "count", "type", "redop", "time",
+               "algbw", "busbw", "#wrong");
+        printf("#%12s %13s %6s %6s %11s %9s %9s\n", "(B)", "(elements)", "", "", "(us)", "(GB/s)",
+               "(GB/s)");
+        s->op = (int)row->op;
+    }
+    printf("%13lld %13lld %6s %6s %11.2f %9.2f %9.2f %8lld\n", (long long)row->bytes,
+           (long long)row->count, ech__dtype_name(row->dtype),
+           ech__bench_op_reduces(row->op) ? ech__reduction_name(row->reduction) : "none",
+           row->time_s * 1e6, row->algbw_gbs, row->busbw_gbs, (long long)row->wrong);
+    fflush(stdout);
+}
+
+static void on_row(void *user, const ech__bench_row *row)
+{
+    show *s = user;
+    s->wrong += row->wrong;
+    if (row->op != ECH__BENCH_BARRIER) {
+        s->busbw_sum += row->busbw_gbs;
+        s->busbw_rows++;
+    }
+    if (s->json)
+        append_row(&s->results, row);
+    else if (!s->quiet)
+        print_row(s, row);
+}
+
+static const char *transport_of(const ech__comm *comm)
+{
+    return comm->world == 1 ? "alone" : ech__backend_name(comm->backend);
+}
+
+static void print_head(const ech__comm *comm, int cores, const args *a)
+{
+    printf("# %d rank%s on %d core%s, ", comm->world, comm->world == 1 ? "" : "s", cores,
+           cores == 1 ? "" : "s");
+    if (comm->nodes > 1)
+        printf("%d nodes, ", comm->nodes);
+    printf("transport %s; %lld warm-up runs, median of %lld iterations\n", transport_of(comm),
+           (long long)a->warmup, (long long)a->iters);
+}
+
+/* Takes s->results over. */
+static ech_status print_json(const ech__comm *comm, int cores, show *s, double average)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_int(&json, "ranks", comm->world);
+    ech__json_set_int(&json, "nodes", comm->nodes);
+    ech__json_set_int(&json, "cores", cores);
+    ech__json_set_string(&json, "transport", transport_of(comm));
+    ech__json_set(&json, "results", s->results);
+    s->results = NULL;
+    ech__json_set_real(&json, "average_busbw_gbs", average);
+    const ech_status status = ech__json_print(comm->ctx, json, ECH_JSON_INDENT, stdout);
+    ech__json_destroy(json);
+    return status;
+}
+
+/* ---- a rank ---- */
+
+static ech_status measure(ech__comm *comm, const args *a, show *s)
+{
+    int cores;
+    ECH_TRY(check_memory(comm->ctx, a, comm->local_world, comm->world));
+    ECH_TRY(ech__bench_cores(comm, &cores));
+    if (!s->json && !s->quiet)
+        print_head(comm, cores, a);
+    for (int op = 0; op < ECH__BENCH_COUNT; op++) {
+        const ech__bench_config config = config_of(a, (ech__bench_op)op);
+        if (wanted(a, op, comm->world))
+            ECH_TRY(ech__bench_comm(comm, &config, on_row, s));
+    }
+    const double average = s->busbw_rows ? s->busbw_sum / s->busbw_rows : 0;
+    if (s->json && !s->quiet)
+        ECH_TRY(print_json(comm, cores, s, average));
+    else if (!s->quiet)
+        printf("#\n# average bus bandwidth: %.4g GB/s\n", average);
+    /* Once is enough. */
+    if (s->wrong && !s->quiet)
+        return ech__fail(comm->ctx, ECH_E_INTERNAL, "%lld elements are wrong", (long long)s->wrong);
+    return ECH_OK;
+}
+
+static int run_rank(ech_ctx *ctx, const ech__command *command, const args *a)
+{
+    ech__comm *comm;
+    const ech__comm_options o = {.backend = (ech__backend)a->backend};
+    if (ech__comm_open(ctx, &o, &comm) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    show s = {.json = a->json, .quiet = comm->rank != 0, .op = -1, .results = ech__json_array()};
+    ech_status status;
+    if (a->ranks && a->ranks != comm->world)
+        status = ech__fail(ctx, ECH_E_INVALID, "-n %lld: there are %d ranks already",
+                           (long long)a->ranks, comm->world);
+    else
+        status = measure(comm, a, &s);
+    const int code = status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
+    ech__json_destroy(s.results);
+    ech__comm_close(comm);
+    return code;
+}
+
+static int launch(ech_ctx *ctx, const ech__command *command, const args *a, char **argv)
+{
+    ech__cores own;
+    if (ech__machine_cores(ctx, &own) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    const int cores = own.cores > 2 ? own.cores : 2;
+    const int most = cores < ECH__MAX_RANKS_PER_NODE ? cores : ECH__MAX_RANKS_PER_NODE;
+    const int ranks = a->ranks ? (int)a->ranks : most;
+    if (check_memory(ctx, a, ranks, ranks) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    return ech__cli_launch(ctx, command, ranks, 0, argv);
+}
+
+int ech__run_bench_comm(ech_ctx *ctx, const ech__command *command, char **argv)
+{
+    args a = {0};
+    ech__option_result result;
+    int code;
+    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
+        return code;
+    if (check(ctx, &a) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    if (a.ranks == 1 || ech__cli_is_rank() || ech__mpi_wanted())
+        return run_rank(ctx, command, &a);
+    return launch(ctx, command, &a, argv);
+}

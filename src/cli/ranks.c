@@ -1,0 +1,98 @@
+#include "cli/ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Where the ranks' standard error stands. */
+typedef struct forward {
+    const char *command;
+    bool open; /* in a line of rank 0's that has no end yet */
+} forward;
+
+static void end_line(forward *f)
+{
+    if (f->open)
+        fputc('\n', stderr);
+    f->open = false;
+}
+
+static void output(void *user, int rank, const char *text, size_t bytes)
+{
+    forward *f = user;
+    if (rank == 0) {
+        fwrite(text, 1, bytes, stderr);
+        /* A line that was taken back with '\r' leaves nothing that another could be written into. */
+        f->open = bytes && text[bytes - 1] != '\n' && text[bytes - 1] != '\r';
+        return;
+    }
+    end_line(f);
+    fprintf(stderr, "[rank %d] %.*s", rank, (int)bytes, text);
+}
+
+static void say(void *user, const char *line)
+{
+    forward *f = user;
+    end_line(f);
+    fprintf(stderr, "echelon %s: %s\n", f->command, line);
+}
+
+int ech__cli_launch_program(ech_ctx *ctx, const ech__command *command, ech__launch_options *options)
+{
+    forward f = {.command = command->name};
+    options->output = output;
+    options->say = say;
+    options->user = &f;
+    ech__launch_result result;
+    fflush(stdout);
+    const ech_status status = ech__launch(ctx, options, &result);
+    end_line(&f);
+    return status < 0 ? ech__cli_fail(ctx, command, result.code) : result.code;
+}
+
+bool ech__cli_is_rank(void)
+{
+    return getenv("ECHELON_COMM_FD") != NULL;
+}
+
+/* This program's file, by its real name where it still has one, so that ps shows it. */
+static const char *own_path(char *path, size_t size)
+{
+    const ssize_t got = readlink("/proc/self/exe", path, size - 1);
+    if (got > 0 && (size_t)got < size - 1) {
+        path[got] = '\0';
+        if (access(path, X_OK) == 0)
+            return path;
+    }
+    return "/proc/self/exe";
+}
+
+int ech__cli_launch(ech_ctx *ctx, const ech__command *command, int ranks, int max_restarts,
+                    char **argv)
+{
+    char path[4096], name[64];
+    size_t count = 0, n = 0;
+    while (argv[count])
+        count++;
+    char **all = calloc(count + 8, sizeof *all);
+    if (!all) {
+        ech__fail(ctx, ECH_E_NOMEM, "no memory for %zu arguments", count);
+        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    }
+    all[n++] = (char *)"echelon";
+    snprintf(name, sizeof name, "%s", command->name);
+    char *rest = name;
+    for (char *word; n < 7 && (word = strsep(&rest, " "));)
+        all[n++] = word;
+    memcpy(all + n, argv, count * sizeof *argv);
+    ech__launch_options options = ech__launch_defaults();
+    options.ranks = ranks;
+    options.max_restarts = max_restarts;
+    options.argv = all;
+    options.path = own_path(path, sizeof path);
+    options.quiet_others = true;
+    const int code = ech__cli_launch_program(ctx, command, &options);
+    free(all);
+    return code;
+}
