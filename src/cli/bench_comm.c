@@ -259,23 +259,23 @@ static const char *transport_of(const ech__comm *comm)
     return comm->world == 1 ? "alone" : ech__backend_name(comm->backend);
 }
 
-static void print_head(const ech__comm *comm, int cores, const args *a)
+static void print_head(const ech__comm *comm, ech__bench_place place, const args *a)
 {
-    printf("# %d rank%s on %d core%s, ", comm->world, comm->world == 1 ? "" : "s", cores,
-           cores == 1 ? "" : "s");
-    if (comm->nodes > 1)
-        printf("%d nodes, ", comm->nodes);
+    printf("# %d rank%s on %d core%s, ", comm->world, comm->world == 1 ? "" : "s", place.cores,
+           place.cores == 1 ? "" : "s");
+    if (place.hosts > 1)
+        printf("%d machines, ", place.hosts);
     printf("transport %s; %lld warm-up runs, median of %lld iterations\n", transport_of(comm),
            (long long)a->warmup, (long long)a->iters);
 }
 
 /* Takes s->results over. */
-static ech_status print_json(const ech__comm *comm, int cores, show *s, double average)
+static ech_status print_json(const ech__comm *comm, ech__bench_place place, show *s, double average)
 {
     ech_json *json = ech__json_object();
     ech__json_set_int(&json, "ranks", comm->world);
-    ech__json_set_int(&json, "nodes", comm->nodes);
-    ech__json_set_int(&json, "cores", cores);
+    ech__json_set_int(&json, "machines", place.hosts);
+    ech__json_set_int(&json, "cores", place.cores);
     ech__json_set_string(&json, "transport", transport_of(comm));
     ech__json_set(&json, "results", s->results);
     s->results = NULL;
@@ -289,11 +289,11 @@ static ech_status print_json(const ech__comm *comm, int cores, show *s, double a
 
 static ech_status measure(ech__comm *comm, const args *a, show *s)
 {
-    int cores;
+    ech__bench_place place;
     ECH_TRY(check_memory(comm->ctx, a, comm->local_world, comm->world));
-    ECH_TRY(ech__bench_cores(comm, &cores));
+    ECH_TRY(ech__bench_find(comm, &place));
     if (!s->json && !s->quiet)
-        print_head(comm, cores, a);
+        print_head(comm, place, a);
     for (int op = 0; op < ECH__BENCH_COUNT; op++) {
         const ech__bench_config config = config_of(a, (ech__bench_op)op);
         if (wanted(a, op, comm->world))
@@ -301,7 +301,7 @@ static ech_status measure(ech__comm *comm, const args *a, show *s)
     }
     const double average = s->busbw_rows ? s->busbw_sum / s->busbw_rows : 0;
     if (s->json && !s->quiet)
-        ECH_TRY(print_json(comm, cores, s, average));
+        ECH_TRY(print_json(comm, place, s, average));
     else if (!s->quiet)
         printf("#\n# average bus bandwidth: %.4g GB/s\n", average);
     /* Once is enough. */

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ROOT = 0, PROBES = 4, MAX_BATCH = 128 };
 /* Shorter than this, and the clock and the barrier before it would be seen in a sample. */
@@ -374,32 +375,41 @@ ech_status ech__bench_comm(ech__comm *comm, const ech__bench_config *config,
 /* ---- where the ranks run ---- */
 
 typedef struct place {
-    int node;
+    char host[64];
     cpu_set_t cores;
 } place;
 
-ech_status ech__bench_cores(ech__comm *comm, int *out)
+static ech__bench_place count_places(place *all, int world)
 {
-    place own = {.node = comm->node};
-    CPU_ZERO(&own.cores);
+    ech__bench_place out = {0};
+    for (int first = 0; first < world; first++) {
+        bool seen = false;
+        for (int rank = 0; rank < first; rank++)
+            seen |= !strcmp(all[rank].host, all[first].host);
+        if (seen)
+            continue;
+        for (int rank = first + 1; rank < world; rank++)
+            if (!strcmp(all[rank].host, all[first].host))
+                CPU_OR(&all[first].cores, &all[first].cores, &all[rank].cores);
+        out.hosts++;
+        out.cores += CPU_COUNT(&all[first].cores);
+    }
+    return out;
+}
+
+ech_status ech__bench_find(ech__comm *comm, ech__bench_place *out)
+{
+    place own = {0};
+    gethostname(own.host, sizeof own.host - 1);
     sched_getaffinity(0, sizeof own.cores, &own.cores);
     const size_t bytes = (size_t)comm->world * sizeof own;
     place *all = ech__new(comm->ctx, bytes);
     if (!all)
-        return ech__fail(comm->ctx, ECH_E_NOMEM, "the cores of %d ranks cannot be counted",
+        return ech__fail(comm->ctx, ECH_E_NOMEM, "the places of %d ranks cannot be counted",
                          comm->world);
     const ech_status status = ech__comm_allgather(comm, &own, all, sizeof own);
-    *out = 0;
-    /* The union of a node's masks, at its first rank. */
-    for (int first = 0; first < comm->world && status >= 0; first++) {
-        bool seen = false;
-        for (int rank = 0; rank < first; rank++)
-            seen |= all[rank].node == all[first].node;
-        for (int rank = first + 1; rank < comm->world && !seen; rank++)
-            if (all[rank].node == all[first].node)
-                CPU_OR(&all[first].cores, &all[first].cores, &all[rank].cores);
-        *out += seen ? 0 : CPU_COUNT(&all[first].cores);
-    }
+    if (status >= 0)
+        *out = count_places(all, comm->world);
     ech__delete(comm->ctx, all, bytes);
     return status;
 }

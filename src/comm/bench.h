@@ -77,7 +77,12 @@ ech_status ech__bench_comm(ech__comm *comm, const ech__bench_config *config,
 /* The largest number of bytes that a rank allocates for it. False on overflow. */
 bool ech__bench_bytes(const ech__bench_config *config, int world, int64_t *out);
 
-/* How many hardware threads the ranks may use together, over all nodes. Collective. */
-ech_status ech__bench_cores(ech__comm *comm, int *out);
+/* Machines that ranks run on, by their names, and the hardware threads that ranks may use on them together. */
+typedef struct ech__bench_place {
+    int hosts, cores;
+} ech__bench_place;
+
+/* Collective. */
+ech_status ech__bench_find(ech__comm *comm, ech__bench_place *out);
 
 #endif

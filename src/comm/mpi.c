@@ -1,20 +1,167 @@
 #include "comm/mpi.h"
 
+#include "comm/hier.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HOW_TO_INSTALL                                                                             \
+    "install Open MPI (Debian: libopenmpi-dev) and build again, or name its folder in "            \
+    "ECHELON_PLUGIN_DIR"
+
+/* The number in a variable; 0 where there is none. */
+static int number_of(const char *name)
+{
+    const char *text = getenv(name);
+    return text ? atoi(text) : 0;
+}
+
+/* How many ranks the starter says there are: mpirun of Open MPI, srun, mpiexec of others; 0: it says nothing. */
+static int told_size(const char **by)
+{
+    static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "mpirun"},
+                                           {"SLURM_STEP_NUM_TASKS", "srun"},
+                                           {"PMI_SIZE", "mpiexec"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const int size = number_of(names[i][0]);
+        *by = names[i][1];
+        if (size > 0)
+            return size;
+    }
+    return 0;
+}
 
 bool ech__mpi_wanted(void)
 {
+    const char *by;
     if (getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK"))
         return true;
     /* A shell inside of an allocation has SLURM's variables too, but no tasks beside it. */
-    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
-    return getenv("SLURM_STEP_ID") && tasks && strtol(tasks, NULL, 10) > 1;
+    return getenv("SLURM_STEP_ID") && told_size(&by) > 1;
+}
+
+/* ---- the plugin ---- */
+
+/* Where the plugin may lie, in this order. */
+typedef struct places {
+    char dirs[12][PATH_MAX];
+    int count;
+} places;
+
+static void add_place(places *p, const char *dir, const char *below)
+{
+    char *to = p->dirs[p->count];
+    const int length = snprintf(to, PATH_MAX, "%s%s%s", dir, *below ? "/" : "", below);
+    p->count += length > 0 && length < PATH_MAX;
+}
+
+/* Beside a file (a build), and where it is installed relative to a program or a library. */
+static void add_places_of(places *p, const char *file)
+{
+    static const char *const below[] = {"", "echelon", "../lib/echelon",
+#ifdef ECH_LIBDIR
+                                        "../" ECH_LIBDIR "/echelon"
+#endif
+    };
+    char path[PATH_MAX];
+    if (!realpath(file, path))
+        return;
+    char *slash = strrchr(path, '/');
+    if (!slash)
+        return;
+    *slash = '\0';
+    for (size_t i = 0; i < sizeof below / sizeof *below; i++)
+        add_place(p, path, below[i]);
+}
+
+static void find_places(places *p)
+{
+    Dl_info here;
+    const char *told = getenv("ECHELON_PLUGIN_DIR");
+    p->count = 0;
+    if (told && *told)
+        add_place(p, told, "");
+    /* The library by its own address. In a program dladdr says what argv[0] said, which /proc knows better. */
+    if (dladdr((const void *)&number_of, &here) && here.dli_fname && strchr(here.dli_fname, '/'))
+        add_places_of(p, here.dli_fname);
+    add_places_of(p, "/proc/self/exe");
+}
+
+static ech_status load_table(ech_ctx *ctx, const char *path, const ech__mpi_table **out)
+{
+    /* Open MPI opens components of its own, which look for its symbols: they must be global. */
+    void *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    if (!handle)
+        return ech__fail(ctx, ECH_E_IO, "%s cannot be loaded: %s", path, dlerror());
+    void *symbol = dlsym(handle, ECH__MPI_PLUGIN_SYMBOL);
+    ech__mpi_plugin_fn plugin = NULL;
+    memcpy(&plugin, &symbol, sizeof plugin);
+    *out = plugin ? plugin(ECH__MPI_PLUGIN_VERSION) : NULL;
+    if (!*out)
+        return ech__fail(ctx, ECH_E_UNSUPPORTED, "%s belongs to another version of Echelon", path);
+    return ECH_OK;
+}
+
+static ech_status load_plugin(ech_ctx *ctx, const ech__mpi_table **out)
+{
+    places *p = malloc(sizeof *p);
+    char path[PATH_MAX + 32] = "";
+    bool found = false;
+    if (!p)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory to look for " ECH__MPI_PLUGIN_FILE);
+    find_places(p);
+    for (int i = 0; i < p->count && !found; i++) {
+        snprintf(path, sizeof path, "%s/" ECH__MPI_PLUGIN_FILE, p->dirs[i]);
+        found = access(path, R_OK) == 0;
+    }
+    free(p);
+    if (!found)
+        return ech__fail(ctx, ECH_E_UNSUPPORTED,
+                         "this is a rank of MPI, but " ECH__MPI_PLUGIN_FILE
+                         " was not found: " HOW_TO_INSTALL);
+    return load_table(ctx, path, out);
+}
+
+/* ---- opening ---- */
+
+/* An MPI that was started by something it does not know thinks that it is alone, and N ranks would train N models. */
+static ech_status check_size(ech_ctx *ctx, const ech__mpi_table *mpi, int size)
+{
+    const char *by;
+    const int told = told_size(&by);
+    if (told == 0 || told == size)
+        return ECH_OK;
+    return ech__fail(ctx, ECH_E_INVALID,
+                     "%s started %d ranks, but %s sees %d: start them with its own mpirun, or with "
+                     "srun --mpi=pmix",
+                     by, told, mpi->library(), size);
 }
 
 ech_status ech__mpi_open(ech_ctx *ctx, ech__backend backend, double timeout_s, ech__comm **out)
 {
-    (void)backend;
-    (void)timeout_s;
+    const ech__mpi_table *mpi;
+    int rank = 0, size = 0;
     *out = NULL;
-    return ech__fail(ctx, ECH_E_UNSUPPORTED, "this build has no MPI");
+    ECH_TRY(load_plugin(ctx, &mpi));
+    int code = mpi->init(&rank, &size);
+    int *first = code == 0 ? malloc((size_t)size * sizeof *first) : NULL;
+    if (code == 0 && !first)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the nodes of %d ranks", size);
+    if (code == 0)
+        code = mpi->nodes(first);
+    if (code != 0) {
+        char text[256];
+        mpi->error_text(code, text, sizeof text);
+        free(first);
+        return ech__fail(ctx, ECH_E_IO, "MPI does not start: %s", text);
+    }
+    ech_status status = check_size(ctx, mpi, size);
+    if (status == ECH_OK)
+        status = ech__hier_open(ctx, mpi, rank, size, first, backend, timeout_s, out);
+    free(first);
+    return status;
 }

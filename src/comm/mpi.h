@@ -1,6 +1,6 @@
 /* Ranks that mpirun or srun started: MPI as a plugin, so that the program runs where there is no MPI.
  *
- * plugin.c is built as a shared object of its own against Open MPI, loaded with RTLD_NOW|RTLD_GLOBAL when the environment
+ * mpi_plugin.c is built as a shared object of its own against Open MPI, loaded with RTLD_NOW|RTLD_GLOBAL when the environment
  * says that this process is one of several MPI ranks, and hands out one table of functions. hier.c makes an ech__comm of it:
  * ranks of a node join one memfd (passed over a Unix socket) and reduce in shared memory, owners of shards exchange them with
  * the other nodes, without waiting. */

@@ -164,6 +164,14 @@ static ech_status infer_update(ech_ctx *ctx, ech__node *node, const ech__type *i
     return ECH_OK;
 }
 
+static ech_status infer_accumulate(ech_ctx *ctx, ech__node *node, const ech__type *in,
+                                   ech__type *out)
+{
+    if (node->nin > 2 && !node->attrs.fresh)
+        return misfit(ctx, node, in, "terms are added where the sum begins anew");
+    return infer_update(ctx, node, in, out);
+}
+
 /* Vectors of one length that become sums over the ranks; x is there for its shape. */
 static ech_status infer_sync(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
 {
@@ -284,7 +292,7 @@ static const ech__op_row rows[ECH__OP_COUNT] = {
     [ECH__OP_COUNT_CORRECT] = {.min_in = 2, .max_in = 2, .reuses = -1, .infer = infer_cross_entropy},
     [ECH__OP_SGD] = {.min_in = 2, .max_in = 3, .reuses = -1, .changes = 1u | 4u, .flat = true, .infer = infer_update},
     [ECH__OP_ADAM] = {.min_in = 4, .max_in = 4, .reuses = -1, .changes = 1u | 4u | 8u, .flat = true, .infer = infer_update},
-    [ECH__OP_ACCUMULATE] = {.min_in = 2, .max_in = ECH__MAX_IN, .reuses = -1, .changes = 1u, .flat = true, .infer = infer_update},
+    [ECH__OP_ACCUMULATE] = {.min_in = 2, .max_in = ECH__MAX_IN, .reuses = -1, .changes = 1u, .flat = true, .infer = infer_accumulate},
     [ECH__OP_ALLREDUCE] = {.min_in = 1, .max_in = 1, .reuses = -1, .changes = 1u, .flat = true, .exchange = true, .infer = infer_nothing},
     [ECH__OP_ALLREDUCE_WAIT] = {.min_in = 0, .max_in = 0, .reuses = -1, .exchange = true, .infer = infer_nothing},
     [ECH__OP_BROADCAST] = {.min_in = 1, .max_in = 1, .reuses = -1, .changes = 1u, .flat = true, .exchange = true, .infer = infer_nothing},

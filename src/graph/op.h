@@ -40,7 +40,7 @@
     X(COUNT_CORRECT, "count_correct")           /* logits[N,C] labels[N] -> scalar */               \
     X(SGD, "sgd")                               /* *p g (*momentum) */                              \
     X(ADAM, "adam")                             /* *p g *m *v; decoupled: adamw */                  \
-    X(ACCUMULATE, "accumulate")                 /* *g part (terms...): g or 0, + part, + terms; fresh */ \
+    X(ACCUMULATE, "accumulate")                 /* *g part (terms...): g + part, or fresh: terms + part */ \
     X(ALLREDUCE, "allreduce")                   /* *group: begins its sum over the ranks; bucket */ \
     X(ALLREDUCE_WAIT, "allreduce_wait")         /* nothing; until all begun sums are there */       \
     X(BROADCAST, "broadcast")                   /* *group: rank 0's on every rank */                \
@@ -87,7 +87,7 @@ typedef struct ech__attrs {
     int64_t channels, height, width; /* of what a backward operator or unflatten gives */
     double seconds;
     int64_t bucket; /* allreduce: its number */
-    bool fresh;     /* accumulate: g is written, not added to */
+    bool fresh;     /* accumulate: g is written, not added to; only then there may be terms */
     double momentum, weight_decay, beta1, beta2, epsilon;
     bool nesterov, decoupled;
 } ech__attrs;

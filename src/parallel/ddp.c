@@ -110,10 +110,14 @@ static size_t find_ready(const ech_graph *graph, ready *out)
     return count;
 }
 
-static ech_status add_bucket(ech_graph *graph, int number, ech_value *members, size_t count,
-                             size_t at)
+static ech_status add_bucket(ech_graph *graph, int number, const ech_value *members, size_t count)
 {
     char name[32];
+    size_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        const size_t from = free_from(graph, members[i]);
+        at = from > at ? from : at;
+    }
     snprintf(name, sizeof name, "bucket %d", number);
     const ech_value group = ech__graph_group(graph, name, members, count);
     if (group < 0)
@@ -145,8 +149,26 @@ static ech_status fill_buckets(ech_graph *graph, int64_t bucket_bytes)
             bytes += bytes_of(graph, members[count++]);
         } while (first + count < total && bytes < bucket_bytes);
         first += count;
-        /* Each bucket before this one has put one node in front. */
-        ECH_TRY(add_bucket(graph, number, members, count, order[first - 1].at + (size_t)number));
+        ECH_TRY(add_bucket(graph, number, members, count));
+    }
+    return ECH_OK;
+}
+
+/* Gradients have the same numbers in every role. */
+static ech_status copy_buckets(ech_graph *graph, const ech_graph *like)
+{
+    ech_value *members = ech__arena_array(&graph->arena, graph->nvalues, sizeof *members);
+    if (!members)
+        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the buckets of gradients");
+    for (size_t n = 0; n < like->nnodes; n++) {
+        size_t count = 0;
+        if (like->nodes[n].op != ECH__OP_ALLREDUCE)
+            continue;
+        for (size_t v = 0; v < like->nvalues; v++) {
+            if (like->values[v].grouped && like->values[v].group == like->nodes[n].in[0])
+                members[count++] = (ech_value)v;
+        }
+        ECH_TRY(add_bucket(graph, (int)like->nodes[n].attrs.bucket, members, count));
     }
     return ECH_OK;
 }
@@ -177,7 +199,8 @@ ech_status ech__ddp(ech_graph *graph, const ech__ddp_options *options)
     if (options->sync_bn)
         ECH_TRY(sync_batch_norms(graph));
     graph->phase = ECH__PHASE_EXCHANGE;
-    ECH_TRY(fill_buckets(graph, options->bucket_bytes));
+    ECH_TRY(options->like ? copy_buckets(graph, options->like)
+                          : fill_buckets(graph, options->bucket_bytes));
     if (options->broadcast_buffers)
         ECH_TRY(broadcast_buffers(graph));
     ech__graph_add(graph, &(ech__node){.op = ECH__OP_ALLREDUCE_WAIT, .name = "all buckets"});

@@ -8,6 +8,8 @@ typedef struct ech__ddp_options {
     int64_t bucket_bytes;   /* gradients travel together in buckets of about this size */
     bool broadcast_buffers; /* rank 0's buffers on every rank, after each step */
     bool sync_bn;           /* batch norms over the samples of all ranks */
+    const ech_graph
+        *like; /* the same training in another role, whose buckets to have; NULL: none */
 } ech__ddp_options;
 
 /* Puts the gradients into buckets, in the order in which the backward pass completes them, and the exchange of each

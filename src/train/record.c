@@ -290,6 +290,8 @@ static ech_json *summary_json(const ech__run *run)
     ech__json_set_real(&json, "backward_s", s->backward_s);
     ech__json_set_real(&json, "comm_exposed_s", s->comm_exposed_s);
     ech__json_set_real(&json, "optimizer_s", s->optimizer_s);
+    if (run->trainer->nroles > 1)
+        ech__json_set_real(&json, "sums_s", s->sums_s);
     ech__json_set_real(&json, "outside_kernels", s->outside_kernels);
     ech__json_set_real(&json, "samples_per_s", s->samples_per_s);
     const ech__ddp_bytes *bytes = &run->traffic.bytes;

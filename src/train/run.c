@@ -374,6 +374,17 @@ static void count_samples(const ech__run *run, ech__run_step *step)
     step->samples = (int64_t)samples;
 }
 
+static double time_of_sums(const ech__variant *variant)
+{
+    const ech__span *spans = ech__exec_spans(variant->exec);
+    int64_t sum = 0;
+    for (size_t n = 0; n < variant->plan->ninstrs; n++) {
+        if (variant->plan->instrs[n].node->op == ECH__OP_ACCUMULATE)
+            sum += spans[n].end_ns - spans[n].start_ns;
+    }
+    return ech__seconds(sum);
+}
+
 /* All micro-steps. data_s is waiting for samples and handing them over. */
 static ech_status compute(ech__run *run, ech__run_step *step, const ech__variant **variant)
 {
@@ -385,6 +396,7 @@ static ech_status compute(ech__run *run, ech__run_step *step, const ech__variant
         data += ech__clock_wall() - start;
         ECH_TRY(ech__variant_step(run->trainer, *variant, &micro, &step->result));
         ech__trace_ops(run->trace, run->trainer, *variant);
+        step->sums_s += time_of_sums(*variant);
         start = ech__clock_wall();
     }
     step->data_s = ech__seconds(data);
@@ -443,7 +455,7 @@ static ech_status end_epoch(ech__run *run, const ech__run_events *events)
 
 /* ---- summary ---- */
 
-enum { TIME, FORWARD, BACKWARD, COMM, OPTIMIZER };
+enum { TIME, FORWARD, BACKWARD, COMM, OPTIMIZER, SUMS };
 
 static double pick(const ech__run_step *step, int what)
 {
@@ -454,6 +466,8 @@ static double pick(const ech__run_step *step, int what)
         return step->result.backward_s;
     case COMM:
         return step->result.comm_exposed_s;
+    case SUMS:
+        return step->sums_s;
     case OPTIMIZER:
         return step->result.optimizer_s;
     default:
@@ -527,6 +541,7 @@ static ech_status sum_up(ech__run *run)
     s->backward_s = stats_of(run, samples, BACKWARD).median;
     s->comm_exposed_s = stats_of(run, samples, COMM).median;
     s->optimizer_s = stats_of(run, samples, OPTIMIZER).median;
+    s->sums_s = stats_of(run, samples, SUMS).median;
     s->samples_per_s = s->step_time.median > 0 ? (double)run->feed.global / s->step_time.median : 0;
     s->first_loss = run->first_loss;
     s->final_loss = run->last_loss;

@@ -50,6 +50,7 @@ typedef struct ech__run_step {
     int64_t step, epoch; /* from 1 */
     int64_t samples;     /* of all ranks */
     double correct;      /* of them, where the model counts */
+    double sums_s;       /* adding up gradients of micro-steps */
     ech_step result;
     double lr, data_s;
 } ech__run_step;
@@ -63,6 +64,7 @@ typedef struct ech__run_op {
 typedef struct ech__run_summary {
     ech__stats step_time;
     double forward_s, backward_s, comm_exposed_s, optimizer_s; /* medians */
+    double sums_s; /* median of the time that a tree of sums over slots takes */
     double samples_per_s;
     double utilisation;     /* share of the timed steps that the device was busy */
     double outside_kernels; /* median share of a step that no kernel ran */

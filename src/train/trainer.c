@@ -73,7 +73,8 @@ static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role
     if (trainer->ranks)
         ECH_TRY(ech__ddp(graph, &(ech__ddp_options){.bucket_bytes = options->bucket_bytes,
                                                     .broadcast_buffers = options->broadcast_buffers,
-                                                    .sync_bn = options->sync_bn}));
+                                                    .sync_bn = options->sync_bn,
+                                                    .like = role ? trainer->graphs[0] : NULL}));
     ECH_TRY(ech__optimize(graph, options));
     if (options->delay_ms + o->straggle_ms > 0)
         ECH_TRY(ech__insert_delay(graph, (options->delay_ms + o->straggle_ms) * 1e-3));

@@ -237,7 +237,7 @@ static ech_status run_adam(const simple_kernel *k, const ech__scalars *scalars)
     return ECH_OK;
 }
 
-/* g = (g or nothing) + part, or term + ... + (term + part): the later micro-step stands on the right. */
+/* g = g + part, or fresh: term + ... + (term + part); the later micro-step stands on the right. */
 static ech_status run_accumulate(const simple_kernel *k, const ech__scalars *scalars)
 {
     (void)scalars;
