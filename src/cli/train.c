@@ -23,6 +23,12 @@ static ech__run_config config_of(const ech__train_args *a)
     c.warmup = a->warmup;
     c.train.batch = a->batch;
     c.global_batch = a->global_batch;
+    if (a->parallel == ECH__PARALLEL_DP) { /* one process with all of the batch, which it cuts */
+        c.train.dp_devices = a->device_count ? a->device_count : 1;
+        c.train.batch = 0;
+        c.global_batch =
+            a->global_batch ? a->global_batch : (a->batch ? a->batch : 64) * c.train.dp_devices;
+    }
     c.train.accum = (int)a->accum;
     c.train.bucket_bytes =
         (int64_t)(a->bucket_mb * (1 << 20)) > 0 ? (int64_t)(a->bucket_mb * (1 << 20)) : 1;

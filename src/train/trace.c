@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEVICE, EXCHANGE }; /* threads of a process */
+enum { DEVICE, EXCHANGE = 1000 }; /* threads of a process: its devices, and what is between them */
 
 struct ech__trace {
     ech_ctx *ctx;
@@ -105,18 +105,38 @@ static bool begin(ech__trace *t, const ech_trainer *trainer)
     char name[32];
     snprintf(name, sizeof name, "rank %d", t->rank);
     add_name(t, "process_name", DEVICE, name);
-    snprintf(name, sizeof name, "device %d", t->rank);
-    add_name(t, "thread_name", DEVICE, name);
+    const int devices = trainer->dp ? ech__dp_devices(trainer->dp) : 1;
+    for (int d = 0; d < devices; d++) {
+        snprintf(name, sizeof name, "device %d", t->rank + d);
+        add_name(t, "thread_name", DEVICE + d, name);
+    }
     if (trainer->ranks)
         add_name(t, "thread_name", EXCHANGE, "gradients under way");
     t->named = true;
     return true;
 }
 
+/* DataParallel: the parts of the step on each device. */
+static void add_parts(ech__trace *t, const ech__dp *dp)
+{
+    for (int d = 0; d < ech__dp_devices(dp); d++) {
+        const ech__span *parts = ech__dp_work_of(dp, d)->phases;
+        for (int p = 0; p < ECH__DP_PHASES; p++) {
+            if (parts[p].end_ns > parts[p].start_ns)
+                add_span(t, ech__dp_phase_name((ech__dp_phase)p), "part", DEVICE + d, parts[p],
+                         NULL);
+        }
+    }
+}
+
 void ech__trace_ops(ech__trace *t, const ech_trainer *trainer, const ech__variant *variant)
 {
     if (!t || !begin(t, trainer))
         return;
+    if (trainer->dp) {
+        add_parts(t, trainer->dp);
+        return;
+    }
     const ech__plan *plan = variant->plan;
     const ech__span *spans = ech__exec_spans(variant->exec);
     for (size_t n = 0; n < plan->ninstrs; n++) {

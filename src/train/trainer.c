@@ -4,6 +4,7 @@
 #include "parallel/ddp.h"
 #include "train/optimizer.h"
 #include "train/params.h"
+#include "train/trainer_dp.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -89,6 +90,8 @@ static ech_status make_graphs(ech_trainer *trainer, const ech_graph *graph, ech_
     else if (trainer->micro_steps > 1)
         trainer->nroles = 2;
     ECH_TRY(ech__graph_clone(graph, &trainer->model));
+    if (o->train->dp_devices)
+        return ech__trainer_dp_graph(trainer, loss, o->train);
     for (int role = 0; role < trainer->nroles; role++) {
         ECH_TRY(ech__graph_clone(graph, &trainer->graphs[role]));
         ECH_TRY(rewrite(trainer, trainer->graphs[role], role, loss, o));
@@ -265,7 +268,7 @@ static ech_status plan_in_turn(ech_trainer *trainer, const ech__trainer_options 
     const bool shared = trainer->comm && trainer->tuning;
     if (shared && trainer->comm->rank != 0)
         ECH_TRY(receive_timings(trainer));
-    ECH_TRY(choose(trainer, o->train->batch, o->choices));
+    ECH_TRY(choose(trainer, ech__trainer_dp_batch(o->train), o->choices));
     trainer->timed_kernels = trainer->tuning ? ech__tuning_added(trainer->tuning) : 0;
     save_tuning(trainer);
     return shared && trainer->comm->rank == 0 ? send_timings(trainer) : ECH_OK;
@@ -284,15 +287,19 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     if (options->init) /* a wrong file is found before anything takes time */
         ECH_TRY(ech__params_check(graph, options->init));
     ECH_TRY(make_graphs(trainer, graph, loss, o));
-    ECH_TRY(ech__device_create(ctx,
-                               &(ech__device_options){.kind = ECH__DEVICE_CPU,
-                                                      .threads = options->threads,
-                                                      .memory_limit = options->device_memory},
-                               &trainer->device));
+    ECH_TRY(options->dp_devices
+                ? ech__trainer_dp_device(trainer, options)
+                : ech__device_create(ctx,
+                                     &(ech__device_options){.kind = ECH__DEVICE_CPU,
+                                                            .threads = options->threads,
+                                                            .memory_limit = options->device_memory},
+                                     &trainer->device));
     ECH_TRY(agree(trainer, options));
     if (options->tune)
         ECH_TRY(open_tuning(trainer, options));
     ECH_TRY(plan_in_turn(trainer, o));
+    if (options->dp_devices)
+        ECH_TRY(ech__trainer_dp_plan(trainer, options));
     trainer->planning_s = ech__seconds(ech__clock_wall() - start);
     return ECH_OK;
 }
@@ -342,6 +349,8 @@ static ech_status make_exec(ech_trainer *trainer, const ech_train_options *optio
     ECH_TRY(options->init ? ech_trainer_load(trainer, options->init) : ech__params_init(trainer));
     ECH_TRY(share_weights(trainer));
     trainer->stale = true;
+    if (options->dp_devices)
+        return ech__trainer_dp_create(trainer, options);
     return trainer->ranks ? ech__reports_init(&trainer->reports, trainer->ranks) : ECH_OK;
 }
 
@@ -368,9 +377,12 @@ void ech_trainer_destroy(ech_trainer *trainer)
     if (!trainer)
         return;
     for (int i = trainer->nvariants - 1; i > 0; i--) {
+        if (trainer->dp && trainer->variants[i].training)
+            continue; /* they belong to it */
         ech__exec_destroy(trainer->variants[i].exec);
         ech__plan_destroy(trainer->variants[i].plan);
     }
+    ech__trainer_dp_destroy(trainer);
     ech__reports_fini(&trainer->reports);
     ech__exec_destroy(trainer->exec);
     ech__plan_destroy(trainer->plan);
@@ -391,7 +403,7 @@ void ech_trainer_set_lr(ech_trainer *trainer, double lr)
 
 int64_t ech_trainer_planned_memory(const ech_trainer *trainer)
 {
-    return trainer->plan->total_bytes;
+    return trainer->plan->total_bytes + (trainer->whole ? trainer->whole->total_bytes : 0);
 }
 
 int64_t ech_trainer_peak_memory(const ech_trainer *trainer)
