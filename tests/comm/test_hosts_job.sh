@@ -33,6 +33,6 @@ export ECHELON_TIMEOUT=2
 check "a stopped rank on another host too" ends 1 15 h1:2,h2:1 stop=2
 check "and is named with the operation" has end 'waited 2.* s for rank 2 in (allreduce|barrier) #[0-9]+'
 sleep 1
-left() { pgrep -x 'orted|mpirun|comm_prog_colle'; }
+left() { pgrep -x 'orted|mpirun|ranks'; }
 refuse "no process is left" left
 finish
