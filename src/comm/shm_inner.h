@@ -18,11 +18,10 @@
 #define ECH_COMM_SHM_INNER_H
 
 #include "comm/inner.h"
-#include "comm/reduce.h"
+#include "comm/reduce_table.h"
 #include "comm/shm.h"
 
 #include <stdatomic.h>
-#include <string.h>
 
 enum {
     ECH__LINE = 64,         /* bytes of a cache line */
@@ -134,7 +133,7 @@ static inline char *ech__shm_slot(const ech__shm *s, int rank, uint64_t turn)
 static inline void ech__shm_copy(void *dst, const void *src, int64_t bytes)
 {
     if (bytes > 0)
-        memcpy(dst, src, (size_t)bytes);
+        ech__reduce_best()->copy(dst, src, bytes);
 }
 
 /* The number that sentences call a rank by. */
