@@ -139,6 +139,15 @@ static int deaf(int rank)
         pause();
 }
 
+/* Tells the launcher to stop. */
+static int order(int rank)
+{
+    if (rank == 1)
+        kill(getppid(), SIGTERM);
+    pause();
+    return 0;
+}
+
 static const struct {
     const char *word;
     int (*run)(int rank);
@@ -151,7 +160,8 @@ static const struct {
              {"once", once},
              {"holder", holder},
              {"stopped", stopped},
-             {"deaf", deaf}};
+             {"deaf", deaf},
+             {"order", order}};
 
 static int be_rank(const char *word)
 {
@@ -476,6 +486,31 @@ static void what_cannot_be_started_is_refused(void **state)
     no_child_is_left();
 }
 
+static void *idle(void *over)
+{
+    char c;
+    const ssize_t got = read(*(int *)over, &c, 1);
+    return (void *)(intptr_t)got;
+}
+
+/* Libraries start threads when they are loaded; a signal may come to one of them. */
+static void other_threads_hand_signals_on(void **state)
+{
+    (void)state;
+    int over[2];
+    pthread_t thread;
+    assert_int_equal(pipe2(over, O_CLOEXEC), 0);
+    assert_int_equal(pthread_create(&thread, NULL, idle, &over[0]), 0);
+    const ech__launch_result r = launch_again("order", 2, 3);
+    close(over[1]);
+    pthread_join(thread, NULL);
+    close(over[0]);
+    assert_int_equal(r.code, 128 + SIGTERM);
+    assert_int_equal(r.failed_rank, -1);
+    assert_int_equal(r.restarts, 0);
+    has_line(h.said, "stops all ranks after signal 15 (Terminated)");
+}
+
 static void *launch_in_thread(void *status)
 {
     char *argv[3];
@@ -516,6 +551,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_stopped_rank_is_ended),
         cmocka_unit_test(a_deaf_rank_is_killed),
         cmocka_unit_test(what_cannot_be_started_is_refused),
+        cmocka_unit_test(other_threads_hand_signals_on),
         cmocka_unit_test(only_the_first_thread_may_launch),
     };
     unsetenv("OMP_NUM_THREADS");
