@@ -1,0 +1,321 @@
+/* Reductions of one vector width. Each reduce_*.c defines REDUCE_TABLE and REDUCE_NAME and includes this file once.
+ *
+ * An array is gone through in blocks that stay in the first cache. A block is reduced in the order of the tree: leaves are
+ * widened to the type in which they are added (16-bit types to f32), halves are joined, and the result is divided, narrowed and
+ * written to every destination. Everything is element by element, so a destination may be one of the sources. */
+#include "comm/reduce_table.h"
+#include "comm/tree.h"
+
+#include <string.h>
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
+enum {
+    BLOCK = 512, /* elements */
+    DEPTH = 8    /* of a tree over ECH__MAX_RANKS_PER_NODE */
+};
+
+/* ---- types ---- */
+
+static inline float bits_to_float(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline uint32_t float_to_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float widen_bf16(uint16_t h)
+{
+    return bits_to_float((uint32_t)h << 16);
+}
+
+/* To the nearest, ties to even. */
+static inline uint16_t narrow_bf16(float x)
+{
+    const uint32_t bits = float_to_bits(x);
+    const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return (uint16_t)(x != x ? (bits >> 16 | 0x40) : rounded);
+}
+
+/* Written so that it can be vectorised: numbers below the normal ones are scaled by a float that holds their exponent. */
+static inline float widen_f16(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7fff;
+    const float small = (float)rest * 0x1p-24f;
+    const uint32_t normal = (rest << 13) + (112u << 23);
+    const uint32_t special = (rest << 13) | 0x7f800000u | (rest > 0x7c00 ? 0x400000u : 0);
+    const uint32_t bits = rest < 0x400 ? float_to_bits(small) : rest >= 0x7c00 ? special : normal;
+    return bits_to_float(bits | sign);
+}
+
+static inline uint16_t narrow_f16(float x)
+{
+    const uint32_t bits = float_to_bits(x), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
+    uint32_t h;
+    if (rest > 0x7f800000u)
+        h = 0x7e00u | (rest >> 13 & 0x1ff);
+    else if (rest >= 0x477ff000u) /* 65520 and more */
+        h = 0x7c00;
+    else if (rest < 0x38800000u) /* below 2^-14: adding 0.5 leaves the multiple of 2^-24, rounded */
+        h = float_to_bits(bits_to_float(rest) + 0.5f) - 0x3f000000u;
+    else
+        h = (rest + 0xfff + (rest >> 13 & 1) - (112u << 23)) >> 13;
+    return (uint16_t)(h | sign);
+}
+
+/* ---- loops over a block, for one type of sums ---- */
+
+static inline float larger_f32(float a, float b)
+{
+    return (a > b) | (a != a) ? a : b;
+}
+
+static inline double larger_f64(double a, double b)
+{
+    return (a > b) | (a != a) ? a : b;
+}
+
+static inline int32_t larger_s32(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline float plus_f32(float a, float b)
+{
+    return a + b;
+}
+
+static inline double plus_f64(double a, double b)
+{
+    return a + b;
+}
+
+/* Wraps around. */
+static inline int32_t plus_s32(int32_t a, int32_t b)
+{
+    return (int32_t)((uint32_t)a + (uint32_t)b);
+}
+
+/* z may be x or y. */
+#define JOIN(type, name)                                                                           \
+    static void sum_##name(int64_t n, const type *x, const type *y, type *z)                       \
+    {                                                                                              \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) z[i] = plus_##name(x[i], y[i]);       \
+    }                                                                                              \
+    static void max_##name(int64_t n, const type *x, const type *y, type *z)                       \
+    {                                                                                              \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) z[i] = larger_##name(x[i], y[i]);     \
+    }                                                                                              \
+    static void join_##name(ech__reduction op, int64_t n, const void *x, const void *y, void *z)   \
+    {                                                                                              \
+        if (op == ECH__REDUCTION_MAX)                                                              \
+            max_##name(n, x, y, z);                                                                \
+        else                                                                                       \
+            sum_##name(n, x, y, z);                                                                \
+    }
+JOIN(float, f32)
+JOIN(double, f64)
+JOIN(int32_t, s32)
+#undef JOIN
+
+static bool power_of_two(int n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+/* Dividing by a power of two is multiplying by its inverse, to the bit. */
+static void divide_f32(int64_t n, int divisor, float *x)
+{
+    const float d = (float)divisor, inverse = 1 / d;
+    if (power_of_two(divisor))
+        for (int64_t i = 0; i < n; i++)
+            x[i] *= inverse;
+    else
+        for (int64_t i = 0; i < n; i++)
+            x[i] /= d;
+}
+
+static void divide_f64(int64_t n, int divisor, double *x)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] /= divisor;
+}
+
+static void widen(ech_dtype dtype, int64_t n, const uint16_t *src, float *dst)
+{
+    int64_t i = 0;
+    if (dtype == ECH_BF16) {
+        for (; i < n; i++)
+            dst[i] = widen_bf16(src[i]);
+        return;
+    }
+#ifdef __F16C__
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(src + i))));
+#endif
+    for (; i < n; i++)
+        dst[i] = widen_f16(src[i]);
+}
+
+static void narrow(ech_dtype dtype, int64_t n, const float *src, uint16_t *dst)
+{
+    int64_t i = 0;
+    if (dtype == ECH_BF16) {
+        for (; i < n; i++)
+            dst[i] = narrow_bf16(src[i]);
+        return;
+    }
+#ifdef __F16C__
+    for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128((__m128i *)(dst + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
+#endif
+    for (; i < n; i++)
+        dst[i] = narrow_f16(src[i]);
+}
+
+/* ---- the tree over one block ---- */
+
+typedef union block {
+    _Alignas(64) float f32[BLOCK];
+    double f64[BLOCK];
+    int32_t s32[BLOCK];
+} block;
+
+typedef struct walk {
+    const ech__reduce_task *task;
+    int64_t first, n;    /* the block's elements */
+    bool narrow;         /* 16-bit */
+    block levels[DEPTH]; /* right halves that wait for their joining */
+} walk;
+
+static void join(const walk *w, const void *x, const void *y, void *z)
+{
+    const ech__reduction op = w->task->reduction;
+    if (w->task->dtype == ECH_F64)
+        join_f64(op, w->n, x, y, z);
+    else if (w->task->dtype == ECH_S32)
+        join_s32(op, w->n, x, y, z);
+    else
+        join_f32(op, w->n, x, y, z);
+}
+
+/* A source as it is added up: in its own memory, or widened into `room`. */
+static const void *leaf(walk *w, int index, block *room)
+{
+    const char *src = w->task->src[index];
+    const ech_dtype dtype = w->task->dtype;
+    const int64_t bytes = w->narrow ? 2 : dtype == ECH_F64 ? 8 : 4;
+    if (!w->narrow)
+        return src + w->first * bytes;
+    widen(dtype, w->n, (const uint16_t *)(const void *)src + w->first, room->f32);
+    return room->f32;
+}
+
+/* Reduces sources [from, from + n) and gives where the result is: in `out`, or the only source itself. */
+static const void *descend(walk *w, int from, int n, int depth, block *out)
+{
+    if (n == 1)
+        return leaf(w, from, out);
+    const int half = ech__tree_split(n);
+    const void *left = descend(w, from, half, depth + 1, out);
+    const void *right = descend(w, from + half, n - half, depth + 1, &w->levels[depth]);
+    join(w, left, right, out);
+    return out;
+}
+
+static void write_out(const walk *w, const void *result)
+{
+    const ech__reduce_task *t = w->task;
+    const int64_t bytes = w->narrow ? 2 : t->dtype == ECH_F64 ? 8 : 4;
+    uint16_t narrowed[BLOCK];
+    if (w->narrow) {
+        narrow(t->dtype, w->n, result, narrowed);
+        result = narrowed;
+    }
+    for (int k = 0; k < t->ndst; k++) {
+        char *dst = (char *)t->dst[k] + w->first * bytes;
+        if (dst != result)
+            memcpy(dst, result, (size_t)(w->n * bytes));
+    }
+}
+
+static void run_block(walk *w, block *out)
+{
+    const ech__reduce_task *t = w->task;
+    const void *result = descend(w, 0, t->nsrc, 0, out);
+    if (t->divisor > 1) {
+        if (result != (const void *)out) /* a single source is not changed before the end */
+            memcpy(out, result, (size_t)w->n * (t->dtype == ECH_F64 ? 8 : 4));
+        if (t->dtype == ECH_F64)
+            divide_f64(w->n, t->divisor, out->f64);
+        else
+            divide_f32(w->n, t->divisor, out->f32);
+        result = out;
+    }
+    write_out(w, result);
+}
+
+static void run_tree(const ech__reduce_task *task)
+{
+    walk w; /* most of it is room, which needs no beginning */
+    block out;
+    w.task = task;
+    w.narrow = task->dtype == ECH_BF16 || task->dtype == ECH_F16;
+    for (w.first = 0; w.first < task->count; w.first += BLOCK) {
+        w.n = task->count - w.first < BLOCK ? task->count - w.first : BLOCK;
+        run_block(&w, &out);
+    }
+}
+
+/* ---- two ranks, f32: what most exchanges of gradients are ---- */
+
+static void sum_pair(int64_t n, float scale, const float *x, const float *y, float *a, float *b)
+{
+    if (scale == 1) {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; i++) {
+            const float sum = x[i] + y[i];
+            a[i] = sum;
+            b[i] = sum;
+        }
+        return;
+    }
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; i++) {
+        const float sum = (x[i] + y[i]) * scale;
+        a[i] = sum;
+        b[i] = sum;
+    }
+}
+
+static void sum_one(int64_t n, float scale, const float *x, const float *y, float *a)
+{
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; i++)
+        a[i] = (x[i] + y[i]) * scale;
+}
+
+static void run(const ech__reduce_task *t)
+{
+    if (t->dtype != ECH_F32 || t->reduction == ECH__REDUCTION_MAX || t->nsrc != 2 || t->ndst > 2 ||
+        !power_of_two(t->divisor)) {
+        run_tree(t);
+        return;
+    }
+    const float scale = 1 / (float)t->divisor;
+    if (t->ndst == 2)
+        sum_pair(t->count, scale, t->src[0], t->src[1], t->dst[0], t->dst[1]);
+    else if (t->ndst == 1)
+        sum_one(t->count, scale, t->src[0], t->src[1], t->dst[0]);
+}
+
+const ech__reduce_table REDUCE_TABLE = {.name = REDUCE_NAME, .run = run};

@@ -1,0 +1,236 @@
+#include "comm/shm_inner.h"
+
+#include "base/clock.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    SPIN_NS = 30 * 1000,         /* before sleeping, where every rank has a processor */
+    CROWDED_SPINS = 16,          /* looks before sleeping, where not */
+    SLICE_NS = 90 * 1000 * 1000, /* of sleep, between looks at what else may have happened */
+    POLL_NS = 200 * 1000,        /* the same while a shard is with other nodes */
+};
+
+static void pause_briefly(void)
+{
+#ifdef ECH_X86
+    __builtin_ia32_pause();
+#endif
+}
+
+/* ---- descriptions ---- */
+
+void ech__shm_desc_write(ech__shm_desc *desc, const ech__coll *coll, uint64_t sequence,
+                         uint64_t where)
+{
+    const bool reduces = coll->op == ECH__COLL_ALLREDUCE || coll->op == ECH__COLL_REDUCE_SCATTER;
+    const uint64_t what = (uint64_t)coll->op | (reduces ? (uint64_t)coll->reduction << 8 : 0) |
+                          (uint64_t)coll->dtype << 16 |
+                          (coll->op == ECH__COLL_BROADCAST ? (uint64_t)coll->peer << 32 : 0);
+    atomic_store_explicit(&desc->what, what, memory_order_relaxed);
+    atomic_store_explicit(&desc->count, (uint64_t)coll->count, memory_order_relaxed);
+    atomic_store_explicit(&desc->sequence, sequence, memory_order_relaxed);
+    atomic_store_explicit(&desc->where, where, memory_order_relaxed);
+}
+
+static uint64_t get(const _Atomic uint64_t *word)
+{
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+bool ech__shm_desc_same(const ech__shm_desc *a, const ech__shm_desc *b)
+{
+    return get(&a->what) == get(&b->what) && get(&a->count) == get(&b->count) &&
+           get(&a->sequence) == get(&b->sequence);
+}
+
+ech__desc_text ech__shm_describe(const ech__shm_desc *desc, bool numbered)
+{
+    const uint64_t what = get(&desc->what);
+    const unsigned op = what & 255, reduction = what >> 8 & 255, dtype = what >> 16 & 255;
+    const long long count = (long long)get(&desc->count);
+    char number[32] = "", extra[24] = "";
+    ech__desc_text text;
+    if (numbered)
+        snprintf(number, sizeof number, " #%llu", (unsigned long long)get(&desc->sequence));
+    if (op == ECH__COLL_BROADCAST)
+        snprintf(extra, sizeof extra, " from rank %u", (unsigned)(what >> 32));
+    else if (reduction != ECH__REDUCTION_SUM)
+        snprintf(extra, sizeof extra, ", %s", ech__reduction_name((ech__reduction)reduction));
+    if (op == ECH__OP_ALLOC)
+        snprintf(text.s, sizeof text.s, "alloc%s of %lld bytes", number, count);
+    else if (op == ECH__COLL_BARRIER)
+        snprintf(text.s, sizeof text.s, "barrier%s", number);
+    else
+        snprintf(text.s, sizeof text.s, "%s%s of %lld %s%s", ech__coll_name((ech__coll_op)op),
+                 number, count, ech__dtype_name((ech_dtype)dtype), extra);
+    return text;
+}
+
+ech_status ech__shm_mismatch(ech__shm *s, int rank, const ech__shm_desc *mine,
+                             const ech__shm_desc *other)
+{
+    /* Every rank names the two in the same order. */
+    const bool first = s->base.rank < rank;
+    const int a = first ? s->base.rank : rank, b = first ? rank : s->base.rank;
+    const ech__desc_text text_a = ech__shm_describe(first ? mine : other, false);
+    const ech__desc_text text_b = ech__shm_describe(first ? other : mine, false);
+    const char *both = get(&mine->where) == get(&other->where) || strcmp(text_a.s, text_b.s) != 0
+                           ? ""
+                           : ", at different places";
+    return ech__shm_abort(
+        s, ech__fail(s->base.ctx, ECH_E_INVALID, "rank %d is in %s, rank %d in %s, both as #%llu%s",
+                     a, text_a.s, b, text_b.s, (unsigned long long)get(&mine->sequence), both));
+}
+
+/* ---- bells ---- */
+
+static void futex_wake(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void ring(ech__shm_rank *rank)
+{
+    atomic_fetch_add(&rank->bell, 1);
+    futex_wake(&rank->bell);
+}
+
+/* The counter was stored with sequential consistency, and a sleeper announces itself before it looks at the counter for the
+ * last time: either it sees the counter, or it is seen here. */
+void ech__shm_ring_bell(ech__shm *s)
+{
+    ech__shm_rank *me = &s->ranks[s->base.rank];
+    if (atomic_load(&me->sleepers))
+        ring(me);
+}
+
+ech_status ech__shm_abort(ech__shm *s, ech_status status)
+{
+    int none = 0;
+    s->failed = true;
+    if (!atomic_compare_exchange_strong(&s->head->aborted, &none, 1))
+        return status;
+    snprintf(s->head->abort_text, sizeof s->head->abort_text, "%s", s->base.ctx->error);
+    atomic_store(&s->head->aborted, 2);
+    for (int r = 0; r < s->base.world; r++)
+        ring(&s->ranks[r]);
+    return status;
+}
+
+/* ---- waiting ---- */
+
+ech_status ech__shm_alive(ech__shm *s)
+{
+    if (atomic_load_explicit(&s->head->aborted, memory_order_acquire) != 2)
+        return ECH_OK;
+    const bool before = s->failed;
+    s->failed = true;
+    return ech__fail(s->base.ctx, ECH_E_IO, "%s%s",
+                     before ? "" : "another rank has failed: ", s->head->abort_text);
+}
+
+ech_status ech__shm_check(ech__shm *s, int64_t since_ns, int rank, const ech__shm_desc *doing)
+{
+    ech_ctx *ctx = s->base.ctx;
+    const int me = s->base.rank;
+    ECH_TRY(ech__shm_alive(s));
+    const ech__desc_text text = ech__shm_describe(doing, true);
+    const double waited = ech__seconds(ech__clock_wall() - since_ns);
+    if (waited >= s->base.timeout_s) {
+        char whom[24] = "other nodes";
+        if (rank >= 0)
+            snprintf(whom, sizeof whom, "rank %d", rank);
+        return ech__shm_abort(s, ech__fail(ctx, ECH_E_IO, "rank %d waited %.1f s for %s in %s", me,
+                                           waited, whom, text.s));
+    }
+    if (getppid() != s->parent)
+        return ech__shm_abort(s, ech__fail(ctx, ECH_E_IO,
+                                           "rank %d was in %s when process %d, which started it, "
+                                           "was gone",
+                                           me, text.s, s->parent));
+    return ECH_OK;
+}
+
+static ech_status has_left(ech__shm *s, int rank, const ech__shm_desc *doing)
+{
+    const ech__desc_text text = ech__shm_describe(doing, true);
+    return ech__shm_abort(s, ech__fail(s->base.ctx, ECH_E_IO,
+                                       "rank %d waited for rank %d in %s, but that one has left",
+                                       s->base.rank, rank, text.s));
+}
+
+/* Whether there are more ranks than processors for them; the ranks' processors are known once all have joined. */
+static bool crowded(ech__shm *s)
+{
+    if (s->all_known)
+        return s->crowded;
+    int cpus = 0, joined = 0;
+    for (int r = 0; r < s->base.world; r++)
+        joined += atomic_load(&s->ranks[r].joined) > 0;
+    for (int w = 0; w < ECH__CPU_WORDS; w++)
+        cpus += __builtin_popcountll(atomic_load(&s->head->cpus[w]));
+    s->crowded = cpus < s->base.world;
+    s->all_known = joined == s->base.world;
+    return s->crowded;
+}
+
+/* Looks for a while without sleeping. */
+static bool spin(ech__shm *s, const _Atomic uint64_t *counter, uint64_t least, int64_t since_ns)
+{
+    const bool full = crowded(s);
+    for (int i = 0;; i++) {
+        if (atomic_load_explicit(counter, memory_order_acquire) >= least)
+            return true;
+        if (full && i >= CROWDED_SPINS)
+            return false;
+        pause_briefly();
+        if (i % 64 == 63 && ech__clock_wall() - since_ns > SPIN_NS)
+            return false;
+    }
+}
+
+/* Sleeps until the rank rings, at most for a slice. */
+static void sleep_for(const _Atomic uint64_t *counter, uint64_t least, ech__shm_rank *rank,
+                      int64_t slice_ns)
+{
+    const uint32_t bell = atomic_load(&rank->bell);
+    const struct timespec slice = {.tv_nsec = slice_ns};
+    atomic_fetch_add(&rank->sleepers, 1);
+    if (atomic_load(counter) < least)
+        syscall(SYS_futex, &rank->bell, FUTEX_WAIT, bell, &slice, NULL, 0);
+    atomic_fetch_sub(&rank->sleepers, 1);
+}
+
+ech_status ech__shm_await(ech__shm *s, const _Atomic uint64_t *counter, uint64_t least, int rank,
+                          const ech__shm_desc *doing)
+{
+    /* Two ranks that run are a few hundred nanoseconds apart: no clock is read for that. */
+    for (int i = 0; i < 32; i++) {
+        if (atomic_load_explicit(counter, memory_order_acquire) >= least)
+            return ECH_OK;
+        pause_briefly();
+    }
+    const int64_t since = ech__clock_wall(), limit = (int64_t)(s->base.timeout_s * 1e9);
+    if (spin(s, counter, least, since))
+        return ECH_OK;
+    for (;;) {
+        /* In this order: a rank that has left may have counted up before. */
+        const bool gone = atomic_load(&s->ranks[rank].left) > s->generation;
+        if (atomic_load_explicit(counter, memory_order_acquire) >= least)
+            return ECH_OK;
+        ECH_TRY(ech__shm_check(s, since, rank, doing));
+        if (gone)
+            return has_left(s, rank, doing);
+        /* Messages from other nodes ring no bell. */
+        const int64_t slice = s->has_inter && s->next < s->started ? POLL_NS : SLICE_NS;
+        const int64_t rest = since + limit - ech__clock_wall();
+        sleep_for(counter, least, &s->ranks[rank], rest < 1 ? 1 : rest < slice ? rest : slice);
+        ECH_TRY(ech__shm_progress(&s->base));
+    }
+}
