@@ -139,7 +139,7 @@ static inline void ech__shm_copy(void *dst, const void *src, int64_t bytes)
 /* The number that sentences call a rank by. */
 static inline int ech__shm_name(const ech__shm *s, int rank)
 {
-    return s->has_inter ? s->inter.ranks[rank] : rank;
+    return s->has_inter && s->inter.ranks ? s->inter.ranks[rank] : rank;
 }
 
 /* ---- shm_started.c ---- */

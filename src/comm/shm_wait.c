@@ -237,8 +237,7 @@ ech_status ech__shm_await(ech__shm *s, const _Atomic uint64_t *counter, uint64_t
         const int64_t rest = since + extra + limit - ech__clock_wall();
         sleep_for(counter, least, &s->ranks[rank], rest < 1 ? 1 : rest < slice ? rest : slice);
         ECH_TRY(ech__shm_progress(&s->base));
-        bool done;
-        if (s->has_inter && !s->inter_busy)
-            ECH_TRY(s->inter.test(s->inter.user, &done));
+        if (s->has_inter && s->inter.push && !s->inter_busy)
+            ECH_TRY(s->inter.push(s->inter.user));
     }
 }
