@@ -87,6 +87,7 @@ wrong 2 "--factor 1: must be at least 2" --factor 1
 wrong 2 "--iters 0: must be at least 1" --iters 0
 wrong 2 "s32 has no mean" --dtype s32 --reduction mean
 wrong 2 "2 or more are needed" -n 1 --op sendrecv
+wrong 2 "--backend mpi needs ranks that mpirun starts" -n 2 --backend mpi
 wrong 1 "--max [0-9]+: allreduce of 2 ranks needs .* of memory, and this machine has" -n 2 --max 8000G
 wrong 1 "--max [0-9]+: allgather of 2 ranks needs .* of memory, and this machine has" -n 2 --op allgather --max 8388607T
 
