@@ -154,6 +154,28 @@ ECH_API ech_value ech_cross_entropy(ech_graph *graph, ech_value logits, ech_valu
 /* How many samples have their largest logit at their label: a scalar of the logits' type. */
 ECH_API ech_value ech_count_correct(ech_graph *graph, ech_value logits, ech_value labels);
 
+/* ---- ranks ----
+ *
+ * A program that is started by `echelon run -n N -- PROG`, or by mpirun, is one of several ranks. Each opens the group, gives
+ * it to its trainer, and feeds it samples of its own; gradients are added up over the ranks. Started by itself, it is a
+ * group of one. */
+
+typedef struct ech_group ech_group;
+
+/* Who this process is, as its environment says. To be called before anything is trained. */
+ECH_API ech_status ech_group_open(ech_ctx *ctx, ech_group **out);
+/* After the trainers that use it. */
+ECH_API void ech_group_close(ech_group *group);
+ECH_API int ech_group_rank(const ech_group *group); /* from 0 to size - 1 */
+ECH_API int ech_group_size(const ech_group *group);
+ECH_API int ech_group_local_rank(const ech_group *group); /* among those on this machine */
+/* How often `echelon run --max-restarts` has started the ranks again after one of them failed. */
+ECH_API int ech_group_restarts(const ech_group *group);
+/* Every rank calls these in the same order. */
+ECH_API ech_status ech_group_barrier(ech_group *group);
+/* Adds up data[count] over the ranks; the result has the same bits on all of them. */
+ECH_API ech_status ech_group_sum(ech_group *group, float *data, int64_t count);
+
 /* ---- training ---- */
 
 #define ECH_OPTIMIZER_LIST(X)                                                                      \
@@ -169,7 +191,7 @@ typedef enum ech_optimizer {
 
 /* PyTorch's rules and defaults, but for lr (0.01). */
 typedef struct ech_train_options {
-    int64_t batch;         /* samples per step */
+    int64_t batch;         /* samples per micro-step, of this rank */
     int threads;           /* of the device; 0: every core this process may use */
     int64_t device_memory; /* limit in bytes; 0: what the machine has */
     uint64_t seed;         /* of the initial parameters */
@@ -180,8 +202,16 @@ typedef struct ech_train_options {
     double beta1, beta2, epsilon; /* adam, adamw */
     bool tune;                    /* time candidate kernels once; off: a fixed choice */
     const char *tuning_file;      /* where timings are kept; NULL: the user's cache directory */
-    bool recompute;  /* batch norms again in the backward pass, instead of keeping their outputs */
-    double delay_ms; /* idle time before each backward pass */
+    bool recompute;   /* batch norms again in the backward pass, instead of keeping their outputs */
+    double delay_ms;  /* idle time before each backward pass */
+    ech_group *group; /* ranks to add gradients up with; borrowed; NULL: none */
+    int accum;        /* micro-steps in an optimizer step; see ech_trainer_accumulate */
+    int64_t bucket_bytes;   /* gradients are exchanged in buckets of about this size */
+    bool broadcast_buffers; /* rank 0's running statistics on every rank, after each step */
+    bool sync_bn;           /* batch norms over the samples of all ranks */
+    bool
+        reproducible; /* gradients in a fixed tree over slots: the same bits for 1, 2, 4... ranks */
+    int slots;        /* of the reproducible mode: parts of a step, a power of two */
 } ech_train_options;
 
 ECH_API ech_train_options ech_train_defaults(void);
@@ -190,6 +220,7 @@ ECH_API ech_train_options ech_train_defaults(void);
 typedef struct ech_step {
     double loss;
     double time_s, forward_s, backward_s, optimizer_s;
+    double comm_exposed_s; /* spent on the exchange with other ranks, waiting included */
 } ech_step;
 
 typedef struct ech_trainer ech_trainer;
@@ -206,8 +237,12 @@ ECH_API ech_status ech_trainer_write(ech_trainer *trainer, const char *name, con
 ECH_API ech_status ech_trainer_read(ech_trainer *trainer, const char *name, void *data,
                                     size_t bytes);
 
-/* One training step. out may be NULL. */
+/* One training step. out may be NULL. With a group, loss is that of the samples of all ranks. */
 ECH_API ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out);
+/* Forward and backward over the present inputs, whose gradient is added to that of the step under way. With accum N,
+ * N-1 calls of this and one of ech_trainer_step, each after its inputs were written, make one optimizer step over N*batch
+ * samples; ranks exchange nothing until the last. The reproducible mode has slots/size of them. */
+ECH_API ech_status ech_trainer_accumulate(ech_trainer *trainer);
 /* A forward pass over the present inputs that changes nothing, by the running statistics of batch norms: gives
  * the loss, or a count of correct samples. */
 ECH_API ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *out);

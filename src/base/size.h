@@ -21,4 +21,15 @@ static inline int64_t ech__round_up(int64_t value, int64_t align)
     return (value + align - 1) & ~(align - 1);
 }
 
+/* A stretch of a whole that is split in equal parts; the first ones have one more where it does not divide. */
+typedef struct ech__part {
+    int64_t first, count;
+} ech__part;
+
+static inline ech__part ech__part_of(int64_t total, int64_t index, int64_t parts)
+{
+    const int64_t each = total / parts, more = total % parts;
+    return (ech__part){index * each + (index < more ? index : more), each + (index < more)};
+}
+
 #endif

@@ -15,14 +15,24 @@ void ech__show_head(const ech__run *run)
     printf("%s", ech__model_name(c->model.kind));
     if (c->model.kind == ECH__MODEL_LINEAR)
         printf(" %lldx%lld", (long long)c->model.dim, (long long)c->model.depth);
-    printf(", %lld parameters, batch %lld, %s, 1 device of %d thread%s\n",
-           (long long)ech__trainer_param_count(t), (long long)c->train.batch,
-           ech__optimizer_name(c->train.optimizer), t->device->threads,
+    printf(", %lld parameters, batch %lld", (long long)ech__trainer_param_count(t),
+           (long long)run->feed.global);
+    if (run->feed.batch != run->feed.global)
+        printf(" in parts of %lld", (long long)run->feed.batch);
+    printf(", %s, %d device%s of %d thread%s\n", ech__optimizer_name(c->train.optimizer),
+           run->world, run->world == 1 ? "" : "s", t->device->threads,
            t->device->threads == 1 ? "" : "s");
     printf("planned in %s", ech__format_seconds(t->planning_s).s);
     if (t->timed_kernels)
         printf(", %d kernels timed", t->timed_kernels);
-    printf("; needs %s\n", ech__format_bytes(t->plan->total_bytes).s);
+    printf("; needs %s%s\n", ech__format_bytes(t->plan->total_bytes).s,
+           run->world == 1 ? "" : " on each");
+    if (t->tree)
+        printf(
+            "reproducible: %d slots of %lld samples, %d on each device, added up in a fixed tree; "
+            "%s of the memory are sums\n",
+            c->train.slots, (long long)run->feed.batch, t->micro_steps,
+            ech__format_bytes(t->plan->memory[ECH__MEMORY_SUMS]).s);
     if (run->resumed)
         printf("goes on from %s\n", run->resumed->path);
     fflush(stdout);
@@ -81,32 +91,91 @@ enum { STEP_ROWS = 10 };
 
 static void show_steps(const ech__run *run)
 {
-    printf("\n%8s  %12s  %10s  %10s  %10s  %10s  %10s\n", "step", "loss", "time", "forward",
-           "backward", "optimizer", "lr");
+    const bool ranks = run->world > 1;
+    printf("\n%8s  %12s  %10s  %10s  %10s", "step", "loss", "time", "forward", "backward");
+    if (ranks)
+        printf("  %10s", "exchange");
+    printf("  %10s  %10s\n", "optimizer", "lr");
     const int64_t steps = run->done - run->first, rows = steps < STEP_ROWS ? steps : STEP_ROWS;
     for (int64_t row = 0; row < rows; row++) {
         const int64_t i = run->first + (rows > 1 ? row * (steps - 1) / (rows - 1) : 0);
         const ech__run_step *s = &run->steps[i];
-        printf("%8lld  %12.7g  %10s  %10s  %10s  %10s  %10.4g%s\n", (long long)s->step,
-               s->result.loss, ech__format_seconds(s->result.time_s).s,
-               ech__format_seconds(s->result.forward_s).s,
-               ech__format_seconds(s->result.backward_s).s,
-               ech__format_seconds(s->result.optimizer_s).s, s->lr,
+        printf("%8lld  %12.7g  %10s  %10s  %10s", (long long)s->step, s->result.loss,
+               ech__format_seconds(s->result.time_s).s, ech__format_seconds(s->result.forward_s).s,
+               ech__format_seconds(s->result.backward_s).s);
+        if (ranks)
+            printf("  %10s", ech__format_seconds(s->result.comm_exposed_s).s);
+        printf("  %10s  %10.4g%s\n", ech__format_seconds(s->result.optimizer_s).s, s->lr,
                i < run->first + run->config.warmup ? "  warm-up" : "");
     }
 }
 
+static void show_buckets(const ech__traffic *t)
+{
+    printf("\n%8s  %10s  %12s  %12s  %10s\n", "bucket", "size", "ready after", "then takes",
+           "bus GB/s");
+    for (int b = 0; b < t->nbuckets; b++) {
+        const ech__bucket_traffic *bucket = &t->bucket_totals[b];
+        printf("%8d  %10s  %12s  %12s  %10.2f\n", b, ech__format_bytes(bucket->bytes).s,
+               ech__format_seconds(bucket->ready_s).s, ech__format_seconds(bucket->transfer_s).s,
+               bucket->bus_bytes_per_s * 1e-9);
+    }
+}
+
+static void show_ranks(const ech__traffic *t)
+{
+    printf("\n%8s  %10s  %10s  %10s  %10s  %10s  %10s  %6s  %10s\n", "rank", "forward", "backward",
+           "exchange", "of it wait", "hidden", "optimizer", "busy", "memory");
+    for (int rank = 0; rank < t->world; rank++) {
+        const ech__rank_traffic *r = &t->ranks[rank];
+        printf("%8d  %10s  %10s  %10s  %10s  %10s  %10s  %4.0f %%  %10s\n", rank,
+               ech__format_seconds(r->forward_s).s, ech__format_seconds(r->backward_s).s,
+               ech__format_seconds(r->exposed_s).s, ech__format_seconds(r->wait_s).s,
+               ech__format_seconds(r->hidden_s).s, ech__format_seconds(r->optimizer_s).s,
+               100 * r->busy, ech__format_bytes(r->peak_memory).s);
+    }
+}
+
+static void show_exchange(const ech__run *run)
+{
+    const ech__traffic *t = &run->traffic;
+    const ech__straggler *late = &t->straggler;
+    if (run->world == 1)
+        return;
+    show_ranks(t);
+    show_buckets(t);
+    printf("\nexchange     %s of gradients", ech__format_bytes(t->bytes.gradients).s);
+    if (t->bytes.buffers)
+        printf(", %s of buffers", ech__format_bytes(t->bytes.buffers).s);
+    if (t->bytes.statistics)
+        printf(", %s of statistics", ech__format_bytes(t->bytes.statistics).s);
+    printf(" a step and rank over %s; medians as measured\n",
+           ech__backend_name(run->trainer->comm->backend));
+    if (run->world * run->trainer->device->threads >= run->machine.threads)
+        printf("             every core computes, so the exchange takes its time from computing\n");
+    if (late->rank >= 0)
+        printf("straggler    rank %d is %.2f ms late in %s, and the last in %.0f %% of the steps\n",
+               late->rank, late->seconds * 1e3, ech__phase_name(late->phase), 100 * late->share);
+}
+
 static void show_summary(const ech__run *run)
 {
+    show_exchange(run);
     const ech__run_summary *s = &run->summary;
     const ech__stats *t = &s->step_time;
     printf("\nstep time    %s median, %s mean, %s std, %s p95, %s min (measured, %lld steps)\n",
            ech__format_seconds(t->median).s, ech__format_seconds(t->mean).s,
            ech__format_seconds(t->std).s, ech__format_seconds(t->p95).s,
            ech__format_seconds(t->min).s, (long long)s->timed);
-    printf("  of it      forward %s, backward %s, optimizer %s; %.2f %% outside kernels\n",
-           ech__format_seconds(s->forward_s).s, ech__format_seconds(s->backward_s).s,
-           ech__format_seconds(s->optimizer_s).s, 100 * s->outside_kernels);
+    printf("  of it      forward %s, backward %s, ", ech__format_seconds(s->forward_s).s,
+           ech__format_seconds(s->backward_s).s);
+    if (run->world > 1)
+        printf("exchange %s, ", ech__format_seconds(s->comm_exposed_s).s);
+    printf("optimizer %s; %.2f %% outside kernels\n", ech__format_seconds(s->optimizer_s).s,
+           100 * s->outside_kernels);
+    if (run->trainer->tree)
+        printf("             adding up slots %s, %.2f %% of the step\n",
+               ech__format_seconds(s->sums_s).s, 100 * s->sums_s / t->median);
     printf("throughput   %.1f samples/s\n", s->samples_per_s);
     printf("loss         %.9g at the first step, %.9g at the last\n", s->first_loss, s->final_loss);
     printf("memory       %s planned, %s allocated\n",

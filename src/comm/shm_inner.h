@@ -184,6 +184,8 @@ ech_status ech__shm_await(ech__shm *s, const _Atomic uint64_t *counter, uint64_t
 void ech__shm_ring_bell(ech__shm *s);
 /* Keeps the sentence of this rank's failure for the others, wakes them, and returns status. */
 ech_status ech__shm_abort(ech__shm *s, ech_status status);
+/* Fails once any rank has. */
+ech_status ech__shm_alive(ech__shm *s);
 /* One look at what ends a wait, for loops that poll: gives the failure. rank -1: the other nodes are waited for. */
 ech_status ech__shm_check(ech__shm *s, int64_t since_ns, int rank, const ech__shm_desc *doing);
 /* Fails because ranks are in different collectives. */

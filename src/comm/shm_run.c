@@ -32,6 +32,7 @@ ech_status ech__shm_turn_over(ech__shm *s)
 {
     const int side = (int)(s->turn & 1);
     ech__shm_turn *mine = &s->ranks[s->base.rank].turn[side];
+    ECH_TRY(ech__shm_alive(s));
     copy_desc(&mine->desc, &s->now);
     atomic_store(&mine->arrived, s->turn + 1);
     ech__shm_ring_bell(s);
@@ -69,12 +70,27 @@ static ech_status reduce(ech__shm *s, const ech__coll *coll, int64_t count, cons
                        ndst, s->base.world);
 }
 
+/* Asks for the lines of a slot ahead of writing to it: others have read them last, and getting them back one by one takes
+ * longer than the copy itself. */
+static void claim(char *slot, int64_t bytes)
+{
+#ifdef ECH_X86
+    for (int64_t i = 0; i < bytes; i += ECH__LINE)
+        __asm__ volatile("prefetchw %0" : : "m"(slot[i]));
+#else
+    (void)slot;
+    (void)bytes;
+#endif
+}
+
 /* One turn: every rank reduces all. */
 static ech_status reduce_piece(ech__shm *s, const ech__coll *coll, const char *src, char *dst,
                                int64_t count)
 {
     const void *parts[ECH__MAX_RANKS_PER_NODE];
-    ech__shm_copy(own_slot(s), src, ech__coll_bytes(coll, count));
+    const int64_t bytes = ech__coll_bytes(coll, count);
+    claim(own_slot(s), bytes);
+    ech__shm_copy(own_slot(s), src, bytes);
     ECH_TRY(ech__shm_turn_over(s));
     last_slots(s, 0, src, parts);
     return reduce(s, coll, count, parts, (void *[]){dst}, 1);

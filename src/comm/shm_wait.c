@@ -125,14 +125,21 @@ ech_status ech__shm_abort(ech__shm *s, ech_status status)
 
 /* ---- waiting ---- */
 
+ech_status ech__shm_alive(ech__shm *s)
+{
+    if (atomic_load_explicit(&s->head->aborted, memory_order_acquire) != 2)
+        return ECH_OK;
+    const bool before = s->failed;
+    s->failed = true;
+    return ech__fail(s->base.ctx, ECH_E_IO, "%s%s",
+                     before ? "" : "another rank has failed: ", s->head->abort_text);
+}
+
 ech_status ech__shm_check(ech__shm *s, int64_t since_ns, int rank, const ech__shm_desc *doing)
 {
     ech_ctx *ctx = s->base.ctx;
     const int me = s->base.rank;
-    if (atomic_load(&s->head->aborted) == 2) {
-        s->failed = true;
-        return ech__fail(ctx, ECH_E_IO, "another rank has failed: %s", s->head->abort_text);
-    }
+    ECH_TRY(ech__shm_alive(s));
     const ech__desc_text text = ech__shm_describe(doing, true);
     const double waited = ech__seconds(ech__clock_wall() - since_ns);
     if (waited >= s->base.timeout_s) {

@@ -19,6 +19,7 @@ struct ech__loader {
     ech_ctx *ctx;
     const ech__images *set;
     ech__loader_options options;
+    int64_t global; /* samples of a full step over all ranks */
     int64_t steps;       /* of an epoch */
     float table[3][256]; /* pixel -> normalised, by channel */
 
@@ -142,18 +143,12 @@ static void convert(const ech__loader *l, const uint8_t *src, ech__augment a, fl
 /* Which positions of the epoch this rank takes in a step. */
 static void share_out(const ech__loader *l, int64_t step, ech__batch *batch)
 {
-    const ech__loader_options *o = &l->options;
-    const int64_t start = step * o->batch * o->world, left = l->set->count - start;
-    if (left >= o->batch * o->world) {
-        batch->global_count = o->batch * o->world;
-        batch->count = o->batch;
-        batch->first = start + o->rank * o->batch;
-        return;
-    }
-    const int64_t each = left / o->world, more = left % o->world;
-    batch->global_count = left;
-    batch->count = each + (o->rank < more);
-    batch->first = start + o->rank * each + (o->rank < more ? o->rank : more);
+    const int64_t start = step * l->global, left = l->set->count - start;
+    batch->global_count = left < l->global ? left : l->global;
+    const ech__part mine =
+        ech__part_of(batch->global_count, l->options.rank, l->options.world);
+    batch->count = mine.count;
+    batch->first = start + mine.first;
 }
 
 static ech_status load(ech__loader *l, int64_t epoch, int64_t step, ech__batch *batch)
@@ -275,12 +270,14 @@ static ech_status check(ech_ctx *ctx, const ech__images *set, const ech__loader_
 {
     int64_t global;
     assert(set->channels == 3 && o->world >= 1 && o->rank >= 0 && o->rank < o->world);
+    assert(!o->global || o->batch == ech__part_of(o->global, 0, o->world).count);
     assert(set->count <= INT32_MAX && o->epoch >= 0 && o->step >= 0 &&
            (o->buffers == 0 || o->buffers >= 2));
     if (o->batch < 1)
         return ech__fail(ctx, ECH_E_INVALID, "a batch of %lld images: it must have at least 1",
                          (long long)o->batch);
-    if (!ech__mul(o->batch, o->world, &global) || (o->drop_last && global > set->count))
+    if (!ech__mul(o->batch, o->world, &global) ||
+        (o->drop_last && (o->global ? o->global : global) > set->count))
         return ech__fail(ctx, ECH_E_INVALID,
                          "a batch of %lld on %d devices is more than the %lld images of the set",
                          (long long)o->batch, o->world, (long long)set->count);
@@ -343,8 +340,8 @@ ech_status ech__loader_create(ech_ctx *ctx, const ech__images *set,
     l->options = *options;
     l->ordered = -1;
     l->buffers = count_buffers(options);
-    const int64_t global = options->batch * options->world;
-    l->steps = options->drop_last ? set->count / global : (set->count - 1) / global + 1;
+    l->global = options->global ? options->global : options->batch * options->world;
+    l->steps = options->drop_last ? set->count / l->global : (set->count - 1) / l->global + 1;
     make_table(options->norm, l->table);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->filled, NULL);

@@ -13,7 +13,8 @@
  * loaded before. An epoch is the samples in one order, shuffled by (seed, epoch). Step k of it takes the positions
  * from k*G to (k+1)*G, G = batch * world; rank r takes the r-th stretch of `batch` positions among them. So N ranks
  * of batch B/N together see what one rank of batch B sees, and the crop and flip of a sample, which depend on
- * (seed, epoch, position), are the same too.
+ * (seed, epoch, position), are the same too. Where G is given and the ranks do not divide it, the first G%world of them
+ * take one sample more.
  *
  * Every rank takes the same number of steps. Where the last T < G positions are not dropped, they make one more
  * step, split evenly: each rank takes T/world of them and the first T%world ranks one more, so that some ranks
@@ -44,6 +45,7 @@ typedef struct ech__loader_options {
         augment; /* crop out of 4 black pixels all around, and flip left to right every other time */
     bool drop_last; /* leave out the samples that do not fill a step of all ranks */
     int rank, world;
+    int64_t global; /* samples of a step over all ranks; batch is the most that one takes. 0: batch * world */
     int64_t epoch,
         step;       /* where to start; step == steps per epoch is the start of the next epoch */
     int64_t epochs; /* number of the epoch to stop before; 0: go on for ever */

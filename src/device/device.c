@@ -98,28 +98,39 @@ static ech_status device_call(ech__device *base, ech_status (*run)(void *arg), v
 
 enum { HUGE_PAGE = 2 << 20 };
 
+static ech_status device_charge(ech__device *base, int64_t bytes)
+{
+    int64_t total;
+    if (!ech__add(base->memory_used, bytes, &total))
+        return ech__fail(base->ctx, ECH_E_INVALID, "%lld bytes cannot be allocated",
+                         (long long)bytes);
+    if (bytes > 0 && base->memory_limit && total > base->memory_limit)
+        return ech__fail(base->ctx, ECH_E_LIMIT,
+                         "the device needs %lld bytes; its limit is %lld bytes", (long long)total,
+                         (long long)base->memory_limit);
+    base->memory_used = total;
+    if (total > base->memory_peak)
+        base->memory_peak = total;
+    return ECH_OK;
+}
+
 /* Blocks are few and large: whole pages from the system, already zero, huge pages where it gives them. */
 static ech_status device_alloc(ech__device *base, int64_t bytes, void **out)
 {
     *out = NULL;
-    int64_t total;
-    if (bytes < 0 || !ech__add(base->memory_used, bytes, &total))
+    if (bytes < 0)
         return ech__fail(base->ctx, ECH_E_INVALID, "%lld bytes cannot be allocated",
                          (long long)bytes);
-    if (base->memory_limit && total > base->memory_limit)
-        return ech__fail(base->ctx, ECH_E_LIMIT,
-                         "the device needs %lld bytes; its limit is %lld bytes", (long long)total,
-                         (long long)base->memory_limit);
+    ECH_TRY(device_charge(base, bytes));
     void *ptr = mmap(NULL, (size_t)(bytes ? bytes : 1), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (ptr == MAP_FAILED)
+    if (ptr == MAP_FAILED) {
+        device_charge(base, -bytes);
         return ech__fail(base->ctx, ECH_E_NOMEM, "the system gave no %lld bytes: %s",
                          (long long)bytes, strerror(errno));
+    }
     if (bytes >= HUGE_PAGE)
         madvise(ptr, (size_t)bytes, MADV_HUGEPAGE);
-    base->memory_used = total;
-    if (total > base->memory_peak)
-        base->memory_peak = total;
     *out = ptr;
     return ECH_OK;
 }
@@ -191,6 +202,7 @@ static const ech__device_ops device_ops = {
     .create = device_create,
     .alloc = device_alloc,
     .free = device_free,
+    .charge = device_charge,
     .call = device_call,
 };
 

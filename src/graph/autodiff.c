@@ -153,9 +153,6 @@ ech_status ech__insert_delay(ech_graph *graph, double seconds)
     graph->phase = phase;
     if (added < 0)
         return (ech_status)added;
-    const ech__node delay = graph->nodes[graph->nnodes - 1];
-    for (size_t n = graph->nnodes - 1; n > at; n--)
-        graph->nodes[n] = graph->nodes[n - 1];
-    graph->nodes[at] = delay;
+    ech__graph_move_last(graph, at);
     return ECH_OK;
 }

@@ -134,6 +134,29 @@ ech_value ech__graph_gradient(const ech_graph *graph, ech_value param)
     return -1;
 }
 
+void ech__graph_move_last(ech_graph *graph, size_t to)
+{
+    const ech__node last = graph->nodes[graph->nnodes - 1];
+    for (size_t n = graph->nnodes - 1; n > to; n--)
+        graph->nodes[n] = graph->nodes[n - 1];
+    graph->nodes[to] = last;
+}
+
+ech_value ech__graph_group(ech_graph *graph, const char *name, const ech_value *members,
+                           size_t count)
+{
+    const ech_value group = ech__graph_value(
+        graph, &(ech__value){.name = name,
+                             .kind = ECH__VALUE_GROUP,
+                             .type = {graph->values[members[0]].type.dtype, {1, {1}}},
+                             .of = members[0]});
+    for (size_t i = 0; group >= 0 && i < count; i++) {
+        graph->values[members[i]].grouped = true;
+        graph->values[members[i]].group = group;
+    }
+    return group;
+}
+
 ech_status ech__graph_clone(const ech_graph *graph, ech_graph **out)
 {
     ECH_TRY(ech_graph_create(graph->ctx, out));
@@ -179,13 +202,16 @@ ech_status ech__graph_check(const ech_graph *graph)
             }
         }
         const ech__value *value = &graph->values[v];
-        const bool own = value->kind != ECH__VALUE_ACTIVATION &&
-                         value->kind != ECH__VALUE_GRADIENT && value->kind != ECH__VALUE_COPY;
+        const bool own =
+            value->kind != ECH__VALUE_ACTIVATION && value->kind != ECH__VALUE_GRADIENT &&
+            value->kind != ECH__VALUE_COPY && value->kind != ECH__VALUE_PART;
         for (size_t n = 0; n < graph->nnodes; n++) {
             for (int i = 0; i < graph->nodes[n].nin; i++) {
                 /* A copy made after the optimizer is there for the next step. */
+                /* A gradient that nobody makes is accumulated. */
                 if (graph->nodes[n].in[i] == (ech_value)v && !own &&
-                    value->kind != ECH__VALUE_COPY && (at < 0 || at >= (int)n))
+                    value->kind != ECH__VALUE_COPY &&
+                    (at < 0 ? value->kind != ECH__VALUE_GRADIENT : at >= (int)n))
                     return ech__fail(graph->ctx, ECH_E_INTERNAL, "'%s' is used before it is made",
                                      value->name);
             }

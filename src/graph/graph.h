@@ -19,7 +19,10 @@
     X(ACTIVATION, "activation") /* lives between its producer and its last user */                 \
     X(GRADIENT, "gradient")     /* of a parameter: .of */                                          \
     X(STATE, "state")           /* of the optimizer, for a parameter: .of */                       \
-    X(COPY, "copy")             /* of a parameter, in another layout: .of */
+    X(COPY, "copy")             /* of a parameter, in another layout: .of */                       \
+    X(PART, "part")   /* of a gradient, on its way into a sum; lives as activations do */          \
+    X(SUM, "sum")     /* of parts, kept from micro-step to micro-step; of a parameter: .of */      \
+    X(GROUP, "group") /* of values that lie one behind the other, and travel together */
 
 typedef enum ech__value_kind {
 #define ECH__VALUE_ENUM(id, text) ECH__VALUE_##id,
@@ -39,6 +42,8 @@ typedef struct ech__value {
     ech_value of;   /* the parameter a gradient, state or copy belongs to; else -1 */
     ech__init init; /* parameters and buffers */
     bool kept;      /* the program reads it after a step */
+    bool grouped;   /* it lies in a group: .group */
+    ech_value group;
 } ech__value;
 
 struct ech_graph {
@@ -65,6 +70,13 @@ void ech__graph_keep(ech_graph *graph, ech_value value);
 
 /* The value with this name, or -1. */
 ech_value ech__graph_find(const ech_graph *graph, const char *name);
+
+/* Moves the last node to a place before others. */
+void ech__graph_move_last(ech_graph *graph, size_t to);
+
+/* Puts values of one kind into a group of that name, in the order of their numbers. */
+ech_value ech__graph_group(ech_graph *graph, const char *name, const ech_value *members,
+                           size_t count);
 
 /* The gradient of a parameter, or -1. */
 ech_value ech__graph_gradient(const ech_graph *graph, ech_value param);
@@ -94,6 +106,16 @@ ech_status ech__infer_only(ech_graph *graph);
 /* Lets the backward pass compute the outputs of batch norms again instead of keeping them. Right after
  * ech__autodiff. */
 ech_status ech__recompute(ech_graph *graph);
+
+/* Lets a micro-step add to what others left, instead of writing gradients: see accumulate.c. Right after
+ * ech__recompute. */
+typedef struct ech__accumulation {
+    bool onto;  /* parts are added to the gradient that is there */
+    int levels; /* sums that are kept between micro-steps, for a fixed tree of sums */
+    int adds;   /* of these, how many are added to the part: those of level 0 to adds - 1 */
+    int into;   /* the level that takes the result; levels: the gradient does */
+} ech__accumulation;
+ech_status ech__accumulate(ech_graph *graph, const ech__accumulation *how);
 
 /* Puts an operator that idles for this long before the first backward operator. */
 ech_status ech__insert_delay(ech_graph *graph, double seconds);

@@ -164,6 +164,25 @@ static ech_status infer_update(ech_ctx *ctx, ech__node *node, const ech__type *i
     return ECH_OK;
 }
 
+static ech_status infer_accumulate(ech_ctx *ctx, ech__node *node, const ech__type *in,
+                                   ech__type *out)
+{
+    if (node->nin > 2 && !node->attrs.fresh)
+        return misfit(ctx, node, in, "terms are added where the sum begins anew");
+    return infer_update(ctx, node, in, out);
+}
+
+/* Vectors of one length that become sums over the ranks; x is there for its shape. */
+static ech_status infer_sync(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
+{
+    ECH_TRY(same_real_types(ctx, node, in));
+    if (in[0].shape.ndims != 1 || !ech__shape_equal(&in[0].shape, &in[1].shape))
+        return misfit(ctx, node, in, "the first two must be vectors of one length");
+    node->nout = node->op == ECH__OP_SYNC_STATS ? 1 : 2;
+    out[0] = out[1] = in[0];
+    return ECH_OK;
+}
+
 static ech_status infer_nothing(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
 {
     (void)ctx, (void)in, (void)out;
@@ -273,6 +292,12 @@ static const ech__op_row rows[ECH__OP_COUNT] = {
     [ECH__OP_COUNT_CORRECT] = {.min_in = 2, .max_in = 2, .reuses = -1, .infer = infer_cross_entropy},
     [ECH__OP_SGD] = {.min_in = 2, .max_in = 3, .reuses = -1, .changes = 1u | 4u, .flat = true, .infer = infer_update},
     [ECH__OP_ADAM] = {.min_in = 4, .max_in = 4, .reuses = -1, .changes = 1u | 4u | 8u, .flat = true, .infer = infer_update},
+    [ECH__OP_ACCUMULATE] = {.min_in = 2, .max_in = ECH__MAX_IN, .reuses = -1, .changes = 1u, .flat = true, .infer = infer_accumulate},
+    [ECH__OP_ALLREDUCE] = {.min_in = 1, .max_in = 1, .reuses = -1, .changes = 1u, .flat = true, .exchange = true, .infer = infer_nothing},
+    [ECH__OP_ALLREDUCE_WAIT] = {.min_in = 0, .max_in = 0, .reuses = -1, .exchange = true, .infer = infer_nothing},
+    [ECH__OP_BROADCAST] = {.min_in = 1, .max_in = 1, .reuses = -1, .changes = 1u, .flat = true, .exchange = true, .infer = infer_nothing},
+    [ECH__OP_SYNC_STATS] = {.min_in = 3, .max_in = 3, .reuses = -1, .changes = 1u | 2u, .exchange = true, .infer = infer_sync},
+    [ECH__OP_SYNC_SUMS] = {.min_in = 2, .max_in = 2, .reuses = -1, .exchange = true, .infer = infer_sync},
     [ECH__OP_REORDER] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = infer_like_first},
     [ECH__OP_DELAY] = {.min_in = 0, .max_in = 0, .reuses = -1, .infer = infer_nothing},
 };

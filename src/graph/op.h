@@ -40,6 +40,12 @@
     X(COUNT_CORRECT, "count_correct")           /* logits[N,C] labels[N] -> scalar */               \
     X(SGD, "sgd")                               /* *p g (*momentum) */                              \
     X(ADAM, "adam")                             /* *p g *m *v; decoupled: adamw */                  \
+    X(ACCUMULATE, "accumulate")                 /* *g part (terms...): g + part, or fresh: terms + part */ \
+    X(ALLREDUCE, "allreduce")                   /* *group: begins its sum over the ranks; bucket */ \
+    X(ALLREDUCE_WAIT, "allreduce_wait")         /* nothing; until all begun sums are there */       \
+    X(BROADCAST, "broadcast")                   /* *group: rank 0's on every rank */                \
+    X(SYNC_STATS, "sync_stats")                 /* *mean *variance x -> variance for bn_running; of all ranks */ \
+    X(SYNC_SUMS, "sync_sums")                   /* dgamma dbeta -> their sums over ranks times this one's share */ \
     X(REORDER, "reorder")                       /* w -> the same in another layout */               \
     X(DELAY, "delay")                           /* nothing; idles for seconds */
 /* clang-format on */
@@ -54,6 +60,7 @@ typedef enum ech__op {
 #define ECH__PHASE_LIST(X)                                                                         \
     X(FORWARD, "forward")                                                                          \
     X(BACKWARD, "backward")                                                                        \
+    X(EXCHANGE, "exchange") /* with other ranks, once an optimizer step; stands among BACKWARD */  \
     X(OPTIMIZER, "optimizer")                                                                      \
     X(REFRESH, "refresh") /* copies of what the optimizer changed */
 
@@ -79,6 +86,8 @@ typedef struct ech__attrs {
     int64_t kernel, stride, pad;     /* conv2d and pools; windows are square */
     int64_t channels, height, width; /* of what a backward operator or unflatten gives */
     double seconds;
+    int64_t bucket; /* allreduce: its number */
+    bool fresh;     /* accumulate: g is written, not added to; only then there may be terms */
     double momentum, weight_decay, beta1, beta2, epsilon;
     bool nesterov, decoupled;
 } ech__attrs;
@@ -101,6 +110,7 @@ typedef struct ech__op_row {
     unsigned changes; /* bit k: input k is changed in place */
     bool flat;        /* operands are flat arrays: any layout will do that they share */
     bool is_loss;
+    bool exchange; /* done by the ranks together (plan/exchange.h), not by a device */
     /* Gives the outputs' types (node->nout is set by it) or says what does not fit. */
     ech_status (*infer)(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out);
     /* Adds the operators of the backward pass; NULL where there is none. */

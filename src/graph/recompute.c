@@ -21,15 +21,6 @@ static size_t first_backward_user(const ech_graph *graph, ech_value value)
     return n;
 }
 
-/* Puts the node that was added last at a place before it. */
-static void move_last_to(ech_graph *graph, size_t at)
-{
-    const ech__node last = graph->nodes[graph->nnodes - 1];
-    for (size_t n = graph->nnodes - 1; n > at; n--)
-        graph->nodes[n] = graph->nodes[n - 1];
-    graph->nodes[at] = last;
-}
-
 static ech_status recompute(ech_graph *graph, size_t index)
 {
     const ech__node node = graph->nodes[index];
@@ -40,7 +31,7 @@ static ech_status recompute(ech_graph *graph, size_t index)
     const ech_value again = ech__graph_add(graph, &node); /* gets an output of its own */
     if (again < 0)
         return (ech_status)again;
-    move_last_to(graph, at);
+    ech__graph_move_last(graph, at);
     for (size_t n = at + 1; n < graph->nnodes; n++) {
         for (int i = 0; i < graph->nodes[n].nin; i++) {
             if (graph->nodes[n].in[i] == kept)

@@ -10,7 +10,7 @@ static ech_json *kernels_json(const ech__plan *plan)
     ech_json *array = ech__json_array();
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__instr *instr = &plan->instrs[n];
-        if (instr->node->op == ECH__OP_DELAY)
+        if (instr->node->op == ECH__OP_DELAY || ech__op_info(instr->node->op)->exchange)
             continue;
         ech_json *json = ech__json_object();
         ech__json_set_string(&json, "op", ech__op_name(instr->node->op));

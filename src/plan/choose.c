@@ -210,7 +210,9 @@ static ech_status best_kernel(chooser *ch, const ech__kernel_desc *desc, bool mu
 static ech_value leader_of(const ech_graph *graph, ech_value v)
 {
     const ech__value *value = &graph->values[v];
-    return value->of >= 0 && value->kind != ECH__VALUE_COPY ? value->of : v;
+    return value->of >= 0 && value->kind != ECH__VALUE_COPY && value->kind != ECH__VALUE_GROUP
+               ? value->of
+               : v;
 }
 
 /* The operand of an instruction whose layout follows a parameter's, or -1. */
@@ -376,7 +378,7 @@ static void describe_operands(ech__plan *plan, ech__instr *instr)
         const ech_value v = i < node->nin ? node->in[i] : node->out[i - node->nin];
         const ech__value *value = &plan->graph->values[v];
         const bool weight = value->kind == ECH__VALUE_PARAM || value->kind == ECH__VALUE_GRADIENT ||
-                            value->kind == ECH__VALUE_COPY;
+                            value->kind == ECH__VALUE_COPY || value->kind == ECH__VALUE_PART;
         plan->places[v].used = true;
         instr->desc.operands[i] =
             (ech__operand){.dtype = value->type.dtype,
@@ -461,8 +463,9 @@ static ech_status choose_all(void *arg)
         for (size_t v = 0; v < plan->graph->nvalues; v++) {
             if (plan->graph->values[v].kind != kind || !plan->places[v].used)
                 continue;
-            if (plan->like)
-                plan->places[v].layout = plan->like->places[v].layout;
+            const ech__place *like = ech__plan_like(plan, (ech_value)v);
+            if (like)
+                plan->places[v].layout = like->layout;
             else
                 ECH_TRY(choose_layout(ch, (ech_value)v));
         }
@@ -470,6 +473,10 @@ static ech_status choose_all(void *arg)
     for (size_t n = 0; n < plan->ninstrs; n++) {
         ech__instr *instr = &plan->instrs[n];
         settle(plan, instr);
+        if (ech__op_info(instr->node->op)->exchange) {
+            snprintf(instr->choice.name, sizeof instr->choice.name, "exchange");
+            continue;
+        }
         if (ch->choices && instr->node->op != ECH__OP_DELAY) {
             ECH_TRY(find_kernel(ch, instr));
             continue;

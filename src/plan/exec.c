@@ -12,14 +12,21 @@ struct ech__exec {
     ech__kernel **kernels;            /* [ninstrs]; NULL where there is nothing to do */
     ech__span *spans;                 /* [ninstrs] */
     /* The call that is under way. */
-    ech__phase first, last;
+    unsigned phases;
     const ech__scalars *scalars;
+    ech__phase_times *times; /* may be NULL */
 };
 
 void *ech__exec_address(const ech__exec *exec, ech_value value)
 {
     const ech__place *place = &exec->plan->places[value];
     return place->used ? exec->blocks[place->kind] + place->offset : NULL;
+}
+
+void *ech__exec_block(const ech__exec *exec, ech__memory_kind kind, int64_t *bytes)
+{
+    *bytes = ech__plan_block_bytes(exec->plan, kind);
+    return exec->blocks[kind];
 }
 
 const ech__span *ech__exec_spans(const ech__exec *exec)
@@ -36,8 +43,12 @@ static ech_status prepare(ech__exec *exec, const ech__instr *instr, ech__kernel 
         binding.operands[i] =
             ech__exec_address(exec, i < node->nin ? node->in[i] : node->out[i - node->nin]);
     ech__device *device = exec->plan->device;
+    ech__exchange *exchange = exec->plan->exchange;
+    assert(exchange || !ech__op_info(node->op)->exchange);
     const ech_status status =
-        device->ops->create(device, &instr->desc, &instr->choice, &binding, out);
+        ech__op_info(node->op)->exchange
+            ? exchange->ops->create(exchange, &instr->desc, &binding, out)
+            : device->ops->create(device, &instr->desc, &instr->choice, &binding, out);
     return status < 0 ? ech__fail_in(exec->plan->ctx, status, "%s '%s'", ech__op_name(node->op),
                                      node->name)
                       : ECH_OK;
@@ -57,7 +68,8 @@ static ech_status prepare_all(void *arg)
 static bool is_lasting(ech__memory_kind kind)
 {
     return kind == ECH__MEMORY_WEIGHTS || kind == ECH__MEMORY_COPIES ||
-           kind == ECH__MEMORY_GRADIENTS || kind == ECH__MEMORY_OPTIMIZER;
+           kind == ECH__MEMORY_GRADIENTS || kind == ECH__MEMORY_SUMS ||
+           kind == ECH__MEMORY_OPTIMIZER;
 }
 
 /* Inputs and activations lie in the host's activations, one behind the other. */
@@ -82,6 +94,43 @@ static void borrow(ech__exec *exec, const ech__exec *host)
     }
 }
 
+/* Gradients that travel live in memory that the ranks share. */
+static bool is_shared(const ech__exec *exec, ech__memory_kind kind)
+{
+    return kind == ECH__MEMORY_GRADIENTS && exec->plan->exchange;
+}
+
+static ech_status alloc_block(ech__exec *exec, ech__memory_kind kind)
+{
+    ech__device *device = exec->plan->device;
+    ech__exchange *exchange = exec->plan->exchange;
+    void **at = (void **)&exec->blocks[kind];
+    const int64_t bytes = ech__plan_block_bytes(exec->plan, kind);
+    if (!bytes || exec->borrowed[kind])
+        return ECH_OK;
+    if (!is_shared(exec, kind))
+        return device->ops->alloc(device, bytes, at);
+    ECH_TRY(device->ops->charge(device, bytes));
+    const ech_status status = exchange->ops->alloc(exchange, bytes, at);
+    if (status < 0)
+        device->ops->charge(device, -bytes);
+    return status;
+}
+
+static void free_block(ech__exec *exec, ech__memory_kind kind)
+{
+    ech__device *device = exec->plan->device;
+    const int64_t bytes = ech__plan_block_bytes(exec->plan, kind);
+    if (!exec->blocks[kind] || exec->borrowed[kind])
+        return;
+    if (is_shared(exec, kind)) {
+        exec->plan->exchange->ops->free(exec->plan->exchange, exec->blocks[kind]);
+        device->ops->charge(device, -bytes);
+    } else {
+        device->ops->free(device, exec->blocks[kind], bytes);
+    }
+}
+
 ech_status ech__exec_create(ech__plan *plan, ech__exec *host, ech__exec **out)
 {
     *out = NULL;
@@ -97,11 +146,8 @@ ech_status ech__exec_create(ech__plan *plan, ech__exec *host, ech__exec **out)
     ech_status status = ECH_OK;
     if (host)
         borrow(exec, host);
-    for (int k = 0; k < ECH__MEMORY_COUNT && status == ECH_OK; k++) {
-        const int64_t bytes = ech__plan_block_bytes(plan, (ech__memory_kind)k);
-        if (bytes && !exec->borrowed[k])
-            status = device->ops->alloc(device, bytes, (void **)&exec->blocks[k]);
-    }
+    for (int k = 0; k < ECH__MEMORY_COUNT && status == ECH_OK; k++)
+        status = alloc_block(exec, (ech__memory_kind)k);
     if (status == ECH_OK)
         status = device->ops->call(device, prepare_all, exec);
     if (status < 0) {
@@ -128,37 +174,50 @@ void ech__exec_destroy(ech__exec *exec)
         return;
     ech__device *device = exec->plan->device;
     device->ops->call(device, destroy_kernels, exec);
-    for (int k = 0; k < ECH__MEMORY_COUNT; k++) {
-        if (!exec->borrowed[k])
-            device->ops->free(device, exec->blocks[k],
-                              ech__plan_block_bytes(exec->plan, (ech__memory_kind)k));
-    }
+    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
+        free_block(exec, (ech__memory_kind)k);
+}
+
+/* The time since the last operator ended is the exchange's where it was at work between them. */
+static void count_time(ech__exec *exec, const ech__node *node, const ech__span *span, int64_t *last)
+{
+    const ech__phase phase = ech__op_info(node->op)->exchange ? ECH__PHASE_EXCHANGE : node->phase;
+    const ech__phase between = exec->plan->exchange ? ECH__PHASE_EXCHANGE : phase;
+    exec->times->ns[between] += span->start_ns - *last;
+    exec->times->ns[phase] += span->end_ns - span->start_ns;
+    *last = span->end_ns;
 }
 
 static ech_status run_phases(void *arg)
 {
     ech__exec *exec = arg;
     const ech__plan *plan = exec->plan;
+    ech__exchange *exchange = plan->exchange;
+    int64_t last = ech__clock_wall();
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__node *node = plan->instrs[n].node;
         ech__kernel *kernel = exec->kernels[n];
-        if (node->phase < exec->first || node->phase > exec->last || !kernel)
+        ech__span *span = &exec->spans[n];
+        if (!(exec->phases & 1u << node->phase) || !kernel)
             continue;
-        exec->spans[n].start_ns = ech__clock_wall();
-        const ech_status status = kernel->run(kernel, exec->scalars);
-        exec->spans[n].end_ns = ech__clock_wall();
+        span->start_ns = ech__clock_wall();
+        ech_status status = kernel->run(kernel, exec->scalars);
+        span->end_ns = ech__clock_wall();
+        if (exec->times)
+            count_time(exec, node, span, &last);
+        if (status == ECH_OK && exchange)
+            status = exchange->ops->progress(exchange);
         if (status < 0)
             return ech__fail_in(plan->ctx, status, "%s '%s'", ech__op_name(node->op), node->name);
     }
     return ECH_OK;
 }
 
-ech_status ech__exec_run(ech__exec *exec, ech__phase first, ech__phase last,
-                         const ech__scalars *scalars)
+ech_status ech__exec_run(ech__exec *exec, unsigned phases, const ech__scalars *scalars,
+                         ech__phase_times *times)
 {
-    assert(first <= last);
-    exec->first = first;
-    exec->last = last;
+    exec->phases = phases;
     exec->scalars = scalars;
+    exec->times = times;
     return exec->plan->device->ops->call(exec->plan->device, run_phases, exec);
 }

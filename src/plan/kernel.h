@@ -19,6 +19,7 @@ typedef struct ech__scalars {
     double lr;
     double loss_scale; /* factor on the gradient of the loss */
     int64_t step;      /* 1 for the first optimizer step */
+    double share;      /* this rank's share of the samples of all ranks, in this micro-step */
 } ech__scalars;
 
 /* An operand is an input, or else an output: operands[0..nin) are the inputs. */
@@ -63,6 +64,7 @@ typedef struct ech__binding {
     X(WEIGHTS, "weights")                                                                          \
     X(COPIES, "copies")                                                                            \
     X(GRADIENTS, "gradients")                                                                      \
+    X(SUMS, "sums")                                                                                \
     X(OPTIMIZER, "optimizer")                                                                      \
     X(INPUTS, "inputs")                                                                            \
     X(ACTIVATIONS, "activations")                                                                  \
@@ -94,6 +96,8 @@ typedef struct ech__device_ops {
      * figures. */
     ech_status (*alloc)(ech__device *device, int64_t bytes, void **out);
     void (*free)(ech__device *device, void *ptr, int64_t bytes);
+    /* Counts memory that comes from elsewhere (shared with other ranks) against the limit; negative: gives it back. */
+    ech_status (*charge)(ech__device *device, int64_t bytes);
     /* Runs job on the worker thread, waits for it, and gives its result. */
     ech_status (*call)(ech__device *device, ech_status (*job)(void *arg), void *arg);
 } ech__device_ops;

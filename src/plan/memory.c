@@ -37,6 +37,8 @@ static ech__memory_kind memory_of(ech__value_kind kind)
         [ECH__VALUE_GRADIENT] = ECH__MEMORY_GRADIENTS,
         [ECH__VALUE_STATE] = ECH__MEMORY_OPTIMIZER,
         [ECH__VALUE_COPY] = ECH__MEMORY_COPIES,
+        [ECH__VALUE_PART] = ECH__MEMORY_ACTIVATIONS,
+        [ECH__VALUE_SUM] = ECH__MEMORY_SUMS,
     };
     return kinds[kind];
 }
@@ -53,32 +55,100 @@ bool ech__plan_is_idle(const ech__plan *plan, const ech__instr *instr)
     return instr->node->op == ECH__OP_REORDER && ech__plan_needs_no_copy(plan, instr->node->out[0]);
 }
 
+static ech__memory_kind memory_of_value(const ech_graph *graph, const ech__value *value)
+{
+    return memory_of(value->kind == ECH__VALUE_GROUP ? graph->values[value->of].kind : value->kind);
+}
+
+static ech_status find_bytes(ech__plan *plan, size_t v)
+{
+    const ech__value *value = &plan->graph->values[v];
+    ech__place *place = &plan->places[v];
+    int64_t extent;
+    if (!ech__layout_extent(&place->layout, &extent) ||
+        !ech__mul(extent, ech__dtype_bytes(value->type.dtype), &place->bytes) ||
+        place->bytes > INT64_MAX / 4)
+        return too_large(plan, value->name);
+    return ECH_OK;
+}
+
+/* Puts a value at the end of its block, or where the plan that this one is like has it. */
+static ech_status append(ech__plan *plan, size_t v)
+{
+    ech__place *place = &plan->places[v];
+    const ech__place *like =
+        place->kind == ECH__MEMORY_INPUTS ? NULL : ech__plan_like(plan, (ech_value)v);
+    int64_t *block = &plan->memory[place->kind], end;
+    place->offset = like && like->used ? like->offset : *block;
+    if (!ech__add(place->offset, ech__round_up(place->bytes, ECH__ALIGN), &end))
+        return too_large(plan, plan->graph->values[v].name);
+    *block = end > *block ? end : *block;
+    return ECH_OK;
+}
+
+/* The members of a group lie in it one behind the other; it is as long as they are together. */
+static ech_status place_group(ech__plan *plan, size_t group)
+{
+    const ech_graph *graph = plan->graph;
+    ech__place *place = &plan->places[group];
+    place->bytes = 0;
+    for (size_t v = 0; v < graph->nvalues; v++) {
+        if (!graph->values[v].grouped || graph->values[v].group != (ech_value)group)
+            continue;
+        plan->places[v].used = true; /* also where this plan has no operator for it */
+        ECH_TRY(find_bytes(plan, v));
+        plan->places[v].offset = place->bytes;
+        if (!ech__add(place->bytes, ech__round_up(plan->places[v].bytes, ECH__ALIGN),
+                      &place->bytes))
+            return too_large(plan, graph->values[group].name);
+    }
+    ECH_TRY(append(plan, group));
+    for (size_t v = 0; v < graph->nvalues; v++) {
+        if (graph->values[v].grouped && graph->values[v].group == (ech_value)group)
+            plan->places[v].offset += place->offset;
+    }
+    const int64_t elements = place->bytes / ech__dtype_bytes(graph->values[group].type.dtype);
+    place->layout = ech__layout_plain(&(ech__shape){1, {elements}});
+    return ECH_OK;
+}
+
+/* Operators on groups learn how long they are. */
+static void describe_groups(ech__plan *plan)
+{
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        ech__instr *instr = &plan->instrs[n];
+        for (int i = 0; i < instr->node->nin; i++) {
+            if (plan->graph->values[instr->node->in[i]].kind == ECH__VALUE_GROUP)
+                instr->desc.operands[i].layout = plan->places[instr->node->in[i]].layout;
+        }
+    }
+}
+
 /* Blocks in which everything lives as long as the plan. */
 static ech_status place_lasting(ech__plan *plan)
 {
-    for (size_t v = 0; v < plan->graph->nvalues; v++) {
-        const ech__value *value = &plan->graph->values[v];
+    const ech_graph *graph = plan->graph;
+    for (size_t v = 0; v < graph->nvalues; v++)
+        plan->places[v].kind = memory_of_value(graph, &graph->values[v]);
+    for (size_t v = 0; v < graph->nvalues; v++) {
+        const ech__value *value = &graph->values[v];
         ech__place *place = &plan->places[v];
-        int64_t extent, bytes;
-        place->kind = memory_of(value->kind);
-        if (!place->used)
+        if (!place->used || value->grouped)
             continue;
-        if (!ech__layout_extent(&place->layout, &extent) ||
-            !ech__mul(extent, ech__dtype_bytes(value->type.dtype), &bytes) || bytes > INT64_MAX / 4)
-            return too_large(plan, value->name);
-        place->bytes = bytes;
+        if (value->kind == ECH__VALUE_GROUP) {
+            ECH_TRY(place_group(plan, v));
+            continue;
+        }
+        ECH_TRY(find_bytes(plan, v));
         if (place->kind == ECH__MEMORY_ACTIVATIONS)
             continue;
         if (ech__plan_needs_no_copy(plan,
-                                    (ech_value)v)) { /* it is its parameter, which has a place */
+                                    (ech_value)v)) /* it is its parameter, which has a place */
             *place = plan->places[value->of];
-            continue;
-        }
-        int64_t *block = &plan->memory[place->kind];
-        place->offset = *block;
-        if (!ech__add(*block, ech__round_up(bytes, ECH__ALIGN), block))
-            return too_large(plan, value->name);
+        else
+            ECH_TRY(append(plan, v));
     }
+    describe_groups(plan);
     return ECH_OK;
 }
 

@@ -28,11 +28,20 @@ void ech__plan_destroy(ech__plan *plan)
     ech__delete(plan->ctx, plan, sizeof *plan);
 }
 
+const ech__place *ech__plan_like(const ech__plan *plan, ech_value v)
+{
+    if (!plan->like)
+        return NULL;
+    const ech_value same = ech__graph_find(plan->like->graph, plan->graph->values[v].name);
+    return same >= 0 ? &plan->like->places[same] : NULL;
+}
+
 /* A plan with the device's preferred kernels. Costs no memory on the device. */
-static ech_status sketch(const ech_graph *graph, ech__device *device, int64_t batch,
-                         const ech__plan *like, ech__plan **out)
+static ech_status sketch(const ech_graph *graph, ech__device *device,
+                         const ech__plan_options *options, ech__plan **out)
 {
     ech_ctx *ctx = graph->ctx;
+    const int64_t batch = options->batch;
     *out = NULL;
     if (batch < 1)
         return ech__fail(ctx, ECH_E_INVALID, "a batch of %lld samples: at least 1 is needed",
@@ -44,7 +53,8 @@ static ech_status sketch(const ech_graph *graph, ech__device *device, int64_t ba
     plan->graph = graph;
     plan->device = device;
     plan->batch = batch;
-    plan->like = like;
+    plan->like = options->like;
+    plan->exchange = options->exchange;
     plan->ninstrs = graph->nnodes;
     ech__arena_init(&plan->arena, ctx->alloc);
     plan->places = ech__arena_array(&plan->arena, graph->nvalues, sizeof *plan->places);
@@ -71,7 +81,7 @@ static ech_status fits(const ech_graph *graph, ech__device *device, int64_t batc
                        bool *out)
 {
     ech__plan *plan;
-    const ech_status status = sketch(graph, device, batch, NULL, &plan);
+    const ech_status status = sketch(graph, device, &(ech__plan_options){.batch = batch}, &plan);
     *out = false;
     if (status == ECH_E_LIMIT) /* sizes that overflow fit nowhere */
         return ECH_OK;
@@ -145,7 +155,7 @@ ech_status ech__plan_create(const ech_graph *graph, ech__device *device,
     *out = NULL;
     ECH_TRY(graph->status);
     ech__plan *plan;
-    ECH_TRY(sketch(graph, device, options->batch, options->like, &plan));
+    ECH_TRY(sketch(graph, device, options, &plan));
     ech_status status = ECH_OK;
     if (device->memory_limit && plan->total_bytes > device->memory_limit)
         status = does_not_fit(plan);

@@ -6,7 +6,7 @@
  *     plan->total_bytes                                what the device will allocate, to the byte
  *     ech__exec *exec;
  *     ECH_TRY(ech__exec_create(plan, NULL, &exec));    allocates, prepares the kernels
- *     ECH_TRY(ech__exec_run(exec, phases, &scalars));  runs them; allocates nothing
+ *     ECH_TRY(ech__exec_run(exec, phases, &scalars, &times));  runs them; allocates nothing
  *     ech__exec_destroy(exec);  ech__plan_destroy(plan);
  *
  * Graph, device and tuning store are borrowed and must outlive the plan, and the plan the exec.
@@ -16,6 +16,7 @@
 
 #include "graph/graph.h"
 #include "plan/choices.h"
+#include "plan/exchange.h"
 #include "plan/kernel.h"
 #include "plan/tuning.h"
 
@@ -29,6 +30,8 @@ typedef struct ech__plan_options {
     const struct ech__plan *like;
     /* Kernels and layouts of an earlier plan of this graph, to be taken again; nothing is timed then. NULL: none. */
     const ech__choices *choices;
+    /* The other ranks; NULL where the graph has no operators of theirs. */
+    ech__exchange *exchange;
 } ech__plan_options;
 
 /* Where a value lives: its kind's block, and the offset in it. */
@@ -52,6 +55,7 @@ struct ech__plan {
     const ech_graph *graph;
     ech__device *device;
     const struct ech__plan *like; /* may be NULL */
+    ech__exchange *exchange;      /* may be NULL */
     int64_t batch;
     ech__arena arena;
     ech__place *places; /* [graph->nvalues] */
@@ -75,6 +79,9 @@ ech_status ech__plan_largest_batch(const ech_graph *graph, ech__device *device, 
 
 /* Bytes of the block that really is allocated for a kind (none for the workspace). */
 int64_t ech__plan_block_bytes(const ech__plan *plan, ech__memory_kind kind);
+
+/* The place in the plan that this one is like of the value with the same name, or NULL. */
+const ech__place *ech__plan_like(const ech__plan *plan, ech_value v);
 
 /* Whether v is a copy that has the layout of its parameter: then it is the parameter, and not refreshed. */
 bool ech__plan_needs_no_copy(const ech__plan *plan, ech_value v);
@@ -104,11 +111,21 @@ typedef struct ech__span {
  * the host's activations' memory while the host is not running, where that is enough. host may be NULL. */
 ech_status ech__exec_create(ech__plan *plan, ech__exec *host, ech__exec **out);
 void ech__exec_destroy(ech__exec *exec);
-/* Runs the operators of the phases first to last. */
-ech_status ech__exec_run(ech__exec *exec, ech__phase first, ech__phase last,
-                         const ech__scalars *scalars);
+/* Where the time of a run went. Operators of the exchange, whatever their phase, and what happens for it between others
+ * count as EXCHANGE; all other time counts for the phase of the operator it leads to. */
+typedef struct ech__phase_times {
+    int64_t ns[ECH__PHASE_COUNT];
+} ech__phase_times;
+
+#define ECH__PHASE_BIT(id) (1u << ECH__PHASE_##id)
+
+/* Runs the operators whose phase has its bit in phases. times, which may be NULL, is added to. */
+ech_status ech__exec_run(ech__exec *exec, unsigned phases, const ech__scalars *scalars,
+                         ech__phase_times *times);
 /* The memory of a value. For activations it holds the value only until another takes the place over. */
 void *ech__exec_address(const ech__exec *exec, ech_value value);
+/* A block, as a whole; NULL where there is none. */
+void *ech__exec_block(const ech__exec *exec, ech__memory_kind kind, int64_t *bytes);
 /* [plan->ninstrs] */
 const ech__span *ech__exec_spans(const ech__exec *exec);
 

@@ -179,7 +179,7 @@ static ech_json *works_of(const ech__tuning *tuning, const char *machine)
     return works;
 }
 
-static ech_status write_file(ech__tuning *tuning)
+static ech_json *to_json(const ech__tuning *tuning)
 {
     ech_json *doc = ech__json_object(), *machines = ech__json_object();
     for (size_t i = 0; i < tuning->count; i++) {
@@ -189,7 +189,30 @@ static ech_status write_file(ech__tuning *tuning)
     }
     ech__json_set_int(&doc, "version", VERSION);
     ech__json_set(&doc, "machines", machines);
+    return doc;
+}
+
+static ech_status write_file(ech__tuning *tuning)
+{
+    ech_json *doc = to_json(tuning);
     const ech_status status = ech__json_save(tuning->ctx, tuning->path, doc, ECH_JSON_INDENT);
+    ech__json_destroy(doc);
+    return status;
+}
+
+ech_status ech__tuning_text(const ech__tuning *tuning, char **out)
+{
+    ech_json *doc = to_json(tuning);
+    const ech_status status = ech__json_dump(tuning->ctx, doc, ECH_JSON_LINE, out, NULL);
+    ech__json_destroy(doc);
+    return status;
+}
+
+ech_status ech__tuning_merge_text(ech__tuning *tuning, const char *text)
+{
+    ech_json *doc = NULL;
+    ECH_TRY(ech__json_parse(tuning->ctx, "shared timings", text, strlen(text), &doc));
+    const ech_status status = merge(tuning, doc);
     ech__json_destroy(doc);
     return status;
 }

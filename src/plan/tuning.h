@@ -25,6 +25,9 @@ bool ech__tuning_find(const ech__tuning *tuning, const char *machine, const char
 void ech__tuning_put(ech__tuning *tuning, const char *machine, const char *work, const char *kernel,
                      double seconds);
 ech_status ech__tuning_save(ech__tuning *tuning);
+/* All of it as a text, to be freed with free(); and what such a text holds, added to a store. */
+ech_status ech__tuning_text(const ech__tuning *tuning, char **out);
+ech_status ech__tuning_merge_text(ech__tuning *tuning, const char *text);
 /* Kernels that were timed since it was opened. */
 int ech__tuning_added(const ech__tuning *tuning);
 

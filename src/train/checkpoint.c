@@ -28,7 +28,16 @@ static void set_data(ech_json **json, const ech__run *run)
     const bool named = !c->data || !strcmp(c->data, "cifar10");
     snprintf(data, sizeof data, "%s%s%.16s", named ? (c->data ? c->data : "synthetic") : "file",
              run->feed.sha256[0] ? " sha256:" : "", run->feed.sha256);
-    ech__json_set_int(json, "batch-size", run->feed.batch);
+    ech__json_set_bool(json, "reproducible", c->train.reproducible);
+    if (c->train.reproducible) { /* the same bits on any number of devices */
+        ech__json_set_int(json, "global-batch", run->feed.global);
+        ech__json_set_int(json, "slots", c->train.slots);
+    } else {
+        ech__json_set_int(json, "batch-size", run->feed.batch);
+        ech__json_set_int(json, "devices", run->world);
+        ech__json_set_int(json, "accum", c->train.accum);
+        ech__json_set_bool(json, "sync-bn", c->train.sync_bn);
+    }
     if (ech__model_takes_images(c->model.kind)) {
         ech__json_set_int(json, "limit", c->limit);
         ech__json_set_bool(json, "no-shuffle", !c->shuffle);
@@ -76,6 +85,30 @@ static ech_json *config_json(const ech__run *run)
     set_schedule(&json, &run->config.schedule);
     ech__json_set_int(&json, "threads", threads ? threads : ech__device_cores());
     return json;
+}
+
+ech_status ech__run_terms(const ech__run *run, char **out)
+{
+    ech_json *json = config_json(run);
+    size_t bytes;
+    *out = NULL;
+    ech__json_set_int(&json, "steps", run->config.steps);
+    ech__json_set_int(&json, "epochs", run->config.epochs);
+    ech__json_set_int(&json, "save-every", run->config.save_every);
+    ech__json_set_bool(&json, "trace", run->config.trace);
+    FILE *text = open_memstream(out, &bytes);
+    for (ech__json_iter it = ech__json_begin(json); text && it.key; ech__json_next(&it)) {
+        char *value = NULL;
+        if (ech__json_dump(run->ctx, it.value, ECH_JSON_LINE, &value, NULL) == ECH_OK)
+            fprintf(text, "--%s: %s\n", it.key, value);
+        free(value);
+    }
+    ech__json_destroy(json);
+    if (text && fclose(text) == 0)
+        return ECH_OK;
+    free(*out);
+    *out = NULL;
+    return ech__fail(run->ctx, ECH_E_NOMEM, "no memory to compare ranks");
 }
 
 /* ---- going on ---- */

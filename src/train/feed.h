@@ -1,4 +1,15 @@
-/* Where a run's batches come from: one fixed batch of vectors, or a loader of images. */
+/* Where a run's batches come from: one fixed batch of vectors, or a loader of images.
+ *
+ *     ECH_TRY(ech__feed_open(ctx, &options, &feed));        what a step is follows from the data
+ *     ECH_TRY(ech__feed_start(&feed, &options));            loading begins
+ *     ECH_TRY(ech__feed_next(&feed));                       the samples of the next optimizer step
+ *     for (int i = 0; i < feed.now.micros; i++) {
+ *         ECH_TRY(ech__feed_micro(&feed, trainer, i, &micro, &variant));
+ *         ECH_TRY(ech__variant_step(trainer, variant, &micro, &step));
+ *     }
+ *
+ * The samples of a step are split evenly over the ranks, and those of a rank evenly over its micro-steps. Every rank takes as
+ * many micro-steps; one that has no sample left for it computes on a black one that does not count. */
 #ifndef ECH_TRAIN_FEED_H
 #define ECH_TRAIN_FEED_H
 
@@ -13,7 +24,12 @@ typedef struct ech__feed_options {
     const char *data;     /* NULL: synthetic; "cifar10"; else a safetensors file with x and y */
     const char *data_dir; /* of cifar10 */
     int64_t limit;        /* training samples; 0: all */
-    int64_t batch;        /* 0: the rows of the file, or 64 */
+    int64_t batch;        /* samples of a micro-step of one rank; 0: as global says */
+    int64_t
+        global; /* samples of a step over all ranks; 0: batch of each, or the rows of the file */
+    int rank, world;
+    int micros;     /* micro-steps of a step */
+    bool drop_last; /* leaves out what does not fill a step at the end of an epoch */
     bool shuffle, augment;
     uint64_t seed;
     int64_t epoch, step; /* where to start */
@@ -21,7 +37,9 @@ typedef struct ech__feed_options {
 
 typedef struct ech__feed {
     ech_ctx *ctx;
-    int64_t batch;     /* samples of a full step */
+    int rank, world, micros;
+    int64_t global;    /* samples of a full step, over all ranks */
+    int64_t batch;     /* most samples of a micro-step */
     int64_t per_epoch; /* steps */
     char sha256[65]; /* of a file's vectors, or of the labels of images; "" for synthetic vectors */
     /* vectors */
@@ -31,6 +49,13 @@ typedef struct ech__feed {
     ech__images *train, *test;
     ech__loader *loader;
     ech__norm norm;
+    float *nothing; /* a black sample */
+    /* the step under way */
+    struct {
+        int64_t global;           /* samples over all ranks */
+        int micros;               /* micro-steps */
+        const ech__batch *images; /* of this rank */
+    } now;
 } ech__feed;
 
 /* Opens and checks the data; loading starts with ech__feed_start. */
@@ -38,10 +63,13 @@ ech_status ech__feed_open(ech_ctx *ctx, const ech__feed_options *options, ech__f
 ech_status ech__feed_start(ech__feed *feed, const ech__feed_options *options);
 void ech__feed_close(ech__feed *feed);
 
-/* Puts the next batch into the variant for its size. */
-ech_status ech__feed_next(ech__feed *feed, ech_trainer *trainer, const ech__variant **variant);
+/* Waits for the samples of the next step. */
+ech_status ech__feed_next(ech__feed *feed);
+/* Puts those of its micro-step `index` into the variant for their number. */
+ech_status ech__feed_micro(ech__feed *feed, ech_trainer *trainer, int index, ech__micro *micro,
+                           const ech__variant **variant);
 
-/* Over the test set, or nothing (samples 0) where there is none. */
+/* Over the test set, each rank its share, or nothing (samples 0) where there is none. Collective. */
 ech_status ech__feed_evaluate(ech__feed *feed, ech_trainer *trainer, const ech__model *model,
                               ech__evaluation *out);
 

@@ -6,6 +6,7 @@
 #include "train/checkpoint.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,9 +15,7 @@ struct ech__records {
     ech_ctx *ctx;
     ech__arena arena;
     const char *run_path, *steps_path, *trace_path;
-    FILE *steps, *trace; /* trace: NULL when not asked for */
-    int64_t origin_ns;   /* time 0 of the trace */
-    bool has_event;      /* the next one needs a comma */
+    FILE *steps;
 };
 
 /* ---- opening ---- */
@@ -66,7 +65,7 @@ static ech_status keep_steps(ech__records *r, int64_t kept)
     return status;
 }
 
-static ech_status open_all(ech__records *r, const char *dir, bool trace, int64_t kept)
+static ech_status open_all(ech__records *r, const char *dir, int64_t kept)
 {
     r->run_path = ech__arena_printf(&r->arena, "%s/run.json", dir);
     r->steps_path = ech__arena_printf(&r->arena, "%s/steps.jsonl", dir);
@@ -77,23 +76,20 @@ static ech_status open_all(ech__records *r, const char *dir, bool trace, int64_t
     ECH_TRY(ech__dir_make(r->ctx, "run directory", dir));
     if (kept)
         ECH_TRY(keep_steps(r, kept));
-    ECH_TRY(open_one(r, r->steps_path, kept ? "ae" : "we", &r->steps));
     unlink(r->run_path);
     unlink(r->trace_path); /* an earlier run's would not belong to this one */
-    return trace ? open_one(r, r->trace_path, "we", &r->trace) : ECH_OK;
+    return open_one(r, r->steps_path, kept ? "ae" : "we", &r->steps);
 }
 
-ech_status ech__records_open(ech_ctx *ctx, const char *dir, bool trace, int64_t kept,
-                             ech__records **out)
+ech_status ech__records_open(ech_ctx *ctx, const char *dir, int64_t kept, ech__records **out)
 {
     *out = NULL;
     ech__records *r = ech__new(ctx, sizeof *r);
     if (!r)
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for records");
     r->ctx = ctx;
-    r->origin_ns = ech__clock_wall();
     ech__arena_init(&r->arena, ctx->alloc);
-    const ech_status status = open_all(r, dir, trace, kept);
+    const ech_status status = open_all(r, dir, kept);
     if (status < 0) {
         ech__records_close(r);
         return status;
@@ -119,6 +115,20 @@ static ech_json *config_json(const ech__run *run)
     ech__json_set_bool(&json, "shuffle", c->shuffle);
     ech__json_set_bool(&json, "augment", c->augment);
     ech__json_set_int(&json, "batch_size", o->batch);
+    ech__json_set_int(&json, "global_batch", run->feed.global);
+    ech__json_set_int(&json, "accum", o->accum);
+    ech__json_set_string(&json, "parallel", "ddp");
+    ech__json_set_int(&json, "devices", run->world);
+    ech__json_set_int(&json, "bucket_bytes", o->bucket_bytes);
+    ech__json_set_bool(&json, "sync_bn", o->sync_bn);
+    ech__json_set_bool(&json, "broadcast_buffers", o->broadcast_buffers);
+    ech__json_set_bool(&json, "reproducible", o->reproducible);
+    if (o->reproducible)
+        ech__json_set_int(&json, "slots", o->slots);
+    if (c->straggle_ms > 0) {
+        ech__json_set_int(&json, "straggle_rank", c->straggler);
+        ech__json_set_real(&json, "straggle_ms", c->straggle_ms);
+    }
     ech__json_set_int(&json, "epochs", c->epochs);
     ech__json_set_int(&json, "steps", c->steps);
     ech__json_set_int(&json, "warmup", c->warmup);
@@ -137,18 +147,78 @@ static ech_json *config_json(const ech__run *run)
     return json;
 }
 
-static ech_json *one_int(int64_t value)
+/* Memory of each device: bytes that it took, or that were planned. */
+static ech_json *memory_list(const ech__run *run, bool planned)
 {
     ech_json *array = ech__json_array();
-    ech__json_append_int(&array, value);
+    const ech__rank_traffic *ranks = run->traffic.ranks;
+    for (int rank = 0; rank < run->world; rank++) {
+        if (run->world == 1)
+            ech__json_append_int(&array, planned ? ech_trainer_planned_memory(run->trainer)
+                                                 : ech_trainer_peak_memory(run->trainer));
+        else
+            ech__json_append_int(&array,
+                                 planned ? ranks[rank].planned_memory : ranks[rank].peak_memory);
+    }
     return array;
 }
 
-static ech_json *one_real(double value)
+static ech_json *utilisation_list(const ech__run *run)
 {
     ech_json *array = ech__json_array();
-    ech__json_append_real(&array, value);
+    for (int rank = 0; rank < run->world; rank++)
+        ech__json_append_real(&array, run->world == 1 ? run->summary.utilisation
+                                                      : run->traffic.ranks[rank].busy);
     return array;
+}
+
+static ech_json *rank_json(const ech__rank_traffic *r)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_real(&json, "forward_s", r->forward_s);
+    ech__json_set_real(&json, "backward_s", r->backward_s);
+    ech__json_set_real(&json, "comm_exposed_s", r->exposed_s);
+    ech__json_set_real(&json, "comm_hidden_s", r->hidden_s);
+    ech__json_set_real(&json, "wait_s", r->wait_s);
+    ech__json_set_real(&json, "sync_s", r->sync_s);
+    ech__json_set_real(&json, "optimizer_s", r->optimizer_s);
+    return json;
+}
+
+static ech_json *bucket_json(const ech__bucket_traffic *b)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_int(&json, "bytes", b->bytes);
+    ech__json_set_real(&json, "ready_s", b->ready_s);
+    ech__json_set_real(&json, "transfer_s", b->transfer_s);
+    ech__json_set_real(&json, "busbw_gbs", b->bus_bytes_per_s * 1e-9);
+    return json;
+}
+
+static ech_json *communication_json(const ech__run *run)
+{
+    const ech__traffic *t = &run->traffic;
+    ech_json *json = ech__json_object(), *ranks = ech__json_array(), *buckets = ech__json_array();
+    ech__json_set_string(&json, "backend", ech__backend_name(run->trainer->comm->backend));
+    ech__json_set_int(&json, "nodes", run->trainer->comm->nodes);
+    ech__json_set_int(&json, "gradient_bytes", t->bytes.gradients);
+    ech__json_set_int(&json, "buffer_bytes", t->bytes.buffers);
+    ech__json_set_int(&json, "statistics_bytes", t->bytes.statistics);
+    for (int rank = 0; rank < t->world; rank++)
+        ech__json_append(&ranks, rank_json(&t->ranks[rank]));
+    for (int b = 0; b < t->nbuckets; b++)
+        ech__json_append(&buckets, bucket_json(&t->bucket_totals[b]));
+    ech__json_set(&json, "ranks", ranks);
+    ech__json_set(&json, "buckets", buckets);
+    if (t->straggler.rank >= 0) {
+        ech_json *late = ech__json_object();
+        ech__json_set_int(&late, "rank", t->straggler.rank);
+        ech__json_set_string(&late, "phase", ech__phase_name(t->straggler.phase));
+        ech__json_set_real(&late, "ms", t->straggler.seconds * 1e3);
+        ech__json_set_real(&late, "share_of_steps", t->straggler.share);
+        ech__json_set(&json, "straggler", late);
+    }
+    return json;
 }
 
 static ech_json *stats_json(const ech__stats *s)
@@ -213,19 +283,26 @@ static ech_json *summary_json(const ech__run *run)
     const ech__run_summary *s = &run->summary;
     ech_json *json = ech__json_object();
     ech__json_set_string(&json, "clock", "measured");
-    ech__json_set_int(&json, "world_size", 1);
-    ech__json_set_int(&json, "devices", 1);
+    ech__json_set_int(&json, "world_size", run->world);
+    ech__json_set_int(&json, "devices", run->world);
     ech__json_set(&json, "step_time_s", stats_json(&s->step_time));
     ech__json_set_real(&json, "forward_s", s->forward_s);
     ech__json_set_real(&json, "backward_s", s->backward_s);
+    ech__json_set_real(&json, "comm_exposed_s", s->comm_exposed_s);
     ech__json_set_real(&json, "optimizer_s", s->optimizer_s);
+    if (run->trainer->nroles > 1)
+        ech__json_set_real(&json, "sums_s", s->sums_s);
     ech__json_set_real(&json, "outside_kernels", s->outside_kernels);
     ech__json_set_real(&json, "samples_per_s", s->samples_per_s);
-    ech__json_set_int(&json, "comm_bytes_per_step", 0);
-    ech__json_set(&json, "peak_memory_bytes", one_int(ech_trainer_peak_memory(run->trainer)));
-    ech__json_set(&json, "planned_memory_bytes", one_int(ech_trainer_planned_memory(run->trainer)));
+    const ech__ddp_bytes *bytes = &run->traffic.bytes;
+    ech__json_set_int(&json, "comm_bytes_per_step",
+                      bytes->gradients + bytes->buffers + bytes->statistics);
+    if (run->world > 1)
+        ech__json_set(&json, "communication", communication_json(run));
+    ech__json_set(&json, "peak_memory_bytes", memory_list(run, false));
+    ech__json_set(&json, "planned_memory_bytes", memory_list(run, true));
     ech__json_set(&json, "memory_by_kind", memory_json(run->trainer->plan));
-    ech__json_set(&json, "utilisation", one_real(s->utilisation));
+    ech__json_set(&json, "utilisation", utilisation_list(run));
     ech__json_set_int(&json, "parameters", ech__trainer_param_count(run->trainer));
     ech__json_set_real(&json, "planning_s", run->trainer->planning_s);
     ech__json_set_int(&json, "timed_kernels", run->trainer->timed_kernels);
@@ -282,7 +359,48 @@ ech_status ech__records_run(ech__records *r, const ech__run *run, const char *st
 
 /* ---- steps.jsonl ---- */
 
-static ech_json *step_json(const ech__run_step *step)
+/* Seconds from the start of the step on rank 0, for every rank. */
+static ech_json *stamps_json(const ech__run *run, int bucket, size_t member)
+{
+    const ech__reports *reports = &run->trainer->reports;
+    const int64_t origin = ech__reports_of(reports, 0)->start_ns;
+    ech_json *array = ech__json_array();
+    for (int rank = 0; rank < run->world; rank++) {
+        const char *times = (const char *)ech__reports_bucket(reports, rank, bucket);
+        ech__json_append_real(&array, ech__seconds(*(const int64_t *)(times + member) - origin));
+    }
+    return array;
+}
+
+static ech_json *waits_json(const ech__run *run)
+{
+    const ech__reports *reports = &run->trainer->reports;
+    const int last = reports->nbuckets - 1, slowest = ech__reports_slowest(reports);
+    ech_json *array = ech__json_array();
+    for (int rank = 0; rank < run->world && last >= 0; rank++)
+        ech__json_append_real(&array,
+                              ech__seconds(ech__reports_bucket(reports, slowest, last)->ready_ns -
+                                           ech__reports_bucket(reports, rank, last)->ready_ns));
+    return array;
+}
+
+/* When each bucket of gradients was ready, started on and done on every rank, and for whom they waited. */
+static void set_exchange(ech_json **json, const ech__run *run)
+{
+    ech_json *buckets = ech__json_array();
+    for (int b = 0; b < run->trainer->reports.nbuckets; b++) {
+        ech_json *bucket = ech__json_object();
+        ech__json_set(&bucket, "ready_s", stamps_json(run, b, offsetof(ech__coll_times, ready_ns)));
+        ech__json_set(&bucket, "start_s", stamps_json(run, b, offsetof(ech__coll_times, start_ns)));
+        ech__json_set(&bucket, "done_s", stamps_json(run, b, offsetof(ech__coll_times, done_ns)));
+        ech__json_append(&buckets, bucket);
+    }
+    ech__json_set_int(json, "slowest_rank", ech__reports_slowest(&run->trainer->reports));
+    ech__json_set(json, "wait_s", waits_json(run));
+    ech__json_set(json, "buckets", buckets);
+}
+
+static ech_json *step_json(const ech__run *run, const ech__run_step *step)
 {
     ech_json *json = ech__json_object();
     ech__json_set_int(&json, "step", step->step);
@@ -292,93 +410,20 @@ static ech_json *step_json(const ech__run_step *step)
     ech__json_set_real(&json, "data_s", step->data_s);
     ech__json_set_real(&json, "forward_s", step->result.forward_s);
     ech__json_set_real(&json, "backward_s", step->result.backward_s);
-    ech__json_set_real(&json, "comm_exposed_s", 0);
+    ech__json_set_real(&json, "comm_exposed_s", step->result.comm_exposed_s);
     ech__json_set_real(&json, "optimizer_s", step->result.optimizer_s);
     ech__json_set_real(&json, "lr", step->lr);
+    if (run->world > 1)
+        set_exchange(&json, run);
     return json;
 }
 
-/* ---- trace.json: Chrome's trace events, microseconds; one process a rank, one thread a device ---- */
-
-static ech_status add_event(ech__records *r, ech_json *event)
+ech_status ech__records_step(ech__records *r, const ech__run *run, const ech__run_step *step)
 {
-    fputs(r->has_event ? ",\n" : "[\n", r->trace);
-    r->has_event = true;
-    char *text;
-    const ech_status status = ech__json_dump(r->ctx, event, ECH_JSON_LINE, &text, NULL);
-    ech__json_destroy(event);
-    ECH_TRY(status);
-    fputs(text, r->trace);
-    free(text);
-    return ECH_OK;
-}
-
-static ech_status add_name(ech__records *r, const char *what, const char *name)
-{
-    ech_json *args = ech__json_object(), *event = ech__json_object();
-    ech__json_set_string(&args, "name", name);
-    ech__json_set_string(&event, "name", what);
-    ech__json_set_string(&event, "ph", "M");
-    ech__json_set_int(&event, "pid", 0);
-    ech__json_set_int(&event, "tid", 0);
-    ech__json_set(&event, "args", args);
-    return add_event(r, event);
-}
-
-/* A bar from start to end. Takes args over. */
-static ech_status add_span(ech__records *r, const char *name, const char *category, ech__span span,
-                           ech_json *args)
-{
-    ech_json *event = ech__json_object();
-    ech__json_set_string(&event, "name", name);
-    ech__json_set_string(&event, "cat", category);
-    ech__json_set_string(&event, "ph", "X");
-    ech__json_set_int(&event, "pid", 0);
-    ech__json_set_int(&event, "tid", 0);
-    ech__json_set_real(&event, "ts", (double)(span.start_ns - r->origin_ns) * 1e-3);
-    ech__json_set_real(&event, "dur", (double)(span.end_ns - span.start_ns) * 1e-3);
-    ech__json_set(&event, "args", args);
-    return add_event(r, event);
-}
-
-static ech_status trace_step(ech__records *r, const ech__run_step *step,
-                             const ech__variant *variant)
-{
-    const ech__plan *plan = variant->plan;
-    const ech__span *spans = ech__exec_spans(variant->exec);
-    if (!r->has_event) {
-        ECH_TRY(add_name(r, "process_name", "rank 0"));
-        ECH_TRY(add_name(r, "thread_name", "device 0"));
-    }
-    char name[128];
-    ech_json *args = ech__json_object();
-    ech__json_set_real(&args, "loss", step->result.loss);
-    ech__json_set_real(&args, "lr", step->lr);
-    snprintf(name, sizeof name, "step %lld", (long long)step->step);
-    const int64_t end = spans[0].start_ns + (int64_t)(step->result.time_s * 1e9);
-    ECH_TRY(add_span(r, name, "step", (ech__span){spans[0].start_ns, end}, args));
-    for (size_t n = 0; n < plan->ninstrs; n++) {
-        const ech__instr *instr = &plan->instrs[n];
-        if (ech__plan_is_idle(plan, instr))
-            continue;
-        args = ech__json_object();
-        ech__json_set_string(&args, "kernel", instr->choice.name);
-        snprintf(name, sizeof name, "%s %s", ech__op_name(instr->node->op), instr->node->name);
-        ECH_TRY(add_span(r, name, ech__phase_name(instr->node->phase), spans[n], args));
-    }
-    return ECH_OK;
-}
-
-ech_status ech__records_step(ech__records *r, const ech__run *run, const ech__run_step *step,
-                             const ech__variant *variant)
-{
-    (void)run;
-    ech_json *json = step_json(step);
+    ech_json *json = step_json(run, step);
     const ech_status status = ech__json_print(r->ctx, json, ECH_JSON_LINE, r->steps);
     ech__json_destroy(json);
-    if (status < 0)
-        return ech__fail_in(r->ctx, status, "%s", r->steps_path);
-    return r->trace ? trace_step(r, step, variant) : ECH_OK;
+    return status < 0 ? ech__fail_in(r->ctx, status, "%s", r->steps_path) : ECH_OK;
 }
 
 /* ---- closing ---- */
@@ -395,11 +440,8 @@ static ech_status close_one(ech__records *r, FILE *file, const char *path)
 
 ech_status ech__records_close(ech__records *r)
 {
-    if (r->trace && r->has_event)
-        fputs("\n]\n", r->trace);
-    const ech_status steps = close_one(r, r->steps, r->steps_path);
-    const ech_status trace = close_one(r, r->trace, r->trace_path);
+    const ech_status status = close_one(r, r->steps, r->steps_path);
     ech__arena_fini(&r->arena);
     ech__delete(r->ctx, r, sizeof *r);
-    return steps < 0 ? steps : trace;
+    return status;
 }

@@ -1,4 +1,4 @@
-/* The files of a run directory: run.json, steps.jsonl and trace.json. */
+/* The files of a run directory: run.json and steps.jsonl (trace.h has trace.json). */
 #ifndef ECH_TRAIN_RECORD_H
 #define ECH_TRAIN_RECORD_H
 
@@ -6,14 +6,12 @@
 
 /* Makes the directory and opens its files, in place of what an earlier run left there; but a run that goes on
  * after `kept` steps keeps their lines in steps.jsonl, as far as they are there. */
-ech_status ech__records_open(ech_ctx *ctx, const char *dir, bool trace, int64_t kept,
-                             ech__records **out);
+ech_status ech__records_open(ech_ctx *ctx, const char *dir, int64_t kept, ech__records **out);
 /* run.json, whole. */
 ech_status ech__records_run(ech__records *records, const ech__run *run, const char *state);
-/* A line of steps.jsonl, and the step's operators in the trace. */
-ech_status ech__records_step(ech__records *records, const ech__run *run, const ech__run_step *step,
-                             const ech__variant *variant);
-/* Ends the trace; closes everything. */
+/* A line of steps.jsonl. */
+ech_status ech__records_step(ech__records *records, const ech__run *run, const ech__run_step *step);
+/* Closes everything. */
 ech_status ech__records_close(ech__records *records);
 
 #endif

@@ -2,8 +2,14 @@
 #include "base/clock.h"
 #include "base/dir.h"
 #include "base/file.h"
+#include "comm/group.h"
 #include "train/checkpoint.h"
 #include "train/record.h"
+#include "train/trace.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 const char *ech__optimizer_name(ech_optimizer optimizer)
 {
@@ -62,13 +68,30 @@ static ech_status check(ech_ctx *ctx, const ech__run_config *c)
     return ECH_OK;
 }
 
-static ech__feed_options feed_options(const ech__run_config *c)
+/* Micro-steps of a rank in a step. */
+static int micros_of(const ech__run_config *c, int world)
 {
+    const ech_train_options *o = &c->train;
+    return o->reproducible && o->slots / world > 0 ? o->slots / world : o->accum;
+}
+
+static ech__feed_options feed_options(const ech__run *run)
+{
+    const ech__run_config *c = &run->config;
+    int64_t global = c->global_batch;
+    /* A slot is no batch of the user's: what he gave as one says how large a step is. */
+    if (c->train.reproducible && !global && c->train.batch)
+        global = c->train.batch * run->world * c->train.accum;
     return (ech__feed_options){.model = c->model,
                                .data = c->data,
                                .data_dir = c->data_dir,
                                .limit = c->limit,
-                               .batch = c->train.batch,
+                               .batch = global ? 0 : c->train.batch,
+                               .global = global,
+                               .rank = run->rank,
+                               .world = run->world,
+                               .micros = micros_of(c, run->world),
+                               .drop_last = c->train.reproducible,
                                .shuffle = c->shuffle,
                                .augment = c->augment,
                                .seed = c->train.seed};
@@ -102,6 +125,8 @@ static ech_status make_trainer(ech__run *run)
     ech_ctx *ctx = run->ctx;
     ech_train_options train = run->config.train;
     ech__trainer_options options = {.train = &train};
+    if (run->rank == run->config.straggler)
+        options.straggle_ms = run->config.straggle_ms;
     if (run->resumed) {
         train.init = run->resumed->model;
         options.choices = &run->resumed->state.choices;
@@ -111,6 +136,8 @@ static ech_status make_trainer(ech__run *run)
     ech_status status = ech__model_build(graph, &run->config.model, &run->model);
     if (status == ECH_OK)
         status = ech__trainer_create(ctx, graph, run->model.loss, &options, &run->trainer);
+    if (status == ECH_OK)
+        run->trainer->counted = run->model.correct;
     ech_graph_destroy(graph);
     return status;
 }
@@ -130,15 +157,18 @@ static ech_status make_plan(ech_ctx *ctx, const ech__run_config *c, ech_trainer 
 
 ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer **out)
 {
+    ech__run run = {.ctx = ctx, .config = *config, .world = 1};
     ech__run_config c = *config;
     *out = NULL;
     ECH_TRY(check(ctx, &c));
     if (c.data && !ech__model_takes_images(c.model.kind)) { /* the file says what a batch is */
-        const ech__feed_options o = feed_options(&c);
+        const ech__feed_options o = feed_options(&run);
         ech__feed feed;
         ECH_TRY(ech__feed_open(ctx, &o, &feed));
         c.train.batch = feed.batch;
         ech__feed_close(&feed);
+    } else if (c.global_batch) {
+        c.train.batch = (c.global_batch - 1) / micros_of(&c, 1) + 1;
     } else if (!c.train.batch) {
         c.train.batch = 64;
     }
@@ -147,9 +177,13 @@ ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer
 }
 
 /* What can be found wrong without planning, allocating or writing anything. */
-static ech_status check_places(ech_ctx *ctx, const ech__run_config *c,
-                               const ech__checkpoint *resumed)
+static ech_status check_places(const ech__run *run)
 {
+    ech_ctx *ctx = run->ctx;
+    const ech__run_config *c = &run->config;
+    const ech__checkpoint *resumed = run->resumed;
+    if (run->rank != 0)
+        return ECH_OK;
     if (c->save)
         ECH_TRY(ech__checkpoint_dir_check(ctx, c->save, resumed ? resumed->path : NULL));
     if (c->run_dir)
@@ -176,7 +210,7 @@ static ech_status allocate(ech__run *run)
     run->ops = ech__new(run->ctx, ninstrs * sizeof *run->ops);
     run->op_seconds = ech__new(run->ctx, (size_t)run->op_steps * ninstrs * sizeof *run->op_seconds);
     return run->steps && run->epochs && run->ops && run->op_seconds
-               ? ECH_OK
+               ? ech__traffic_init(&run->traffic, run->trainer, run->op_steps)
                : ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",
                            (long long)c->steps);
 }
@@ -197,13 +231,48 @@ static ech_status resume(ech__run *run)
 static ech_status open_outputs(ech__run *run)
 {
     const ech__run_config *c = &run->config;
+    char path[ECH_DIR_MAX_PATH];
+    if (run->rank != 0)
+        return c->trace ? ech__trace_open(run->ctx, NULL, &run->trace) : ECH_OK;
     if (c->save)
         ECH_TRY(ech__checkpoint_dir_open(
             run->ctx, c->save, run->resumed ? run->resumed->path : NULL, &run->checkpoints));
     if (!c->run_dir)
         return ECH_OK;
-    ECH_TRY(ech__records_open(run->ctx, c->run_dir, c->trace, run->first, &run->records));
+    ECH_TRY(ech__records_open(run->ctx, c->run_dir, run->first, &run->records));
+    if (c->trace) {
+        if (snprintf(path, sizeof path, "%s/trace.json", c->run_dir) >= (int)sizeof path)
+            return ech__fail(run->ctx, ECH_E_INVALID, "the path of the trace is too long");
+        ECH_TRY(ech__trace_open(run->ctx, path, &run->trace));
+    }
     return ech__records_run(run->records, run, "running");
+}
+
+/* Ranks that were given different things to do would wait for each other in vain. */
+static ech_status agree(const ech__run *run)
+{
+    char *text;
+    if (run->world == 1)
+        return ECH_OK;
+    ECH_TRY(ech__run_terms(run, &text));
+    const ech_status status = ech__comm_agree(run->config.train.group->comm, text);
+    free(text);
+    return status;
+}
+
+/* Ranks that a launcher has started again go on from the last checkpoint of the run, if there is one yet. */
+static ech_status open_resumed(ech__run *run)
+{
+    ech__run_config *c = &run->config;
+    const ech_group *group = c->train.group;
+    char path[ECH_DIR_MAX_PATH];
+    if (group && ech_group_restarts(group) > 0 && c->save) {
+        if (ech__checkpoint_find(run->ctx, c->save, path) == ECH_OK)
+            c->resume = c->save;
+        else
+            run->ctx->error[0] = 0;
+    }
+    return c->resume ? ech__checkpoint_open(run->ctx, c->resume, &run->resumed) : ECH_OK;
 }
 
 static ech_status set_up(ech__run *run)
@@ -211,12 +280,12 @@ static ech_status set_up(ech__run *run)
     ech_ctx *ctx = run->ctx;
     ech__run_config *c = &run->config;
     ECH_TRY(check(ctx, c));
-    if (c->resume)
-        ECH_TRY(ech__checkpoint_open(ctx, c->resume, &run->resumed));
-    ECH_TRY(check_places(ctx, c, run->resumed));
-    ech__feed_options options = feed_options(c);
+    ECH_TRY(open_resumed(run));
+    ECH_TRY(check_places(run));
+    ech__feed_options options = feed_options(run);
     ECH_TRY(ech__feed_open(ctx, &options, &run->feed));
     ECH_TRY(fill_in(ctx, c, &run->feed));
+    ECH_TRY(agree(run));
     if (run->resumed)
         ECH_TRY(resume(run));
     ECH_TRY(ech__machine_read(ctx, &run->machine));
@@ -239,6 +308,8 @@ ech_status ech__run_create(ech_ctx *ctx, const ech__run_config *config, ech__run
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for a run");
     run->ctx = ctx;
     run->config = *config;
+    run->rank = config->train.group ? ech_group_rank(config->train.group) : 0;
+    run->world = config->train.group ? ech_group_size(config->train.group) : 1;
     const ech_status status = set_up(run);
     if (status < 0) {
         ech__run_destroy(run);
@@ -254,10 +325,12 @@ void ech__run_destroy(ech__run *run)
         return;
     const ech__run_config *c = &run->config;
     const size_t ninstrs = run->trainer ? run->trainer->plan->ninstrs : 0;
+    ech__traffic_fini(&run->traffic);
     ech__checkpoint_dir_close(run->checkpoints);
     ech__checkpoint_close(run->resumed);
     if (run->records)
         ech__records_close(run->records);
+    ech__trace_close(run->trace);
     ech__delete(run->ctx, run->op_seconds,
                 (size_t)run->op_steps * ninstrs * sizeof *run->op_seconds);
     ech__delete(run->ctx, run->ops, ninstrs * sizeof *run->ops);
@@ -280,14 +353,55 @@ static void keep_op_times(ech__run *run)
     run->op_done++;
 }
 
-static void add_to_epoch(ech__run *run, const ech__run_step *step, const ech__variant *variant)
+static void add_to_epoch(ech__run *run, const ech__run_step *step)
 {
-    const double samples = (double)step->samples;
     run->now.compute_s += step->result.time_s;
-    run->now.loss += step->result.loss * samples;
-    if (run->model.correct >= 0)
-        run->now.correct += ech__variant_scalar(run->trainer, variant, run->model.correct);
+    run->now.loss += step->result.loss * (double)step->samples;
+    run->now.correct += step->correct;
     run->now.samples += step->samples;
+}
+
+/* Over all ranks. */
+static void count_samples(const ech__run *run, ech__run_step *step)
+{
+    const ech_trainer *t = run->trainer;
+    double samples = t->ranks ? 0 : t->report.samples;
+    step->correct = t->ranks ? 0 : t->report.correct;
+    for (int rank = 0; t->ranks && rank < run->world; rank++) {
+        samples += ech__reports_of(&t->reports, rank)->samples;
+        step->correct += ech__reports_of(&t->reports, rank)->correct;
+    }
+    step->samples = (int64_t)samples;
+}
+
+static double time_of_sums(const ech__variant *variant)
+{
+    const ech__span *spans = ech__exec_spans(variant->exec);
+    int64_t sum = 0;
+    for (size_t n = 0; n < variant->plan->ninstrs; n++) {
+        if (variant->plan->instrs[n].node->op == ECH__OP_ACCUMULATE)
+            sum += spans[n].end_ns - spans[n].start_ns;
+    }
+    return ech__seconds(sum);
+}
+
+/* All micro-steps. data_s is waiting for samples and handing them over. */
+static ech_status compute(ech__run *run, ech__run_step *step, const ech__variant **variant)
+{
+    int64_t start = ech__clock_wall(), data = 0;
+    ECH_TRY(ech__feed_next(&run->feed));
+    for (int i = 0; i < run->feed.now.micros; i++) {
+        ech__micro micro;
+        ECH_TRY(ech__feed_micro(&run->feed, run->trainer, i, &micro, variant));
+        data += ech__clock_wall() - start;
+        ECH_TRY(ech__variant_step(run->trainer, *variant, &micro, &step->result));
+        ech__trace_ops(run->trace, run->trainer, *variant);
+        step->sums_s += time_of_sums(*variant);
+        start = ech__clock_wall();
+    }
+    step->data_s = ech__seconds(data);
+    count_samples(run, step);
+    return ECH_OK;
 }
 
 static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *events)
@@ -300,21 +414,21 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
     step->epoch = index / run->feed.per_epoch + 1;
     step->lr = ech__schedule_lr(&c->schedule, index);
     ech_trainer_set_lr(run->trainer, step->lr);
-    ECH_TRY(ech__feed_next(&run->feed, run->trainer, &variant));
-    step->data_s = ech__seconds(ech__clock_wall() - start); /* waiting, and handing it over */
-    step->samples = variant->batch;
-    ECH_TRY(ech__variant_step(run->trainer, variant, &step->result));
+    ECH_TRY(compute(run, step, &variant));
     run->done = index + 1;
     run->last_loss = step->result.loss;
     if (index == 0)
         run->first_loss = step->result.loss;
-    if (index >= run->first + c->warmup && run->op_done < run->op_steps &&
-        variant->exec == run->trainer->exec)
-        keep_op_times(run);
-    add_to_epoch(run, step, variant);
+    if (index >= run->first + c->warmup && step->samples == run->feed.global) {
+        ech__traffic_add(&run->traffic, run->trainer, step->result.time_s);
+        if (run->op_done < run->op_steps && variant->exec == run->trainer->exec)
+            keep_op_times(run);
+    }
+    add_to_epoch(run, step);
     if (run->records)
-        ECH_TRY(ech__records_step(run->records, run, step, variant));
-    if (events && events->on_step)
+        ECH_TRY(ech__records_step(run->records, run, step));
+    ECH_TRY(ech__trace_step(run->trace, run->trainer, step));
+    if (events && events->on_step && run->rank == 0)
         events->on_step(events->user, run, step);
     run->now.time_s += ech__seconds(ech__clock_wall() - start);
     return ECH_OK;
@@ -334,14 +448,14 @@ static ech_status end_epoch(ech__run *run, const ech__run_events *events)
     if (!run->config.epochs) /* steps were asked for, which only happen to be as many */
         return ECH_OK;
     ECH_TRY(ech__feed_evaluate(&run->feed, run->trainer, &run->model, &epoch->test));
-    if (events && events->on_epoch)
+    if (events && events->on_epoch && run->rank == 0)
         events->on_epoch(events->user, run, epoch);
     return ECH_OK;
 }
 
 /* ---- summary ---- */
 
-enum { TIME, FORWARD, BACKWARD, OPTIMIZER };
+enum { TIME, FORWARD, BACKWARD, COMM, OPTIMIZER, SUMS };
 
 static double pick(const ech__run_step *step, int what)
 {
@@ -350,6 +464,10 @@ static double pick(const ech__run_step *step, int what)
         return step->result.forward_s;
     case BACKWARD:
         return step->result.backward_s;
+    case COMM:
+        return step->result.comm_exposed_s;
+    case SUMS:
+        return step->sums_s;
     case OPTIMIZER:
         return step->result.optimizer_s;
     default:
@@ -362,7 +480,7 @@ static ech__stats stats_of(ech__run *run, double *samples, int what)
 {
     size_t count = 0;
     for (int64_t i = run->first + run->config.warmup; i < run->done; i++) {
-        if (run->steps[i].samples == run->config.train.batch)
+        if (run->steps[i].samples == run->feed.global)
             samples[count++] = pick(&run->steps[i], what);
     }
     run->summary.timed = (int64_t)count;
@@ -381,7 +499,7 @@ static void sum_up_ops(ech__run *run, double *samples)
     }
     size_t row = 0;
     for (int64_t i = run->first + run->config.warmup; i < run->done && row < count; i++) {
-        if (run->steps[i].samples != run->config.train.batch)
+        if (run->steps[i].samples != run->feed.global)
             continue;
         const double time = run->steps[i].result.time_s;
         double inside = 0;
@@ -395,6 +513,21 @@ static void sum_up_ops(ech__run *run, double *samples)
     run->summary.outside_kernels = ech__stats_of(samples, row).median;
 }
 
+/* Ranks that ended with different parameters would mean that a promise is broken. */
+static ech_status same_everywhere(const ech__run *run)
+{
+    const char *mine = run->summary.params_sha256;
+    char *first;
+    if (run->world == 1)
+        return ECH_OK;
+    ECH_TRY(ech__comm_share_text(run->trainer->comm, mine, &first));
+    const bool same = !strcmp(first, mine);
+    free(first);
+    return same ? ECH_OK
+                : ech__fail(run->ctx, ECH_E_INTERNAL,
+                            "rank %d ended with other parameters than rank 0", run->rank);
+}
+
 static ech_status sum_up(ech__run *run)
 {
     ech__run_summary *s = &run->summary;
@@ -406,14 +539,17 @@ static ech_status sum_up(ech__run *run)
     s->step_time = stats_of(run, samples, TIME);
     s->forward_s = stats_of(run, samples, FORWARD).median;
     s->backward_s = stats_of(run, samples, BACKWARD).median;
+    s->comm_exposed_s = stats_of(run, samples, COMM).median;
     s->optimizer_s = stats_of(run, samples, OPTIMIZER).median;
-    s->samples_per_s =
-        s->step_time.median > 0 ? (double)run->config.train.batch / s->step_time.median : 0;
+    s->sums_s = stats_of(run, samples, SUMS).median;
+    s->samples_per_s = s->step_time.median > 0 ? (double)run->feed.global / s->step_time.median : 0;
     s->first_loss = run->first_loss;
     s->final_loss = run->last_loss;
     sum_up_ops(run, samples);
     ech__delete(run->ctx, samples, bytes);
-    return ech__trainer_hash(run->trainer, s->params_sha256);
+    ECH_TRY(ech__traffic_sum_up(&run->traffic, run->trainer));
+    ECH_TRY(ech__trainer_hash(run->trainer, s->params_sha256));
+    return same_everywhere(run);
 }
 
 /* After the epoch's end, so that a run which goes on from there does not evaluate a second time. */
@@ -438,8 +574,11 @@ ech_status ech__run_steps(ech__run *run, const ech__run_events *events)
     if (run->checkpoints && ech__checkpoint_last(run->checkpoints) != run->done)
         ECH_TRY(ech__checkpoint_save(run));
     ECH_TRY(sum_up(run));
-    if (run->config.save_params)
+    if (run->config.save_params && run->rank == 0)
         ECH_TRY(ech_trainer_save(run->trainer, run->config.save_params));
+    ech__trace *trace = run->trace;
+    run->trace = NULL;
+    ECH_TRY(ech__trace_close(trace));
     if (!run->records)
         return ECH_OK;
     ECH_TRY(ech__records_run(run->records, run, "done"));

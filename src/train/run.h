@@ -17,6 +17,7 @@
 #include "device/machine.h"
 #include "train/feed.h"
 #include "train/schedule.h"
+#include "train/traffic.h"
 #include "train/trainer.h"
 
 typedef struct ech__run_config {
@@ -26,7 +27,11 @@ typedef struct ech__run_config {
     bool shuffle, augment;
     int64_t steps, warmup;   /* the first warmup of the steps are not summed up */
     int64_t epochs;          /* instead of steps; 0: steps count */
-    ech_train_options train; /* batch 0: the rows of the file, or 64 */
+    ech_train_options train; /* batch 0: as global_batch says. group: the ranks, or NULL */
+    int64_t
+        global_batch; /* samples of a step over all ranks; 0: batch of each, or the rows of the file */
+    int straggler;    /* rank that idles straggle_ms in every step */
+    double straggle_ms;
     ech__schedule
         schedule; /* lr and steps are taken from above; interval 0: a third of the steps */
     const char *save_params; /* where to put the final parameters; NULL: nowhere */
@@ -43,7 +48,9 @@ ech__run_config ech__run_defaults(void);
 /* A step as it is recorded. */
 typedef struct ech__run_step {
     int64_t step, epoch; /* from 1 */
-    int64_t samples;
+    int64_t samples;     /* of all ranks */
+    double correct;      /* of them, where the model counts */
+    double sums_s;       /* adding up gradients of micro-steps */
     ech_step result;
     double lr, data_s;
 } ech__run_step;
@@ -56,7 +63,8 @@ typedef struct ech__run_op {
 
 typedef struct ech__run_summary {
     ech__stats step_time;
-    double forward_s, backward_s, optimizer_s; /* medians */
+    double forward_s, backward_s, comm_exposed_s, optimizer_s; /* medians */
+    double sums_s; /* median of the time that a tree of sums over slots takes */
     double samples_per_s;
     double utilisation;     /* share of the timed steps that the device was busy */
     double outside_kernels; /* median share of a step that no kernel ran */
@@ -66,17 +74,20 @@ typedef struct ech__run_summary {
 } ech__run_summary;
 
 typedef struct ech__records ech__records;
+typedef struct ech__trace ech__trace;
 typedef struct ech__checkpoint ech__checkpoint;
 typedef struct ech__checkpoint_dir ech__checkpoint_dir;
 
 typedef struct ech__run {
     ech_ctx *ctx;
     ech__run_config config; /* with its defaults filled in */
+    int rank, world;        /* rank 0 writes and shows; the others only train */
     ech_trainer *trainer;
     ech__model model;
     ech__feed feed;
     ech__machine machine;
-    ech__records *records;            /* NULL without a run directory */
+    ech__records *records;            /* NULL without a run directory, and on other ranks than 0 */
+    ech__trace *trace;                /* NULL where none is wanted */
     ech__checkpoint *resumed;         /* NULL: it starts at the beginning */
     ech__checkpoint_dir *checkpoints; /* where they are saved; NULL: nowhere */
     int64_t saves;
@@ -91,6 +102,7 @@ typedef struct ech__run {
     float *op_seconds; /* [op_steps][ninstrs]: operators of the first timed full steps */
     int64_t op_steps, op_done;
     ech__run_op *ops; /* [ninstrs], after the last step */
+    ech__traffic traffic;
     ech__run_summary summary;
 } ech__run;
 
@@ -109,6 +121,9 @@ void ech__run_destroy(ech__run *run);
 ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer **out);
 
 const char *ech__optimizer_name(ech_optimizer optimizer);
+
+/* What all ranks of a run must have in common, as lines "option: value"; to be freed with free(). */
+ech_status ech__run_terms(const ech__run *run, char **out);
 
 /* The object that run.json holds. */
 ech_json *ech__run_json(const ech__run *run, const char *state);

@@ -1,9 +1,14 @@
 #include "train/trainer.h"
 #include "base/clock.h"
+#include "comm/group.h"
+#include "parallel/ddp.h"
 #include "train/optimizer.h"
 #include "train/params.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 ech_train_options ech_train_defaults(void)
 {
@@ -14,20 +19,82 @@ ech_train_options ech_train_defaults(void)
                                .beta2 = 0.999,
                                .epsilon = 1e-8,
                                .tune = true,
-                               .recompute = true};
+                               .recompute = true,
+                               .accum = 1,
+                               .bucket_bytes = 25 << 20,
+                               .broadcast_buffers = true,
+                               .slots = 8};
+}
+
+int ech__trainer_world(const ech_trainer *trainer)
+{
+    return trainer->comm ? trainer->comm->world : 1;
+}
+
+int ech__trainer_rank(const ech_trainer *trainer)
+{
+    return trainer->comm ? trainer->comm->rank : 0;
+}
+
+/* ---- graphs ---- */
+
+static int log2_of(int power)
+{
+    int log = 0;
+    while (1 << log < power)
+        log++;
+    return log;
+}
+
+/* How the micro-steps of a role add up. */
+static ech__accumulation accumulation_of(const ech_trainer *trainer, int role)
+{
+    const int levels = trainer->tree ? log2_of(trainer->micro_steps) : 0;
+    if (!trainer->tree)
+        return (ech__accumulation){.onto = true};
+    return role ? (ech__accumulation){.levels = levels, .adds = role - 1, .into = role - 1}
+                : (ech__accumulation){.levels = levels, .adds = levels, .into = levels};
 }
 
 /* Every pass, in order. */
-static ech_status rewrite(ech_graph *graph, ech_value loss, const ech_train_options *options)
+static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role, ech_value loss,
+                          const ech__trainer_options *o)
 {
+    const ech_train_options *options = o->train;
     ECH_TRY(ech__fuse(graph));
     ECH_TRY(ech__autodiff(graph, loss));
     if (options->recompute)
         ECH_TRY(ech__recompute(graph));
+    if (role || (trainer->tree && trainer->micro_steps > 1)) {
+        const ech__accumulation how = accumulation_of(trainer, role);
+        ECH_TRY(ech__accumulate(graph, &how));
+    }
+    if (trainer->ranks)
+        ECH_TRY(ech__ddp(graph, &(ech__ddp_options){.bucket_bytes = options->bucket_bytes,
+                                                    .broadcast_buffers = options->broadcast_buffers,
+                                                    .sync_bn = options->sync_bn,
+                                                    .like = role ? trainer->graphs[0] : NULL}));
     ECH_TRY(ech__optimize(graph, options));
-    if (options->delay_ms > 0)
-        ECH_TRY(ech__insert_delay(graph, options->delay_ms * 1e-3));
+    if (options->delay_ms + o->straggle_ms > 0)
+        ECH_TRY(ech__insert_delay(graph, (options->delay_ms + o->straggle_ms) * 1e-3));
     return ech__copy_weights(graph);
+}
+
+static ech_status make_graphs(ech_trainer *trainer, const ech_graph *graph, ech_value loss,
+                              const ech__trainer_options *o)
+{
+    trainer->nroles = 1;
+    if (trainer->tree)
+        trainer->nroles = 1 + log2_of(trainer->micro_steps);
+    else if (trainer->micro_steps > 1)
+        trainer->nroles = 2;
+    ECH_TRY(ech__graph_clone(graph, &trainer->model));
+    for (int role = 0; role < trainer->nroles; role++) {
+        ECH_TRY(ech__graph_clone(graph, &trainer->graphs[role]));
+        ECH_TRY(rewrite(trainer, trainer->graphs[role], role, loss, o));
+    }
+    trainer->graph = trainer->graphs[0];
+    return ECH_OK;
 }
 
 static ech_status check(ech_ctx *ctx, const ech_train_options *o)
@@ -40,15 +107,102 @@ static ech_status check(ech_ctx *ctx, const ech_train_options *o)
     if (!(o->delay_ms >= 0 && o->delay_ms <= 60000))
         return ech__fail(ctx, ECH_E_INVALID, "delay of %g ms: from 0 to 60000 are possible",
                          o->delay_ms);
+    if (o->accum < 1 || o->accum > 1000000)
+        return ech__fail(ctx, ECH_E_INVALID, "accumulation over %d micro-steps: from 1 to 1000000",
+                         o->accum);
+    if (o->bucket_bytes < 1)
+        return ech__fail(ctx, ECH_E_INVALID, "buckets of %lld bytes: at least 1 is needed",
+                         (long long)o->bucket_bytes);
     if (o->device_memory < 0)
         return ech__fail(ctx, ECH_E_INVALID, "device memory of %lld bytes: must be 0 or more",
                          (long long)o->device_memory);
     return ECH_OK;
 }
 
+/* Micro-steps of this rank in a step, and how they add up. */
+static ech_status check_slots(ech_trainer *trainer, const ech_train_options *o)
+{
+    const int world = ech__trainer_world(trainer), slots = o->slots;
+    trainer->micro_steps = o->accum;
+    trainer->tree = o->reproducible;
+    if (!o->reproducible)
+        return ECH_OK;
+    if (slots < 1 || slots > 64 || (slots & (slots - 1)))
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "%d slots: the reproducible mode needs a power of two up to 64", slots);
+    if (slots % (world * o->accum))
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "%d ranks with %d micro-steps each: the reproducible mode divides its %d "
+                         "slots evenly among them",
+                         world, o->accum, slots);
+    if (o->sync_bn)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "the reproducible mode has the batch statistics of a slot; it goes "
+                         "without synchronised batch norms");
+    trainer->micro_steps = slots / world;
+    return ECH_OK;
+}
+
+/* ---- the other ranks ---- */
+
+static ech_status join(ech_trainer *trainer, const ech_train_options *options)
+{
+    if (!options->group || options->group->comm->world == 1)
+        return ECH_OK;
+    trainer->comm = options->group->comm;
+    return ech__ranks_create(trainer->comm, &trainer->ranks);
+}
+
+/* One line for each thing that ranks must have in common. */
+static void describe(const ech_trainer *trainer, const ech_train_options *o, FILE *out)
+{
+    const ech_graph *g = trainer->model;
+    fprintf(out, "values in the model: %zu\noperators in the model: %zu\n", g->nvalues, g->nnodes);
+    for (size_t v = 0; v < g->nvalues; v++) {
+        const ech__value *value = &g->values[v];
+        if (value->kind == ECH__VALUE_ACTIVATION)
+            continue;
+        fprintf(out, "%s: %s %s\n", value->name, ech__dtype_name(value->type.dtype),
+                ech__shape_format(&value->type.shape).s);
+    }
+    for (size_t n = 0; n < g->nnodes; n++)
+        fprintf(out, "operator %zu: %s %s\n", n, ech__op_name(g->nodes[n].op), g->nodes[n].name);
+    fprintf(out, "batch: %lld\naccum: %d\noptimizer: %d\nlr: %.17g\nmomentum: %.17g\n",
+            (long long)o->batch, o->accum, (int)o->optimizer, o->lr, o->momentum);
+    fprintf(out, "weight decay: %.17g\nnesterov: %d\nbeta1: %.17g\nbeta2: %.17g\nepsilon: %.17g\n",
+            o->weight_decay, o->nesterov, o->beta1, o->beta2, o->epsilon);
+    fprintf(out, "tune: %d\nrecompute: %d\nbucket bytes: %lld\nbroadcast buffers: %d\n", o->tune,
+            o->recompute, (long long)o->bucket_bytes, o->broadcast_buffers);
+    fprintf(out, "sync bn: %d\nreproducible: %d\nslots: %d\nthreads: %d\n", o->sync_bn,
+            o->reproducible, o->slots, trainer->device->threads);
+}
+
+static ech_status agree(ech_trainer *trainer, const ech_train_options *options)
+{
+    if (!trainer->comm)
+        return ECH_OK;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (out)
+        describe(trainer, options, out);
+    if (!out || fclose(out) != 0) {
+        free(text);
+        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory to compare ranks");
+    }
+    const ech_status status = ech__comm_agree(trainer->comm, text);
+    free(text);
+    return status;
+}
+
+/* ---- tuning ---- */
+
+/* Only rank 0 times kernels and writes to the file; the others get its times, and so choose as it does. */
 static ech_status open_tuning(ech_trainer *trainer, const ech_train_options *options)
 {
     char path[4096];
+    if (ech__trainer_rank(trainer) != 0)
+        return ech__tuning_open(trainer->ctx, NULL, &trainer->tuning);
     if (options->tuning_file)
         return ech__tuning_open(trainer->ctx, options->tuning_file, &trainer->tuning);
     ECH_TRY(ech__tuning_default_path(trainer->ctx, path, sizeof path));
@@ -64,12 +218,33 @@ static void save_tuning(ech_trainer *trainer)
     trainer->ctx->error[0] = 0;
 }
 
+static ech_status send_timings(ech_trainer *trainer)
+{
+    char *text, *none;
+    ECH_TRY(ech__tuning_text(trainer->tuning, &text));
+    const ech_status status = ech__comm_share_text(trainer->comm, text, &none);
+    free(text);
+    if (status == ECH_OK)
+        free(none);
+    return status;
+}
+
+static ech_status receive_timings(ech_trainer *trainer)
+{
+    char *text;
+    ECH_TRY(ech__comm_share_text(trainer->comm, NULL, &text));
+    const ech_status status = ech__tuning_merge_text(trainer->tuning, text);
+    free(text);
+    return status;
+}
+
 /* By the choices that are handed in where that is possible, or else by measurement. */
 static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices *choices)
 {
     ech_ctx *ctx = trainer->ctx;
     if (choices) {
-        const ech__plan_options again = {.batch = batch, .choices = choices};
+        const ech__plan_options again = {
+            .batch = batch, .choices = choices, .exchange = ech__ranks_exchange(trainer->ranks)};
         const ech_status status =
             ech__plan_create(trainer->graph, trainer->device, &again, &trainer->plan);
         if (status != ECH_E_UNSUPPORTED && status != ECH_E_LIMIT)
@@ -79,8 +254,21 @@ static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices
         ctx->error[0] = 0;
         trainer->chosen_anew = true;
     }
-    const ech__plan_options options = {.batch = batch, .tuning = trainer->tuning};
+    const ech__plan_options options = {
+        .batch = batch, .tuning = trainer->tuning, .exchange = ech__ranks_exchange(trainer->ranks)};
     return ech__plan_create(trainer->graph, trainer->device, &options, &trainer->plan);
+}
+
+/* Rank 0 first, since it times kernels while nobody else computes. */
+static ech_status plan_in_turn(ech_trainer *trainer, const ech__trainer_options *o)
+{
+    const bool shared = trainer->comm && trainer->tuning;
+    if (shared && trainer->comm->rank != 0)
+        ECH_TRY(receive_timings(trainer));
+    ECH_TRY(choose(trainer, o->train->batch, o->choices));
+    trainer->timed_kernels = trainer->tuning ? ech__tuning_added(trainer->tuning) : 0;
+    save_tuning(trainer);
+    return shared && trainer->comm->rank == 0 ? send_timings(trainer) : ECH_OK;
 }
 
 static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_value loss,
@@ -91,21 +279,20 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     const int64_t start = ech__clock_wall();
     ECH_TRY(check(ctx, options));
     ECH_TRY(ech_graph_status(graph));
+    ECH_TRY(join(trainer, options));
+    ECH_TRY(check_slots(trainer, options));
     if (options->init) /* a wrong file is found before anything takes time */
         ECH_TRY(ech__params_check(graph, options->init));
-    ECH_TRY(ech__graph_clone(graph, &trainer->model));
-    ECH_TRY(ech__graph_clone(graph, &trainer->graph));
-    ECH_TRY(rewrite(trainer->graph, loss, options));
+    ECH_TRY(make_graphs(trainer, graph, loss, o));
     ECH_TRY(ech__device_create(ctx,
                                &(ech__device_options){.kind = ECH__DEVICE_CPU,
                                                       .threads = options->threads,
                                                       .memory_limit = options->device_memory},
                                &trainer->device));
+    ECH_TRY(agree(trainer, options));
     if (options->tune)
         ECH_TRY(open_tuning(trainer, options));
-    ECH_TRY(choose(trainer, options->batch, o->choices));
-    trainer->timed_kernels = trainer->tuning ? ech__tuning_added(trainer->tuning) : 0;
-    save_tuning(trainer);
+    ECH_TRY(plan_in_turn(trainer, o));
     trainer->planning_s = ech__seconds(ech__clock_wall() - start);
     return ECH_OK;
 }
@@ -119,7 +306,9 @@ static ech_status plan_it(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for a trainer");
     trainer->ctx = ctx;
     trainer->seed = options->train->seed;
-    trainer->scalars = (ech__scalars){.lr = options->train->lr, .loss_scale = 1, .step = 1};
+    trainer->counted = -1;
+    trainer->scalars =
+        (ech__scalars){.lr = options->train->lr, .loss_scale = 1, .step = 1, .share = 1};
     const ech_status status = make_plan(trainer, graph, loss, options);
     if (status < 0) {
         ech_trainer_destroy(trainer);
@@ -135,25 +324,37 @@ ech_status ech__trainer_plan(ech_ctx *ctx, const ech_graph *graph, ech_value los
     return plan_it(ctx, graph, loss, &(ech__trainer_options){.train = options}, out);
 }
 
+/* Every rank starts from rank 0's parameters and buffers. */
+static ech_status share_weights(ech_trainer *trainer)
+{
+    if (!trainer->comm)
+        return ECH_OK;
+    int64_t bytes;
+    void *weights = ech__exec_block(trainer->exec, ECH__MEMORY_WEIGHTS, &bytes);
+    return ech__comm_broadcast(trainer->comm, weights, bytes, 0);
+}
+
+static ech_status make_exec(ech_trainer *trainer, const ech_train_options *options)
+{
+    ECH_TRY(ech__exec_create(trainer->plan, NULL, &trainer->exec));
+    trainer->variants[trainer->nvariants++] = (ech__variant){
+        .batch = options->batch, .training = true, .plan = trainer->plan, .exec = trainer->exec};
+    ECH_TRY(options->init ? ech_trainer_load(trainer, options->init) : ech__params_init(trainer));
+    ECH_TRY(share_weights(trainer));
+    trainer->stale = true;
+    return trainer->ranks ? ech__reports_init(&trainer->reports, trainer->ranks) : ECH_OK;
+}
+
 ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
                                const ech__trainer_options *o, ech_trainer **out)
 {
-    const ech_train_options *options = o->train;
     ECH_TRY(plan_it(ctx, graph, loss, o, out));
-    ech_trainer *trainer = *out;
-    ech_status status = ech__exec_create(trainer->plan, NULL, &trainer->exec);
-    if (status == ECH_OK)
-        status =
-            options->init ? ech_trainer_load(trainer, options->init) : ech__params_init(trainer);
+    const ech_status status = make_exec(*out, o->train);
     if (status < 0) {
-        ech_trainer_destroy(trainer);
+        ech_trainer_destroy(*out);
         *out = NULL;
-        return status;
     }
-    trainer->stale = true;
-    trainer->variants[trainer->nvariants++] =
-        (ech__variant){options->batch, true, trainer->plan, trainer->exec};
-    return ECH_OK;
+    return status;
 }
 
 ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
@@ -170,136 +371,17 @@ void ech_trainer_destroy(ech_trainer *trainer)
         ech__exec_destroy(trainer->variants[i].exec);
         ech__plan_destroy(trainer->variants[i].plan);
     }
+    ech__reports_fini(&trainer->reports);
     ech__exec_destroy(trainer->exec);
     ech__plan_destroy(trainer->plan);
+    ech__ranks_destroy(trainer->ranks);
     ech__tuning_close(trainer->tuning);
     ech__device_destroy(trainer->device);
-    ech_graph_destroy(trainer->graph);
+    for (int role = 0; role < ECH__MAX_ROLES; role++)
+        ech_graph_destroy(trainer->graphs[role]);
     ech_graph_destroy(trainer->evaluated);
     ech_graph_destroy(trainer->model);
     ech__delete(trainer->ctx, trainer, sizeof *trainer);
-}
-
-/* ---- variants ---- */
-
-static ech_status evaluated_graph(ech_trainer *trainer)
-{
-    if (trainer->evaluated)
-        return ECH_OK;
-    ECH_TRY(ech__graph_clone(trainer->model, &trainer->evaluated));
-    ech__graph_keep(trainer->evaluated, trainer->graph->loss);
-    ECH_TRY(ech__infer_only(trainer->evaluated));
-    return ech__fuse(trainer->evaluated);
-}
-
-static ech_status make_variant(ech_trainer *trainer, ech__variant *v)
-{
-    if (!v->training)
-        ECH_TRY(evaluated_graph(trainer));
-    /* Evaluation at the training's batch finds its kernels timed already. A short batch is rare: not tuned. */
-    const ech__plan_options options = {.batch = v->batch,
-                                       .tuning = v->batch == trainer->plan->batch ? trainer->tuning
-                                                                                  : NULL,
-                                       .like = trainer->plan};
-    ECH_TRY(ech__plan_create(v->training ? trainer->graph : trainer->evaluated, trainer->device,
-                             &options, &v->plan));
-    const ech_status status = ech__exec_create(v->plan, trainer->exec, &v->exec);
-    if (status < 0) {
-        ech__plan_destroy(v->plan);
-        v->plan = NULL;
-    }
-    return status;
-}
-
-ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, bool training,
-                                const ech__variant **out)
-{
-    for (int i = 0; i < trainer->nvariants; i++) {
-        if (trainer->variants[i].batch == batch && trainer->variants[i].training == training) {
-            *out = &trainer->variants[i];
-            return ECH_OK;
-        }
-    }
-    *out = NULL;
-    if (trainer->nvariants == ECH__MAX_VARIANTS)
-        return ech__fail(trainer->ctx, ECH_E_LIMIT, "a trainer takes at most %d batch sizes",
-                         ECH__MAX_VARIANTS);
-    ech__variant *v = &trainer->variants[trainer->nvariants];
-    *v = (ech__variant){.batch = batch, .training = training};
-    ECH_TRY(make_variant(trainer, v));
-    trainer->nvariants++;
-    *out = v;
-    return ECH_OK;
-}
-
-/* ---- steps ---- */
-
-double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant, ech_value value)
-{
-    const void *at = ech__exec_address(variant->exec, value);
-    return trainer->graph->values[value].type.dtype == ECH_F64 ? *(const double *)at
-                                                               : (double)*(const float *)at;
-}
-
-/* A phase lasts from the start of its first operator to the start of the next phase, or to the end. */
-static void fill_times(const ech__variant *variant, int64_t start, int64_t end, ech_step *out)
-{
-    const ech__plan *plan = variant->plan;
-    const ech__span *spans = ech__exec_spans(variant->exec);
-    int64_t begins[ECH__PHASE_COUNT + 1];
-    begins[ECH__PHASE_COUNT] = end;
-    size_t n = plan->ninstrs;
-    for (int phase = ECH__PHASE_COUNT - 1; phase >= 0; phase--) {
-        begins[phase] = begins[phase + 1];
-        while (n > 0 && plan->instrs[n - 1].node->phase == (ech__phase)phase) {
-            if (!ech__plan_is_idle(plan, &plan->instrs[--n]))
-                begins[phase] = spans[n].start_ns;
-        }
-    }
-    begins[ECH__PHASE_FORWARD] = start;
-    out->time_s = ech__seconds(end - start);
-    out->forward_s = ech__seconds(begins[ECH__PHASE_BACKWARD] - begins[ECH__PHASE_FORWARD]);
-    out->backward_s = ech__seconds(begins[ECH__PHASE_OPTIMIZER] - begins[ECH__PHASE_BACKWARD]);
-    out->optimizer_s = ech__seconds(begins[ECH__PHASE_COUNT] - begins[ECH__PHASE_OPTIMIZER]);
-}
-
-ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant, ech_step *out)
-{
-    if (trainer->stale) /* outside of the step's time: the optimizer does it otherwise */
-        ECH_TRY(ech__exec_run(trainer->exec, ECH__PHASE_REFRESH, ECH__PHASE_REFRESH,
-                              &trainer->scalars));
-    trainer->stale = false;
-    const int64_t start = ech__clock_wall();
-    ECH_TRY(
-        ech__exec_run(variant->exec, ECH__PHASE_FORWARD, ECH__PHASE_REFRESH, &trainer->scalars));
-    const int64_t end = ech__clock_wall();
-    if (variant->training)
-        trainer->scalars.step++;
-    if (out) {
-        fill_times(variant, start, end, out);
-        out->loss = ech__variant_scalar(trainer, variant, trainer->graph->loss);
-    }
-    return ECH_OK;
-}
-
-ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out)
-{
-    return ech__variant_step(trainer, &trainer->variants[0], out);
-}
-
-ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *out)
-{
-    const ech__variant *training = &trainer->variants[0], *variant;
-    const ech_graph *model = trainer->model;
-    if (value < 0 || (size_t)value >= model->nvalues ||
-        model->values[value].type.shape.ndims != 0 || !trainer->graph->values[value].kept)
-        return ech__fail(trainer->ctx, ECH_E_INVALID,
-                         "value %d is neither the loss nor a count of correct samples", (int)value);
-    ECH_TRY(ech__trainer_variant(trainer, training->batch, false, &variant));
-    ECH_TRY(ech__variant_take_inputs(trainer, training, variant));
-    ECH_TRY(ech__variant_step(trainer, variant, NULL));
-    *out = ech__variant_scalar(trainer, variant, value);
-    return ECH_OK;
 }
 
 void ech_trainer_set_lr(ech_trainer *trainer, double lr)

@@ -1,34 +1,60 @@
-/* A trainer: a graph with its backward and optimizer passes, planned and ready on one device. */
+/* A trainer: a graph with its backward and optimizer passes, planned and ready on one device, alone or as one of several
+ * ranks. */
 #ifndef ECH_TRAIN_TRAINER_H
 #define ECH_TRAIN_TRAINER_H
 
 #include "device/device.h"
+#include "parallel/report.h"
 #include "plan/plan.h"
 
-/* The training planned for another batch size (the rest of an epoch), or evaluation: it uses the parameters and
- * the memory of the trainer's own plan. */
+/* The place of a micro-step in an optimizer step. */
+typedef struct ech__micro {
+    int index, count;
+    double
+        weight; /* of its mean loss in that of the step: its samples by those of the step, over all ranks */
+    double share; /* of this rank in the samples of this micro-step */
+} ech__micro;
+
+/* What a micro-step does with its gradients; each role is a graph of its own. 0 is the trainer's own plan: it writes them
+ * where nothing else is to be added. Else it adds: 1 to the gradient, or, in a tree of sums, 1 + level. */
+enum { ECH__MAX_ROLES = 8, ECH__MAX_VARIANTS = 48 };
+
+/* A role planned for a batch size (the rest of an epoch has another), or evaluation: it uses the parameters and the
+ * memory of the trainer's own plan. */
 typedef struct ech__variant {
     int64_t batch;
     bool training;
+    int role;
     ech__plan *plan;
     ech__exec *exec;
 } ech__variant;
 
-enum { ECH__MAX_VARIANTS = 8 };
-
 struct ech_trainer {
     ech_ctx *ctx;
-    ech_graph *graph;     /* with all passes */
+    ech_graph *graphs[ECH__MAX_ROLES]; /* with all passes; [nroles] */
+    int nroles;
+    ech_graph *graph;     /* the first of them */
     ech_graph *evaluated; /* forward only, by running statistics; NULL until it is needed */
     ech_graph *model;     /* as the program gave it */
     ech__device *device;
     ech__tuning *tuning; /* NULL when tuning is off */
+    ech__comm *comm;     /* borrowed; NULL: alone */
+    ech__ranks *ranks;
+    ech__reports reports; /* of the last step */
     ech__plan *plan;
     ech__exec *exec;
     ech__variant variants[ECH__MAX_VARIANTS]; /* the first is the trainer's own plan */
     int nvariants;
     ech__scalars scalars; /* of the next step */
-    bool stale;           /* parameters were written: their copies are not theirs any more */
+    int micro_steps;      /* of an optimizer step of a program's own; slots of this rank */
+    bool tree;            /* gradients are added up in a fixed tree over slots */
+    /* The step under way. */
+    int micro; /* micro-steps done */
+    ech__phase_times times;
+    int64_t time_ns;
+    ech__report report;
+    ech_value counted; /* a kept scalar to add up beside the loss; -1: none */
+    bool stale;        /* parameters were written: their copies are not theirs any more */
     uint64_t seed;
     bool chosen_anew;  /* the choices that were asked for are not possible here */
     int timed_kernels; /* candidates that were timed to make the plan */
@@ -45,21 +71,30 @@ ech_status ech__trainer_plan(ech_ctx *ctx, const ech_graph *graph, ech_value los
 typedef struct ech__trainer_options {
     const ech_train_options *train;
     const ech__choices *choices; /* NULL: choose */
+    double straggle_ms;          /* idle time of this rank alone, before its backward pass */
 } ech__trainer_options;
 ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
                                const ech__trainer_options *options, ech_trainer **out);
 
-/* The variant for a batch size, made when it is not there yet. It is the trainer's. */
-ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, bool training,
+/* The variant for a batch size and a place in the step (NULL: evaluation), made when it is not there yet. It is the
+ * trainer's. */
+ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, const ech__micro *micro,
                                 const ech__variant **out);
 /* As ech_trainer_write, for the input of a variant. */
 ech_status ech__variant_write(ech_trainer *trainer, const ech__variant *variant, const char *name,
                               const void *data, size_t bytes);
-/* One training step, or for an evaluating variant one forward pass. */
-ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant, ech_step *out);
+/* One micro-step; the last of a step exchanges and updates, and fills out, which may be NULL. */
+ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
+                             const ech__micro *micro, ech_step *out);
+/* One forward pass of an evaluating variant. */
+ech_status ech__variant_evaluate(ech_trainer *trainer, const ech__variant *variant);
 /* A kept scalar after a step. */
 double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant,
                            ech_value value);
+
+/* Ranks of the trainer, and which it is. */
+int ech__trainer_world(const ech_trainer *trainer);
+int ech__trainer_rank(const ech_trainer *trainer);
 
 /* SHA-256 of all parameters in the order of their definition, each in canonical order, as 64 hex digits. */
 ech_status ech__trainer_hash(ech_trainer *trainer, char out[65]);

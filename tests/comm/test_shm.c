@@ -299,6 +299,81 @@ static void start_buckets(ech__comm *comm, void *user)
     ech__comm_free(comm, data);
 }
 
+/* ---- other nodes ---- */
+
+/* Stands for a second node whose ranks have the same data: what this node has added up is there twice. */
+typedef struct echo {
+    float *data;
+    int64_t count;
+    int polls, begun;
+} echo;
+
+static ech_status echo_begin(void *user, void *data, int64_t count, ech_dtype dtype,
+                             ech__reduction reduction, uint64_t sequence)
+{
+    echo *e = user;
+    if (dtype != ECH_F32 || reduction != ECH__REDUCTION_SUM || sequence != (uint64_t)e->begun++ ||
+        e->polls >= 0)
+        return ECH_E_INTERNAL;
+    e->data = data;
+    e->count = count;
+    e->polls = 0;
+    return ECH_OK;
+}
+
+static ech_status echo_test(void *user, bool *done)
+{
+    echo *e = user;
+    *done = ++e->polls > 3;
+    if (!*done)
+        return ECH_OK;
+    for (int64_t i = 0; i < e->count; i++)
+        e->data[i] *= 2;
+    e->polls = -1;
+    return ECH_OK;
+}
+
+static void reduce_between_nodes(ech__comm *comm, void *user)
+{
+    (void)user;
+    enum { BUCKETS = 30 };
+    echo e = {.polls = -1};
+    const int owners = comm->world - 1, nodes = 2;
+    float *data;
+    uint64_t tickets[BUCKETS];
+    ech__shm_set_inter(comm, &(ech__inter){.begin = echo_begin,
+                                           .test = echo_test,
+                                           .user = &e,
+                                           .owners = owners,
+                                           .world = comm->world * nodes});
+    RANK_OK(ech__comm_alloc(comm, BUCKETS * 100 * 4, (void **)&data));
+    for (int64_t i = 0; i < BUCKETS * 100; i++)
+        data[i] = (float)value(comm->rank, i);
+    for (int b = 0; b < BUCKETS; b++) {
+        float *bucket = data + b * 100;
+        ech__coll c = {.op = ECH__COLL_ALLREDUCE,
+                       .reduction = b % 2 ? ECH__REDUCTION_MEAN : ECH__REDUCTION_SUM,
+                       .dtype = ECH_F32,
+                       .count =
+                           b * 100 / (BUCKETS - 1), /* small ones leave owners without a shard */
+                       .src = bucket,
+                       .dst = bucket};
+        RANK_OK(ech__comm_start(comm, &c, &tickets[b]));
+        RANK_OK(ech__comm_progress(comm));
+    }
+    RANK_OK(ech__comm_barrier(comm));
+    for (int b = BUCKETS - 1; b >= 0; b--)
+        RANK_OK(ech__comm_wait(comm, tickets[b], NULL));
+    for (int64_t i = 0; i < BUCKETS * 100; i++) {
+        const int64_t b = i / 100, count = b * 100 / (BUCKETS - 1);
+        const float sum = (float)reduced(comm->world, ECH__REDUCTION_SUM, i) * 2;
+        const float want = b % 2 ? sum / (float)(comm->world * nodes) : sum;
+        RANK_CHECK(data[i] == (i % 100 < count ? want : (float)value(comm->rank, i)));
+    }
+    RANK_CHECK(e.begun == (comm->rank < owners ? BUCKETS : 0));
+    RANK_OK(ech__comm_barrier(comm));
+}
+
 /* ---- memory ---- */
 
 static void allocate(ech__comm *comm, void *user)
@@ -357,6 +432,12 @@ static void buckets_are_reduced(void **state)
     both_ways(start_buckets, 1, 8);
 }
 
+static void shards_go_to_other_nodes(void **state)
+{
+    (void)state;
+    both_ways(reduce_between_nodes, 2, 5);
+}
+
 static void memory_comes_and_goes(void **state)
 {
     (void)state;
@@ -366,9 +447,9 @@ static void memory_comes_and_goes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reductions_are_exact),  cmocka_unit_test(data_arrive),
-        cmocka_unit_test(sums_have_one_order),   cmocka_unit_test(buckets_are_reduced),
-        cmocka_unit_test(memory_comes_and_goes),
+        cmocka_unit_test(reductions_are_exact),     cmocka_unit_test(data_arrive),
+        cmocka_unit_test(sums_have_one_order),      cmocka_unit_test(buckets_are_reduced),
+        cmocka_unit_test(shards_go_to_other_nodes), cmocka_unit_test(memory_comes_and_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -271,6 +271,12 @@ static void check_updates(harness *h, int64_t O, int64_t I)
         harness_check_node(h, &(ech__node){.op = ECH__OP_ADAM, .nin = 4, .attrs = adam},
                            (ech__type[]){w, w, w, w});
     }
+    for (int nin = 2; nin <= 5; nin++) {
+        for (int fresh = nin > 2; fresh < 2; fresh++)
+            harness_check_node(
+                h, &(ech__node){.op = ECH__OP_ACCUMULATE, .nin = nin, .attrs = {.fresh = fresh}},
+                (ech__type[]){w, w, w, w, w});
+    }
 }
 
 static void updates(void **state)

@@ -334,6 +334,13 @@ static tolerance tolerance_of(const op_case *c, const ech__candidate *candidate,
     case ECH__OP_SGD:
     case ECH__OP_ADAM:
         return (tolerance){8, 1};
+    case ECH__OP_ACCUMULATE: /* terms below 1 */
+        return (tolerance){exact ? 0 : c->desc.nin, c->desc.nin};
+    case ECH__OP_ALLREDUCE: /* no device has these */
+    case ECH__OP_ALLREDUCE_WAIT:
+    case ECH__OP_BROADCAST:
+    case ECH__OP_SYNC_STATS:
+    case ECH__OP_SYNC_SUMS:
     case ECH__OP_DELAY:
     case ECH__OP_COUNT:
         break;

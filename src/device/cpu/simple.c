@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <omp.h>
+#include <string.h>
 
 typedef struct simple_kernel simple_kernel;
 
@@ -236,6 +237,25 @@ static ech_status run_adam(const simple_kernel *k, const ech__scalars *scalars)
     return ECH_OK;
 }
 
+/* g = g + part, or fresh: term + ... + (term + part); the later micro-step stands on the right. */
+static ech_status run_accumulate(const simple_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    float *g = k->at[0];
+    const float *part = k->at[1];
+    const bool fresh = k->attrs.fresh;
+    FOR_BLOCKS(k, k->n, {
+        const float *sum = part + first;
+        for (int i = 2; i < k->nin; i++, sum = g + first)
+            k->vec->add(count, (const float *)k->at[i] + first, sum, g + first);
+        if (!fresh)
+            k->vec->add(count, g + first, sum, g + first);
+        else if (sum == part + first)
+            memcpy(g + first, sum, (size_t)count * sizeof *g);
+    });
+    return ECH_OK;
+}
+
 static ech_status run_delay(const simple_kernel *k, const ech__scalars *scalars)
 {
     (void)scalars;
@@ -257,6 +277,7 @@ static const simple_fn functions[ECH__OP_COUNT] = {
     [ECH__OP_COUNT_CORRECT] = run_count_correct,
     [ECH__OP_SGD] = run_sgd,
     [ECH__OP_ADAM] = run_adam,
+    [ECH__OP_ACCUMULATE] = run_accumulate,
     [ECH__OP_DELAY] = run_delay,
 };
 

@@ -1,0 +1,39 @@
+/* The options of echelon train and echelon bench step. */
+#ifndef ECH_CLI_TRAIN_OPTIONS_H
+#define ECH_CLI_TRAIN_OPTIONS_H
+
+#include "cli/cli.h"
+#include "comm/comm.h"
+#include "train/run.h"
+
+#define ECH__PARALLEL_LIST(X)                                                                      \
+    X(DDP, "ddp") /* a rank for each device; gradients are added up */                             \
+    X(DP, "dp")   /* one process; the first device has the model and does what is left */
+
+typedef enum ech__parallel {
+#define ECH__PARALLEL_ENUM(id, text) ECH__PARALLEL_##id,
+    ECH__PARALLEL_LIST(ECH__PARALLEL_ENUM)
+#undef ECH__PARALLEL_ENUM
+} ech__parallel;
+
+typedef struct ech__train_args {
+    int model, optimizer, schedule, tune, recompute, parallel, backend;
+    int64_t dim, depth, batch, global_batch, steps, warmup, threads, seed, interval;
+    int64_t device_memory, accum, slots, max_restarts;
+    double lr, momentum, weight_decay, beta1, beta2, epsilon, gamma, delay_ms, bucket_mb;
+    bool nesterov, fit, trace, json, no_shuffle, no_augment, sync_bn, no_broadcast, reproducible;
+    int64_t epochs, limit, save_every;
+    const char *data_dir, *save, *resume, *devices, *straggle;
+    const char *data, *init, *save_params, *run_dir, *tuning_file;
+    /* What follows from them. */
+    int device_count; /* 0: not given */
+    int straggler;
+    double straggle_ms;
+} ech__train_args;
+
+/* Parses argv, and checks what can be checked without reading anything. False when the command is over: *code is then its
+ * exit code. */
+bool ech__train_parse(ech_ctx *ctx, const ech__command *command, char **argv, ech__train_args *out,
+                      int *code);
+
+#endif

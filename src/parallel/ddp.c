@@ -1,0 +1,226 @@
+#include "parallel/ddp.h"
+
+#include <stdio.h>
+
+/* ---- batch norm over all ranks ---- */
+
+static void replace_input(ech__node *node, ech_value from, ech_value to)
+{
+    for (int i = 0; i < node->nin; i++) {
+        if (node->in[i] == from)
+            node->in[i] = to;
+    }
+}
+
+/* The statistics become those of all ranks before anyone reads them. */
+static ech_status sync_stats(ech_graph *graph, size_t at)
+{
+    const ech__node stats = graph->nodes[at];
+    graph->phase = stats.phase;
+    const ech_value running =
+        ech__graph_add(graph, &(ech__node){.op = ECH__OP_SYNC_STATS,
+                                           .name = stats.name,
+                                           .nin = 3,
+                                           .in = {stats.out[0], stats.out[1], stats.in[0]}});
+    if (running < 0)
+        return (ech_status)running;
+    ech__graph_move_last(graph, at + 1);
+    for (size_t n = at + 2; n < graph->nnodes; n++) {
+        if (graph->nodes[n].op == ECH__OP_BN_RUNNING)
+            replace_input(&graph->nodes[n], stats.out[1], running);
+    }
+    return ECH_OK;
+}
+
+/* The gradients of gamma and beta stay this rank's, to be added up with the others'; the gradient of the data needs
+ * the sums over all ranks. */
+static ech_status sync_sums(ech_graph *graph, size_t at)
+{
+    const ech__node reduce = graph->nodes[at];
+    graph->phase = reduce.phase;
+    const ech_value sums =
+        ech__graph_add(graph, &(ech__node){.op = ECH__OP_SYNC_SUMS,
+                                           .name = reduce.name,
+                                           .nin = 2,
+                                           .in = {reduce.out[0], reduce.out[1]}});
+    if (sums < 0)
+        return (ech_status)sums;
+    ech__graph_move_last(graph, at + 1);
+    for (size_t n = at + 2; n < graph->nnodes; n++) {
+        if (graph->nodes[n].op != ECH__OP_BN_BWD_DATA)
+            continue;
+        replace_input(&graph->nodes[n], reduce.out[0], sums);
+        replace_input(&graph->nodes[n], reduce.out[1], sums + 1);
+    }
+    return ECH_OK;
+}
+
+static ech_status sync_batch_norms(ech_graph *graph)
+{
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        if (graph->nodes[n].op == ECH__OP_BN_STATS)
+            ECH_TRY(sync_stats(graph, n));
+        else if (graph->nodes[n].op == ECH__OP_BN_REDUCE)
+            ECH_TRY(sync_sums(graph, n));
+    }
+    return ECH_OK;
+}
+
+/* ---- buckets ---- */
+
+static int64_t bytes_of(const ech_graph *graph, ech_value v)
+{
+    int64_t elements = 0;
+    ech__shape_elems(&graph->values[v].type.shape, &elements);
+    return elements * ech__dtype_bytes(graph->values[v].type.dtype);
+}
+
+/* The place behind the last operator that makes, changes or reads a value: from there on it may travel. */
+static size_t free_from(const ech_graph *graph, ech_value v)
+{
+    size_t behind = 0;
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        const ech__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->nin + node->nout; i++) {
+            if ((i < node->nin ? node->in[i] : node->out[i - node->nin]) == v)
+                behind = n + 1;
+        }
+    }
+    return behind;
+}
+
+typedef struct ready {
+    ech_value gradient;
+    size_t at;
+} ready;
+
+/* All gradients, in the order in which they may travel; equal ones in the order of their numbers. */
+static size_t find_ready(const ech_graph *graph, ready *out)
+{
+    size_t count = 0;
+    for (size_t v = 0; v < graph->nvalues; v++) {
+        if (graph->values[v].kind != ECH__VALUE_GRADIENT)
+            continue;
+        const ready next = {(ech_value)v, free_from(graph, (ech_value)v)};
+        size_t i = count++;
+        for (; i > 0 && out[i - 1].at > next.at; i--)
+            out[i] = out[i - 1];
+        out[i] = next;
+    }
+    return count;
+}
+
+static ech_status add_bucket(ech_graph *graph, int number, const ech_value *members, size_t count)
+{
+    char name[32];
+    size_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        const size_t from = free_from(graph, members[i]);
+        at = from > at ? from : at;
+    }
+    snprintf(name, sizeof name, "bucket %d", number);
+    const ech_value group = ech__graph_group(graph, name, members, count);
+    if (group < 0)
+        return (ech_status)group;
+    const ech__node node = {.op = ECH__OP_ALLREDUCE,
+                            .name = name,
+                            .attrs = {.bucket = number},
+                            .nin = 1,
+                            .in = {group}};
+    if (ech__graph_add(graph, &node) < 0)
+        return graph->status;
+    ech__graph_move_last(graph, at);
+    return ECH_OK;
+}
+
+static ech_status fill_buckets(ech_graph *graph, int64_t bucket_bytes)
+{
+    ready *order = ech__arena_array(&graph->arena, graph->nvalues, sizeof *order);
+    ech_value *members = ech__arena_array(&graph->arena, graph->nvalues, sizeof *members);
+    if (!order || !members)
+        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the buckets of gradients");
+    const size_t total = find_ready(graph, order);
+    size_t first = 0;
+    for (int number = 0; first < total; number++) {
+        size_t count = 0;
+        int64_t bytes = 0;
+        do {
+            members[count] = order[first + count].gradient;
+            bytes += bytes_of(graph, members[count++]);
+        } while (first + count < total && bytes < bucket_bytes);
+        first += count;
+        ECH_TRY(add_bucket(graph, number, members, count));
+    }
+    return ECH_OK;
+}
+
+/* Gradients have the same numbers in every role. */
+static ech_status copy_buckets(ech_graph *graph, const ech_graph *like)
+{
+    ech_value *members = ech__arena_array(&graph->arena, graph->nvalues, sizeof *members);
+    if (!members)
+        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the buckets of gradients");
+    for (size_t n = 0; n < like->nnodes; n++) {
+        size_t count = 0;
+        if (like->nodes[n].op != ECH__OP_ALLREDUCE)
+            continue;
+        for (size_t v = 0; v < like->nvalues; v++) {
+            if (like->values[v].grouped && like->values[v].group == like->nodes[n].in[0])
+                members[count++] = (ech_value)v;
+        }
+        ECH_TRY(add_bucket(graph, (int)like->nodes[n].attrs.bucket, members, count));
+    }
+    return ECH_OK;
+}
+
+static ech_status broadcast_buffers(ech_graph *graph)
+{
+    ech_value *members = ech__arena_array(&graph->arena, graph->nvalues, sizeof *members);
+    size_t count = 0;
+    if (!members)
+        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the group of buffers");
+    for (size_t v = 0; v < graph->nvalues; v++) {
+        if (graph->values[v].kind == ECH__VALUE_BUFFER)
+            members[count++] = (ech_value)v;
+    }
+    if (!count)
+        return ECH_OK;
+    const ech_value group = ech__graph_group(graph, "buffers", members, count);
+    if (group >= 0)
+        ech__graph_add(
+            graph,
+            &(ech__node){.op = ECH__OP_BROADCAST, .name = "buffers", .nin = 1, .in = {group}});
+    return graph->status;
+}
+
+ech_status ech__ddp(ech_graph *graph, const ech__ddp_options *options)
+{
+    ECH_TRY(graph->status);
+    if (options->sync_bn)
+        ECH_TRY(sync_batch_norms(graph));
+    graph->phase = ECH__PHASE_EXCHANGE;
+    ECH_TRY(options->like ? copy_buckets(graph, options->like)
+                          : fill_buckets(graph, options->bucket_bytes));
+    if (options->broadcast_buffers)
+        ECH_TRY(broadcast_buffers(graph));
+    ech__graph_add(graph, &(ech__node){.op = ECH__OP_ALLREDUCE_WAIT, .name = "all buckets"});
+    return graph->status;
+}
+
+ech__ddp_bytes ech__ddp_count(const ech_graph *graph)
+{
+    ech__ddp_bytes bytes = {0};
+    for (size_t v = 0; v < graph->nvalues; v++) {
+        const ech__value *value = &graph->values[v];
+        if (value->grouped && value->kind == ECH__VALUE_GRADIENT)
+            bytes.gradients += bytes_of(graph, (ech_value)v);
+        else if (value->grouped)
+            bytes.buffers += bytes_of(graph, (ech_value)v);
+    }
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        const ech__op op = graph->nodes[n].op;
+        if (op == ECH__OP_SYNC_STATS || op == ECH__OP_SYNC_SUMS)
+            bytes.statistics += 2 * bytes_of(graph, graph->nodes[n].in[0]);
+    }
+    return bytes;
+}

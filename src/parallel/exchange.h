@@ -1,0 +1,36 @@
+/* The exchange of a plan (plan/exchange.h) over a group of ranks (comm/comm.h), and what is measured of it.
+ *
+ *     ech__ranks *ranks;
+ *     ECH_TRY(ech__ranks_create(comm, &ranks));
+ *     plan with .exchange = ech__ranks_exchange(ranks), run steps
+ *     ranks->buckets[k].times                          of the last step
+ *     ech__ranks_destroy(ranks);                       after the plans
+ */
+#ifndef ECH_PARALLEL_EXCHANGE_H
+#define ECH_PARALLEL_EXCHANGE_H
+
+#include "comm/comm.h"
+#include "plan/exchange.h"
+
+typedef struct ech__bucket {
+    int64_t bytes; /* with padding */
+    uint64_t ticket;
+    ech__coll_times times; /* of the last step */
+    bool started;
+} ech__bucket;
+
+typedef struct ech__ranks {
+    ech__exchange base; /* first, so that an ech__exchange is an ech__ranks */
+    ech__comm *comm;    /* borrowed */
+    ech__bucket buckets[ECH__MAX_STARTED];
+    int nbuckets;
+    int64_t
+        wait_ns; /* of the last step: at its end, for buckets; without this rank's own work on them */
+    int64_t sync_ns; /* since it was set to 0: broadcasts and statistics, waiting included */
+} ech__ranks;
+
+ech_status ech__ranks_create(ech__comm *comm, ech__ranks **out);
+void ech__ranks_destroy(ech__ranks *ranks);
+ech__exchange *ech__ranks_exchange(ech__ranks *ranks); /* NULL for NULL */
+
+#endif

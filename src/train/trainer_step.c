@@ -1,0 +1,233 @@
+/* Steps of a trainer: the variants of its plan, micro-steps, and what a step reports. */
+#include "base/clock.h"
+#include "train/params.h"
+#include "train/trainer.h"
+
+/* ---- variants ---- */
+
+static ech_status evaluated_graph(ech_trainer *trainer)
+{
+    if (trainer->evaluated)
+        return ECH_OK;
+    ECH_TRY(ech__graph_clone(trainer->model, &trainer->evaluated));
+    ech__graph_keep(trainer->evaluated, trainer->graph->loss);
+    ECH_TRY(ech__infer_only(trainer->evaluated));
+    return ech__fuse(trainer->evaluated);
+}
+
+/* Evaluation at the training's batch finds its kernels timed already. A batch that is one short comes in every step where
+ * ranks do not divide it; the short one at the end of an epoch is rare, and not tuned. */
+static bool is_tuned(const ech_trainer *trainer, const ech__variant *v)
+{
+    const int64_t batch = trainer->plan->batch;
+    return v->batch == batch || (v->training && v->batch == batch - 1);
+}
+
+static ech_status make_variant(ech_trainer *trainer, ech__variant *v)
+{
+    if (!v->training)
+        ECH_TRY(evaluated_graph(trainer));
+    const ech__plan_options options = {.batch = v->batch,
+                                       .tuning = is_tuned(trainer, v) ? trainer->tuning : NULL,
+                                       .like = trainer->plan,
+                                       .exchange = v->training ? ech__ranks_exchange(trainer->ranks)
+                                                               : NULL};
+    ECH_TRY(ech__plan_create(v->training ? trainer->graphs[v->role] : trainer->evaluated,
+                             trainer->device, &options, &v->plan));
+    const ech_status status = ech__exec_create(v->plan, trainer->exec, &v->exec);
+    if (status < 0) {
+        ech__plan_destroy(v->plan);
+        v->plan = NULL;
+    }
+    return status;
+}
+
+static int trailing_ones(int number)
+{
+    int count = 0;
+    for (; number & 1; number >>= 1)
+        count++;
+    return count;
+}
+
+static int role_of(const ech_trainer *trainer, const ech__micro *micro)
+{
+    if (!trainer->tree)
+        return micro->index ? 1 : 0;
+    return micro->index + 1 == micro->count ? 0 : 1 + trailing_ones(micro->index);
+}
+
+ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, const ech__micro *micro,
+                                const ech__variant **out)
+{
+    const bool training = micro != NULL;
+    const int role = training ? role_of(trainer, micro) : 0;
+    for (int i = 0; i < trainer->nvariants; i++) {
+        const ech__variant *v = &trainer->variants[i];
+        if (v->batch == batch && v->training == training && v->role == role) {
+            *out = v;
+            return ECH_OK;
+        }
+    }
+    *out = NULL;
+    if (trainer->nvariants == ECH__MAX_VARIANTS)
+        return ech__fail(trainer->ctx, ECH_E_LIMIT,
+                         "a trainer takes at most %d batch sizes and places in a step",
+                         ECH__MAX_VARIANTS);
+    ech__variant *v = &trainer->variants[trainer->nvariants];
+    *v = (ech__variant){.batch = batch, .training = training, .role = role};
+    ECH_TRY(make_variant(trainer, v));
+    trainer->nvariants++;
+    *out = v;
+    return ECH_OK;
+}
+
+/* ---- steps ---- */
+
+double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant, ech_value value)
+{
+    const void *at = ech__exec_address(variant->exec, value);
+    return trainer->graph->values[value].type.dtype == ECH_F64 ? *(const double *)at
+                                                               : (double)*(const float *)at;
+}
+
+/* Outside of the step's time: the optimizer does it otherwise. */
+static ech_status refresh(ech_trainer *trainer)
+{
+    if (trainer->stale)
+        ECH_TRY(ech__exec_run(trainer->exec, ECH__PHASE_BIT(REFRESH), &trainer->scalars, NULL));
+    trainer->stale = false;
+    return ECH_OK;
+}
+
+/* Tells the other ranks, and adds up what they tell. Ranks that have just updated wait for the slowest here instead of
+ * at the start of the next exchange. */
+static ech_status exchange_reports(ech_trainer *trainer, ech_step *step)
+{
+    const int64_t start = ech__clock_wall();
+    trainer->report.wait_s = ech__seconds(trainer->ranks->wait_ns);
+    trainer->report.sync_s = ech__seconds(trainer->ranks->sync_ns);
+    ECH_TRY(ech__reports_exchange(&trainer->reports, &trainer->report));
+    step->loss = 0;
+    for (int rank = 0; rank < trainer->comm->world; rank++)
+        step->loss += ech__reports_of(&trainer->reports, rank)->loss;
+    const double seconds = ech__seconds(ech__clock_wall() - start);
+    step->time_s += seconds;
+    step->comm_exposed_s += seconds;
+    return ECH_OK;
+}
+
+static ech_status finish(ech_trainer *trainer, ech_step *out)
+{
+    const int64_t *ns = trainer->times.ns;
+    int64_t inside = 0;
+    for (int phase = 0; phase < ECH__PHASE_COUNT; phase++)
+        inside += ns[phase];
+    ech_step step = {.loss = trainer->report.loss,
+                     .time_s = ech__seconds(trainer->time_ns),
+                     /* Handing over to the device's thread comes before the forward pass. */
+                     .forward_s = ech__seconds(ns[ECH__PHASE_FORWARD] + trainer->time_ns - inside),
+                     .backward_s = ech__seconds(ns[ECH__PHASE_BACKWARD]),
+                     .comm_exposed_s = ech__seconds(ns[ECH__PHASE_EXCHANGE]),
+                     .optimizer_s =
+                         ech__seconds(ns[ECH__PHASE_OPTIMIZER] + ns[ECH__PHASE_REFRESH])};
+    trainer->report.forward_s = step.forward_s;
+    trainer->report.backward_s = step.backward_s;
+    trainer->report.comm_s = step.comm_exposed_s;
+    trainer->report.optimizer_s = step.optimizer_s;
+    if (trainer->ranks)
+        ECH_TRY(exchange_reports(trainer, &step));
+    trainer->scalars.step++;
+    trainer->micro = 0;
+    if (out)
+        *out = step;
+    return ECH_OK;
+}
+
+static void begin(ech_trainer *trainer)
+{
+    trainer->times = (ech__phase_times){{0}};
+    trainer->time_ns = 0;
+    trainer->report = (ech__report){.start_ns = ech__clock_wall()};
+    if (trainer->ranks)
+        trainer->ranks->sync_ns = trainer->ranks->wait_ns = 0;
+}
+
+ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
+                             const ech__micro *micro, ech_step *out)
+{
+    const bool last = micro->index + 1 == micro->count;
+    const unsigned compute = ECH__PHASE_BIT(FORWARD) | ECH__PHASE_BIT(BACKWARD);
+    const unsigned update =
+        ECH__PHASE_BIT(EXCHANGE) | ECH__PHASE_BIT(OPTIMIZER) | ECH__PHASE_BIT(REFRESH);
+    ech__scalars scalars = trainer->scalars;
+    ECH_TRY(refresh(trainer));
+    if (micro->index == 0)
+        begin(trainer);
+    scalars.loss_scale *= micro->weight;
+    scalars.share = micro->share;
+    const int64_t start = ech__clock_wall();
+    ECH_TRY(
+        ech__exec_run(variant->exec, last ? compute | update : compute, &scalars, &trainer->times));
+    trainer->time_ns += ech__clock_wall() - start;
+    trainer->micro = micro->index + 1;
+    trainer->report.loss +=
+        micro->weight * ech__variant_scalar(trainer, variant, trainer->graph->loss);
+    if (micro->weight > 0)
+        trainer->report.samples += (double)variant->batch;
+    if (micro->weight > 0 && trainer->counted >= 0)
+        trainer->report.correct += ech__variant_scalar(trainer, variant, trainer->counted);
+    return last ? finish(trainer, out) : ECH_OK;
+}
+
+ech_status ech__variant_evaluate(ech_trainer *trainer, const ech__variant *variant)
+{
+    ECH_TRY(refresh(trainer));
+    return ech__exec_run(variant->exec, ECH__PHASE_BIT(FORWARD), &trainer->scalars, NULL);
+}
+
+/* The next micro-step of a program that writes its inputs into the trainer's own plan. */
+static ech_status own_micro_step(ech_trainer *trainer, bool last, ech_step *out)
+{
+    const int world = ech__trainer_world(trainer), count = trainer->micro_steps;
+    const ech__micro micro = {.index = trainer->micro,
+                              .count = count,
+                              .weight = 1.0 / ((double)count * world),
+                              .share = 1.0 / world};
+    if (last != (micro.index + 1 == count))
+        return ech__fail(
+            trainer->ctx, ECH_E_INVALID,
+            "a step has %d micro-steps: %d calls of ech_trainer_accumulate and then one "
+            "of ech_trainer_step; %d came",
+            count, count - 1, micro.index);
+    const ech__variant *variant;
+    ECH_TRY(ech__trainer_variant(trainer, trainer->plan->batch, &micro, &variant));
+    if (variant != &trainer->variants[0])
+        ECH_TRY(ech__variant_take_inputs(trainer, &trainer->variants[0], variant));
+    return ech__variant_step(trainer, variant, &micro, out);
+}
+
+ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out)
+{
+    return own_micro_step(trainer, true, out);
+}
+
+ech_status ech_trainer_accumulate(ech_trainer *trainer)
+{
+    return own_micro_step(trainer, false, NULL);
+}
+
+ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *out)
+{
+    const ech__variant *training = &trainer->variants[0], *variant;
+    const ech_graph *model = trainer->model;
+    if (value < 0 || (size_t)value >= model->nvalues ||
+        model->values[value].type.shape.ndims != 0 || !trainer->graph->values[value].kept)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "value %d is neither the loss nor a count of correct samples", (int)value);
+    ECH_TRY(ech__trainer_variant(trainer, training->batch, NULL, &variant));
+    ECH_TRY(ech__variant_take_inputs(trainer, training, variant));
+    ECH_TRY(ech__variant_evaluate(trainer, variant));
+    *out = ech__variant_scalar(trainer, variant, value);
+    return ECH_OK;
+}
