@@ -331,6 +331,11 @@ static int run_rank(ech_ctx *ctx, const ech__command *command, const args *a)
 
 static int launch(ech_ctx *ctx, const ech__command *command, const args *a, char **argv)
 {
+    if (a->backend == ECH__BACKEND_MPI) {
+        ech__fail(ctx, ECH_E_INVALID,
+                  "--backend mpi needs ranks that mpirun starts: mpirun -np 2 echelon bench comm");
+        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    }
     ech__cores own;
     if (ech__machine_cores(ctx, &own) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
