@@ -323,7 +323,8 @@ static int run_rank(ech_ctx *ctx, const ech__command *command, const args *a)
                            (long long)a->ranks, comm->world);
     else
         status = measure(comm, a, &s);
-    const int code = status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
+    const int code =
+        status < 0 ? ech__cli_fail_rank(comm, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
     ech__json_destroy(s.results);
     ech__comm_close(comm);
     return code;

@@ -81,6 +81,12 @@ static int fit(ech_ctx *ctx, const ech__command *command, const ech__run_config 
 
 typedef void (*show_fn)(const ech__run *run);
 
+static int fail(ech_ctx *ctx, const ech__command *command, const ech_group *group)
+{
+    return group ? ech__cli_fail_rank(group->comm, command, ECH__EXIT_FAILED)
+                 : ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+}
+
 static int train(ech_ctx *ctx, const ech__command *command, const ech__train_args *a,
                  ech_group *group, show_fn show)
 {
@@ -88,7 +94,7 @@ static int train(ech_ctx *ctx, const ech__command *command, const ech__train_arg
     config.train.group = group;
     ech__run *run;
     if (ech__run_create(ctx, &config, &run) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+        return fail(ctx, command, group);
     ech__progress progress = {0};
     if (!a->json && run->rank == 0)
         ech__show_head(run);
@@ -104,7 +110,7 @@ static int train(ech_ctx *ctx, const ech__command *command, const ech__train_arg
     } else if (status == ECH_OK && run->rank == 0) {
         show(run);
     }
-    const int code = status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
+    const int code = status < 0 ? fail(ctx, command, group) : ECH__EXIT_GOOD;
     ech__run_destroy(run);
     return code;
 }
@@ -132,7 +138,7 @@ static int train_as_rank(ech_ctx *ctx, const ech__command *command, const ech__t
     if (ech__comm_open(ctx, &options, &group.comm) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     if (check_world(ctx, a, group.comm->world) < 0)
-        code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+        code = ech__cli_fail_rank(group.comm, command, ECH__EXIT_USAGE);
     else
         code = train(ctx, command, a, &group, show);
     ech__comm_close(group.comm);
