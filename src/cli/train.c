@@ -55,6 +55,12 @@ static ech__run_config config_of(const ech__train_args *a)
     c.train.beta1 = a->beta1;
     c.train.beta2 = a->beta2;
     c.train.epsilon = a->epsilon;
+    if (a->parallel ==
+        ECH__PARALLEL_DP) { /* a step has the batches of all devices, in one process */
+        c.train.dp_devices = a->device_count ? a->device_count : 1;
+        c.global_batch = a->global_batch ? a->global_batch : a->batch * c.train.dp_devices;
+        c.train.batch = 0;
+    }
     c.schedule.kind = (ech__schedule_kind)a->schedule;
     c.schedule.interval = a->interval;
     c.schedule.gamma = a->gamma;

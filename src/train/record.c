@@ -118,7 +118,8 @@ static ech_json *config_json(const ech__run *run)
     ech__json_set_int(&json, "global_batch", run->feed.global);
     ech__json_set_int(&json, "accum", o->accum);
     ech__json_set_string(&json, "parallel", "ddp");
-    ech__json_set_int(&json, "devices", run->world);
+    ech__json_set_int(&json, "devices",
+                      run->trainer->dp ? ech__dp_devices(run->trainer->dp) : run->world);
     ech__json_set_int(&json, "bucket_bytes", o->bucket_bytes);
     ech__json_set_bool(&json, "sync_bn", o->sync_bn);
     ech__json_set_bool(&json, "broadcast_buffers", o->broadcast_buffers);
@@ -152,6 +153,11 @@ static ech_json *memory_list(const ech__run *run, bool planned)
 {
     ech_json *array = ech__json_array();
     const ech__rank_traffic *ranks = run->traffic.ranks;
+    for (int d = 0; run->trainer->dp && d < ech__dp_devices(run->trainer->dp); d++)
+        ech__json_append_int(&array, planned ? ech__dp_planned(run->trainer->dp, d)
+                                             : ech__dp_device(run->trainer->dp, d)->memory_peak);
+    if (run->trainer->dp)
+        return array;
     for (int rank = 0; rank < run->world; rank++) {
         if (run->world == 1)
             ech__json_append_int(&array, planned ? ech_trainer_planned_memory(run->trainer)
@@ -166,7 +172,9 @@ static ech_json *memory_list(const ech__run *run, bool planned)
 static ech_json *utilisation_list(const ech__run *run)
 {
     ech_json *array = ech__json_array();
-    for (int rank = 0; rank < run->world; rank++)
+    for (int d = 0; run->trainer->dp && d < ech__dp_devices(run->trainer->dp); d++)
+        ech__json_append_real(&array, ech__devices_busy(&run->devices, d));
+    for (int rank = 0; !run->trainer->dp && rank < run->world; rank++)
         ech__json_append_real(&array, run->world == 1 ? run->summary.utilisation
                                                       : run->traffic.ranks[rank].busy);
     return array;
@@ -295,13 +303,19 @@ static ech_json *summary_json(const ech__run *run)
     ech__json_set_real(&json, "outside_kernels", s->outside_kernels);
     ech__json_set_real(&json, "samples_per_s", s->samples_per_s);
     const ech__ddp_bytes *bytes = &run->traffic.bytes;
+    const ech__dp_work *first = run->trainer->dp ? ech__dp_work_of(run->trainer->dp, 0) : NULL;
     ech__json_set_int(&json, "comm_bytes_per_step",
-                      bytes->gradients + bytes->buffers + bytes->statistics);
+                      first ? first->bytes_in + first->bytes_out
+                            : bytes->gradients + bytes->buffers + bytes->statistics);
+    if (run->trainer->dp)
+        ech__json_set(&json, "data_parallel", ech__devices_json(&run->devices, run->trainer));
     if (run->world > 1)
         ech__json_set(&json, "communication", communication_json(run));
     ech__json_set(&json, "peak_memory_bytes", memory_list(run, false));
     ech__json_set(&json, "planned_memory_bytes", memory_list(run, true));
-    ech__json_set(&json, "memory_by_kind", memory_json(run->trainer->plan));
+    ech__json_set(&json, "memory_by_kind",
+                  run->trainer->dp ? ech__devices_memory_json(run->trainer)
+                                   : memory_json(run->trainer->plan));
     ech__json_set(&json, "utilisation", utilisation_list(run));
     ech__json_set_int(&json, "parameters", ech__trainer_param_count(run->trainer));
     ech__json_set_real(&json, "planning_s", run->trainer->planning_s);

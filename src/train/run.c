@@ -421,7 +421,8 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
         run->first_loss = step->result.loss;
     if (index >= run->first + c->warmup && step->samples == run->feed.global) {
         ech__traffic_add(&run->traffic, run->trainer, step->result.time_s);
-        if (run->op_done < run->op_steps && variant->exec == run->trainer->exec)
+        ech__devices_add(&run->devices, run->trainer, step->result.time_s);
+        if (run->op_done < run->op_steps && variant == &run->trainer->variants[0])
             keep_op_times(run);
     }
     add_to_epoch(run, step);

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/stats.h"
 #include "device/machine.h"
+#include "train/devices.h"
 #include "train/feed.h"
 #include "train/schedule.h"
 #include "train/traffic.h"
@@ -101,7 +102,8 @@ typedef struct ech__run {
     ech__epoch_sums now;
     float *op_seconds; /* [op_steps][ninstrs]: operators of the first timed full steps */
     int64_t op_steps, op_done;
-    ech__run_op *ops; /* [ninstrs], after the last step */
+    ech__run_op *ops;     /* [ninstrs], after the last step */
+    ech__devices devices; /* of DataParallel */
     ech__traffic traffic;
     ech__run_summary summary;
 } ech__run;
