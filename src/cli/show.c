@@ -91,7 +91,7 @@ enum { STEP_ROWS = 10 };
 
 static void show_steps(const ech__run *run)
 {
-    const bool ranks = run->world > 1;
+    const bool ranks = run->world > 1 || run->trainer->dp;
     printf("\n%8s  %12s  %10s  %10s  %10s", "step", "loss", "time", "forward", "backward");
     if (ranks)
         printf("  %10s", "exchange");
@@ -158,9 +158,33 @@ static void show_exchange(const ech__run *run)
                late->rank, late->seconds * 1e3, ech__phase_name(late->phase), 100 * late->share);
 }
 
+/* Of DataParallel: device 0 does the most. */
+static void show_devices(const ech__run *run)
+{
+    const ech__dp *dp = run->trainer->dp;
+    const double steps = run->devices.steps ? (double)run->devices.steps : 1;
+    printf("\n%8s  %8s  %10s  %10s  %10s  %6s  %10s\n", "device", "samples", "bytes in",
+           "bytes out", "busy", "", "memory");
+    for (int d = 0; d < ech__dp_devices(dp); d++) {
+        const ech__dp_work *work = ech__dp_work_of(dp, d);
+        printf("%8d  %8lld  %10s  %10s  %10s  %4.0f %%  %10s\n", d, (long long)work->samples,
+               ech__format_bytes(work->bytes_in).s, ech__format_bytes(work->bytes_out).s,
+               ech__format_seconds(run->devices.busy_s[d] / steps).s,
+               100 * ech__devices_busy(&run->devices, d),
+               ech__format_bytes(ech__dp_device(dp, d)->memory_peak).s);
+    }
+    printf("\nphases      ");
+    for (int p = 0; p < ECH__DP_PHASES; p++)
+        printf("%s %s %s", p ? "," : "", ech__dp_phase_name((ech__dp_phase)p),
+               ech__format_seconds(run->devices.phase_s[p] / steps).s);
+    printf("; means\n");
+}
+
 static void show_summary(const ech__run *run)
 {
     show_exchange(run);
+    if (run->trainer->dp)
+        show_devices(run);
     const ech__run_summary *s = &run->summary;
     const ech__stats *t = &s->step_time;
     printf("\nstep time    %s median, %s mean, %s std, %s p95, %s min (measured, %lld steps)\n",
@@ -169,7 +193,7 @@ static void show_summary(const ech__run *run)
            ech__format_seconds(t->min).s, (long long)s->timed);
     printf("  of it      forward %s, backward %s, ", ech__format_seconds(s->forward_s).s,
            ech__format_seconds(s->backward_s).s);
-    if (run->world > 1)
+    if (run->world > 1 || run->trainer->dp)
         printf("exchange %s, ", ech__format_seconds(s->comm_exposed_s).s);
     printf("optimizer %s; %.2f %% outside kernels\n", ech__format_seconds(s->optimizer_s).s,
            100 * s->outside_kernels);

@@ -117,9 +117,8 @@ static ech_json *config_json(const ech__run *run)
     ech__json_set_int(&json, "batch_size", o->batch);
     ech__json_set_int(&json, "global_batch", run->feed.global);
     ech__json_set_int(&json, "accum", o->accum);
-    ech__json_set_string(&json, "parallel", "ddp");
-    ech__json_set_int(&json, "devices",
-                      run->trainer->dp ? ech__dp_devices(run->trainer->dp) : run->world);
+    ech__json_set_string(&json, "parallel", o->dp_devices ? "dp" : "ddp");
+    ech__json_set_int(&json, "devices", o->dp_devices ? o->dp_devices : run->world);
     ech__json_set_int(&json, "bucket_bytes", o->bucket_bytes);
     ech__json_set_bool(&json, "sync_bn", o->sync_bn);
     ech__json_set_bool(&json, "broadcast_buffers", o->broadcast_buffers);
@@ -292,7 +291,8 @@ static ech_json *summary_json(const ech__run *run)
     ech_json *json = ech__json_object();
     ech__json_set_string(&json, "clock", "measured");
     ech__json_set_int(&json, "world_size", run->world);
-    ech__json_set_int(&json, "devices", run->world);
+    ech__json_set_int(&json, "devices",
+                      run->trainer->dp ? ech__dp_devices(run->trainer->dp) : run->world);
     ech__json_set(&json, "step_time_s", stats_json(&s->step_time));
     ech__json_set_real(&json, "forward_s", s->forward_s);
     ech__json_set_real(&json, "backward_s", s->backward_s);
