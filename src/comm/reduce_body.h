@@ -328,9 +328,9 @@ static void copy(void *dst, const void *src, int64_t bytes)
     const char *from = src;
     char *to = dst;
     for (; bytes >= STEP; bytes -= STEP, from += STEP, to += STEP) {
-        const vec *p = (const vec *)from;
+        const vec *p = (const vec *)(const void *)from;
         const vec v0 = p[0], v1 = p[1], v2 = p[2], v3 = p[3];
-        vec *q = (vec *)to;
+        vec *q = (vec *)(void *)to;
         q[0] = v0, q[1] = v1, q[2] = v2, q[3] = v3;
     }
     if (bytes > 0)
