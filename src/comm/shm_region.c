@@ -163,7 +163,7 @@ static ech_status map_region(ech__shm *s, int index, int64_t stride)
 /* What rank 0 could not do fails on every rank; so does a rank that could not map. */
 static ech_status share_status(ech__shm *s, ech_status status)
 {
-    int32_t mine = -status, worst;
+    int32_t mine = -status, worst = 0;
     ech_status heard = ech__shm_run(&s->base, &(ech__coll){.op = ECH__COLL_ALLREDUCE,
                                                            .reduction = ECH__REDUCTION_MAX,
                                                            .dtype = ECH_S32,

@@ -27,9 +27,14 @@ ech__priced_step ech__price_step(const ech__priced_op *ops, size_t count,
     ech__timeline_begin(&t, cluster, algorithm, devices);
     for (size_t i = 0; i < count; i++) {
         switch (ops[i].kind) {
-        case ECH__PRICED_BUCKET:
-            ech__timeline_bucket(&t, now, ops[i].bytes);
+        case ECH__PRICED_BUCKET: {
+            const double done = ech__timeline_bucket(&t, now, ops[i].bytes);
+            if (algorithm == ECH__ALGORITHM_DIRECT) { /* the device reduces its shard itself */
+                step.exposed_s += done - now;
+                now = done;
+            }
             break;
+        }
         case ECH__PRICED_SYNC: {
             const ech__collective_price price =
                 ech__price_allreduce(cluster, algorithm, devices, ops[i].bytes);
