@@ -125,6 +125,11 @@ static ech_status check_world(ech_ctx *ctx, const ech__train_args *a, int world)
     if (a->straggler >= world)
         return ech__fail(ctx, ECH_E_INVALID, "--straggle %s: there are ranks 0 to %d", a->straggle,
                          world - 1);
+    if (a->reproducible && a->slots % (world * a->accum))
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--devices %d with --accum %lld: --reproducible divides its %lld slots "
+                         "evenly among them",
+                         world, (long long)a->accum, (long long)a->slots);
     return ECH_OK;
 }
 

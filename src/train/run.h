@@ -51,7 +51,8 @@ typedef struct ech__run_step {
     int64_t step, epoch; /* from 1 */
     int64_t samples;     /* of all ranks */
     double correct;      /* of them, where the model counts */
-    double sums_s;       /* adding up gradients of micro-steps */
+    double kernels_s;    /* inside of kernels, over all micro-steps */
+    double sums_s;       /* of it, adding up gradients of micro-steps */
     ech_step result;
     double lr, data_s;
 } ech__run_step;
