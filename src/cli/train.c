@@ -161,6 +161,9 @@ static int run_it(ech_ctx *ctx, const ech__command *command, const ech__train_ar
         const int ranks = a->device_count ? a->device_count : 1;
         if (check_world(ctx, a, ranks) < 0)
             return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+        const ech__run_config config = config_of(a);
+        if (a->max_restarts && ech__run_check_save(ctx, &config) < 0)
+            return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
         return ech__cli_launch(ctx, command, ranks, (int)a->max_restarts, argv);
     }
     return train_as_rank(ctx, command, a, show); /* alone */

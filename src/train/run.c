@@ -176,6 +176,16 @@ ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer
     return make_plan(ctx, &c, out);
 }
 
+ech_status ech__run_check_save(ech_ctx *ctx, const ech__run_config *c)
+{
+    char from[ECH_DIR_MAX_PATH];
+    if (!c->save)
+        return ECH_OK;
+    if (c->resume)
+        ECH_TRY(ech__checkpoint_find(ctx, c->resume, from));
+    return ech__checkpoint_dir_check(ctx, c->save, c->resume ? from : NULL);
+}
+
 /* What can be found wrong without planning, allocating or writing anything. */
 static ech_status check_places(const ech__run *run)
 {

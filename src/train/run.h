@@ -122,6 +122,9 @@ void ech__run_destroy(ech__run *run);
 
 /* Plans the run and allocates nothing: what it would need. The trainer is the caller's to destroy. */
 ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer **out);
+/* For a launcher that starts ranks again, which then go on from what they find in the directory of checkpoints: fails where
+ * something of another run is there already. */
+ech_status ech__run_check_save(ech_ctx *ctx, const ech__run_config *config);
 
 const char *ech__optimizer_name(ech_optimizer optimizer);
 
