@@ -24,6 +24,13 @@ static ech__run_config config_of(const ech__train_args *a)
     c.warmup = a->warmup;
     c.train.batch = a->batch;
     c.global_batch = a->global_batch;
+    if (a->parallel == ECH__PARALLEL_DP) { /* one process with all of the batch, which it cuts */
+        c.train.dp_devices = a->device_count ? a->device_count : 1;
+        c.train.batch = 0;
+        const bool file = c.data && strcmp(c.data, "cifar10"); /* it says how many there are */
+        const int64_t each = a->batch || file ? a->batch : 64;
+        c.global_batch = a->global_batch ? a->global_batch : each * c.train.dp_devices;
+    }
     c.train.accum = (int)a->accum;
     c.train.bucket_bytes =
         (int64_t)(a->bucket_mb * (1 << 20)) > 0 ? (int64_t)(a->bucket_mb * (1 << 20)) : 1;
@@ -56,12 +63,6 @@ static ech__run_config config_of(const ech__train_args *a)
     c.train.beta1 = a->beta1;
     c.train.beta2 = a->beta2;
     c.train.epsilon = a->epsilon;
-    if (a->parallel ==
-        ECH__PARALLEL_DP) { /* a step has the batches of all devices, in one process */
-        c.train.dp_devices = a->device_count ? a->device_count : 1;
-        c.global_batch = a->global_batch ? a->global_batch : a->batch * c.train.dp_devices;
-        c.train.batch = 0;
-    }
     c.schedule.kind = (ech__schedule_kind)a->schedule;
     c.schedule.interval = a->interval;
     c.schedule.gamma = a->gamma;

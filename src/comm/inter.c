@@ -187,10 +187,10 @@ ech_status ech__between_test(void *between, bool *done)
 {
     ech__between *b = between;
     *done = b->step == ECH__BETWEEN_IDLE;
-    if (*done) /* messages that MPI has taken but could not send yet */
-        return b->wire->mpi->progress() == 0
-                   ? ECH_OK
-                   : ech__wire_broken(b->wire, 0, b->peers[0], "progress");
+    if (*done) { /* messages that MPI has taken but could not send yet */
+        const int code = b->wire->mpi->progress();
+        return code == 0 ? ECH_OK : ech__wire_broken(b->wire, code, b->wire->rank, "messages");
+    }
     ECH_TRY(test_messages(b));
     if (b->used > 0)
         return ECH_OK;

@@ -125,6 +125,11 @@ static int plugin_progress(void)
     return MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, state.comm, &flag, MPI_STATUS_IGNORE);
 }
 
+static void plugin_abandon(void)
+{
+    state.starter = 0;
+}
+
 static void plugin_error_text(int code, char *text, size_t bytes)
 {
     char all[MPI_MAX_ERROR_STRING];
@@ -158,6 +163,7 @@ const ech__mpi_table *ech__mpi_plugin(int version)
         .irecv = plugin_irecv,
         .test = plugin_test,
         .progress = plugin_progress,
+        .abandon = plugin_abandon,
         .error_text = plugin_error_text,
         .library = plugin_library,
         .max_tag = 32767, /* what the standard promises */

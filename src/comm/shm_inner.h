@@ -137,6 +137,12 @@ static inline void ech__shm_copy(void *dst, const void *src, int64_t bytes)
         memcpy(dst, src, (size_t)bytes);
 }
 
+/* The number that sentences call a rank by. */
+static inline int ech__shm_name(const ech__shm *s, int rank)
+{
+    return s->has_inter ? s->inter.ranks[rank] : rank;
+}
+
 /* ---- shm_started.c ---- */
 
 ech_status ech__shm_start(ech__comm *comm, const ech__coll *coll, uint64_t *ticket);

@@ -154,7 +154,7 @@ static ech_status map_region(ech__shm *s, int index, int64_t stride)
     if (base == MAP_FAILED)
         return ech__fail(s->base.ctx, ECH_E_NOMEM,
                          "rank %d: %lld bytes of shared memory could not be mapped: %s",
-                         s->base.rank, (long long)region->bytes, strerror(errno));
+                         ech__shm_name(s, s->base.rank), (long long)region->bytes, strerror(errno));
     s->maps[index] = (ech__shm_map){base, stride, region->bytes};
     s->maps_end = index >= s->maps_end ? index + 1 : s->maps_end;
     return ECH_OK;

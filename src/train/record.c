@@ -118,7 +118,7 @@ static ech_json *config_json(const ech__run *run)
     ech__json_set_int(&json, "global_batch", run->feed.global);
     ech__json_set_int(&json, "accum", o->accum);
     ech__json_set_string(&json, "parallel", o->dp_devices ? "dp" : "ddp");
-    ech__json_set_int(&json, "devices", o->dp_devices ? o->dp_devices : run->world);
+    ech__json_set_int(&json, "devices", ech__run_devices(run));
     ech__json_set_int(&json, "bucket_bytes", o->bucket_bytes);
     ech__json_set_bool(&json, "sync_bn", o->sync_bn);
     ech__json_set_bool(&json, "broadcast_buffers", o->broadcast_buffers);
@@ -147,36 +147,59 @@ static ech_json *config_json(const ech__run *run)
     return json;
 }
 
-/* Memory of each device: bytes that it took, or that were planned. */
+int ech__run_devices(const ech__run *run)
+{
+    return run->dp_totals.devices ? run->dp_totals.devices : run->world;
+}
+
+int64_t ech__run_memory(const ech__run *run, int device, bool planned)
+{
+    if (run->dp_totals.devices) {
+        const ech__dp_device_total *d = &run->dp_totals.device[device];
+        return planned ? d->planned : d->memory;
+    }
+    if (run->world > 1) {
+        const ech__rank_traffic *r = &run->traffic.ranks[device];
+        return planned ? r->planned_memory : r->peak_memory;
+    }
+    return planned ? ech_trainer_planned_memory(run->trainer)
+                   : ech_trainer_peak_memory(run->trainer);
+}
+
 static ech_json *memory_list(const ech__run *run, bool planned)
 {
     ech_json *array = ech__json_array();
-    const ech__rank_traffic *ranks = run->traffic.ranks;
-    for (int d = 0; run->trainer->dp && d < ech__dp_devices(run->trainer->dp); d++)
-        ech__json_append_int(&array, planned ? ech__dp_planned(run->trainer->dp, d)
-                                             : ech__dp_device(run->trainer->dp, d)->memory_peak);
-    if (run->trainer->dp)
-        return array;
-    for (int rank = 0; rank < run->world; rank++) {
-        if (run->world == 1)
-            ech__json_append_int(&array, planned ? ech_trainer_planned_memory(run->trainer)
-                                                 : ech_trainer_peak_memory(run->trainer));
-        else
-            ech__json_append_int(&array,
-                                 planned ? ranks[rank].planned_memory : ranks[rank].peak_memory);
-    }
+    for (int device = 0; device < ech__run_devices(run); device++)
+        ech__json_append_int(&array, ech__run_memory(run, device, planned));
     return array;
 }
 
 static ech_json *utilisation_list(const ech__run *run)
 {
     ech_json *array = ech__json_array();
-    for (int d = 0; run->trainer->dp && d < ech__dp_devices(run->trainer->dp); d++)
-        ech__json_append_real(&array, ech__devices_busy(&run->devices, d));
-    for (int rank = 0; !run->trainer->dp && rank < run->world; rank++)
-        ech__json_append_real(&array, run->world == 1 ? run->summary.utilisation
-                                                      : run->traffic.ranks[rank].busy);
+    for (int d = 0; d < ech__run_devices(run); d++)
+        ech__json_append_real(&array, run->dp_totals.devices ? run->dp_totals.device[d].busy_share
+                                      : run->world > 1       ? run->traffic.ranks[d].busy
+                                                             : run->summary.utilisation);
     return array;
+}
+
+/* DataParallel: what each device moved and did, and the parts of a step. */
+static ech_json *data_parallel_json(const ech__dp_totals *t)
+{
+    ech_json *json = ech__json_object(), *devices = ech__json_array(), *parts = ech__json_object();
+    for (int d = 0; d < t->devices; d++) {
+        ech_json *device = ech__json_object();
+        ech__json_set_int(&device, "bytes_in", t->device[d].bytes_in);
+        ech__json_set_int(&device, "bytes_out", t->device[d].bytes_out);
+        ech__json_set_real(&device, "busy_s", t->device[d].busy_s);
+        ech__json_append(&devices, device);
+    }
+    for (int p = 0; p < ECH__DP_PHASES; p++)
+        ech__json_set_real(&parts, ech__dp_phase_name((ech__dp_phase)p), t->phase_s[p]);
+    ech__json_set(&json, "devices", devices);
+    ech__json_set(&json, "parts_s", parts);
+    return json;
 }
 
 static ech_json *rank_json(const ech__rank_traffic *r)
@@ -291,8 +314,7 @@ static ech_json *summary_json(const ech__run *run)
     ech_json *json = ech__json_object();
     ech__json_set_string(&json, "clock", "measured");
     ech__json_set_int(&json, "world_size", run->world);
-    ech__json_set_int(&json, "devices",
-                      run->trainer->dp ? ech__dp_devices(run->trainer->dp) : run->world);
+    ech__json_set_int(&json, "devices", ech__run_devices(run));
     ech__json_set(&json, "step_time_s", stats_json(&s->step_time));
     ech__json_set_real(&json, "forward_s", s->forward_s);
     ech__json_set_real(&json, "backward_s", s->backward_s);
@@ -303,19 +325,18 @@ static ech_json *summary_json(const ech__run *run)
     ech__json_set_real(&json, "outside_kernels", s->outside_kernels);
     ech__json_set_real(&json, "samples_per_s", s->samples_per_s);
     const ech__ddp_bytes *bytes = &run->traffic.bytes;
-    const ech__dp_work *first = run->trainer->dp ? ech__dp_work_of(run->trainer->dp, 0) : NULL;
+    const ech__dp_device_total *first = &run->dp_totals.device[0]; /* all goes through it */
     ech__json_set_int(&json, "comm_bytes_per_step",
-                      first ? first->bytes_in + first->bytes_out
-                            : bytes->gradients + bytes->buffers + bytes->statistics);
-    if (run->trainer->dp)
-        ech__json_set(&json, "data_parallel", ech__devices_json(&run->devices, run->trainer));
+                      run->dp_totals.devices
+                          ? first->bytes_in + first->bytes_out
+                          : bytes->gradients + bytes->buffers + bytes->statistics);
+    if (run->dp_totals.devices)
+        ech__json_set(&json, "data_parallel", data_parallel_json(&run->dp_totals));
     if (run->world > 1)
         ech__json_set(&json, "communication", communication_json(run));
     ech__json_set(&json, "peak_memory_bytes", memory_list(run, false));
     ech__json_set(&json, "planned_memory_bytes", memory_list(run, true));
-    ech__json_set(&json, "memory_by_kind",
-                  run->trainer->dp ? ech__devices_memory_json(run->trainer)
-                                   : memory_json(run->trainer->plan));
+    ech__json_set(&json, "memory_by_kind", memory_json(run->trainer->plan));
     ech__json_set(&json, "utilisation", utilisation_list(run));
     ech__json_set_int(&json, "parameters", ech__trainer_param_count(run->trainer));
     ech__json_set_real(&json, "planning_s", run->trainer->planning_s);
@@ -358,7 +379,8 @@ ech_json *ech__run_json(const ech__run *run, const char *state)
         ech__json_set(&json, "resumed", resumed_json(run));
     if (run->summary.params_sha256[0]) { /* the steps are done, and summed up */
         ech__json_set(&json, "summary", summary_json(run));
-        ech__json_set(&json, "kernels", kernels_json(run));
+        if (run->op_done)
+            ech__json_set(&json, "kernels", kernels_json(run));
     }
     return json;
 }

@@ -210,9 +210,15 @@ static ech_status allocate(ech__run *run)
     run->ops = ech__new(run->ctx, ninstrs * sizeof *run->ops);
     run->op_seconds = ech__new(run->ctx, (size_t)run->op_steps * ninstrs * sizeof *run->op_seconds);
     return run->steps && run->epochs && run->ops && run->op_seconds
-               ? ech__traffic_init(&run->traffic, run->trainer, run->op_steps)
+               ? ECH_OK
                : ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",
                            (long long)c->steps);
+}
+
+static ech_status allocate_totals(ech__run *run)
+{
+    ECH_TRY(ech__traffic_init(&run->traffic, run->trainer, run->op_steps));
+    return ech__dp_totals_init(&run->dp_totals, run->trainer, run->op_steps);
 }
 
 /* Finds and checks the checkpoint, and that this run is the one it belongs to. */
@@ -291,6 +297,7 @@ static ech_status set_up(ech__run *run)
     ECH_TRY(ech__machine_read(ctx, &run->machine));
     ECH_TRY(make_trainer(run));
     ECH_TRY(allocate(run));
+    ECH_TRY(allocate_totals(run));
     if (run->resumed) {
         ECH_TRY(ech__checkpoint_restore(run->resumed, run));
         options.epoch = run->resumed->state.epoch;
@@ -326,6 +333,7 @@ void ech__run_destroy(ech__run *run)
     const ech__run_config *c = &run->config;
     const size_t ninstrs = run->trainer ? run->trainer->plan->ninstrs : 0;
     ech__traffic_fini(&run->traffic);
+    ech__dp_totals_fini(&run->dp_totals);
     ech__checkpoint_dir_close(run->checkpoints);
     ech__checkpoint_close(run->resumed);
     if (run->records)
@@ -421,7 +429,7 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
         run->first_loss = step->result.loss;
     if (index >= run->first + c->warmup && step->samples == run->feed.global) {
         ech__traffic_add(&run->traffic, run->trainer, step->result.time_s);
-        ech__devices_add(&run->devices, run->trainer, step->result.time_s);
+        ech__dp_totals_add(&run->dp_totals, run->trainer, step->result.time_s);
         if (run->op_done < run->op_steps && variant == &run->trainer->variants[0])
             keep_op_times(run);
     }
@@ -549,6 +557,7 @@ static ech_status sum_up(ech__run *run)
     sum_up_ops(run, samples);
     ech__delete(run->ctx, samples, bytes);
     ECH_TRY(ech__traffic_sum_up(&run->traffic, run->trainer));
+    ECH_TRY(ech__dp_totals_sum_up(&run->dp_totals, run->trainer));
     ECH_TRY(ech__trainer_hash(run->trainer, s->params_sha256));
     return same_everywhere(run);
 }

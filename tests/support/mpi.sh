@@ -4,7 +4,8 @@
 #   bits FILE                the digests of sums in an output of $program, to compare transports
 #
 # $program runs all collectives; see tests/comm/prog_collectives.c.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
+# shellcheck source=tests/support/check.sh
 . "$ECH_SRC/tests/support/check.sh"
 
 # shellcheck disable=SC2034
@@ -16,7 +17,7 @@ command -v mpirun >/dev/null || skip "no mpirun"
 export ECHELON_PLUGIN_DIR=$ECH_BUILD TMPDIR=$work
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader,tcp OMPI_MCA_btl_base_warn_component_unused=0
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_vader_backing_directory=$work
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_vader_backing_directory=$work
 # What an MPI keeps until the end is no leak of ours.
 export ASAN_OPTIONS=detect_leaks=0
 
