@@ -26,8 +26,9 @@ static ech__run_config config_of(const ech__train_args *a)
     if (a->parallel == ECH__PARALLEL_DP) { /* one process with all of the batch, which it cuts */
         c.train.dp_devices = a->device_count ? a->device_count : 1;
         c.train.batch = 0;
-        c.global_batch =
-            a->global_batch ? a->global_batch : (a->batch ? a->batch : 64) * c.train.dp_devices;
+        const bool file = c.data && strcmp(c.data, "cifar10"); /* it says how many there are */
+        const int64_t each = a->batch || file ? a->batch : 64;
+        c.global_batch = a->global_batch ? a->global_batch : each * c.train.dp_devices;
     }
     c.train.accum = (int)a->accum;
     c.train.bucket_bytes =

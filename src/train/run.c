@@ -447,7 +447,7 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
     if (index >= run->first + c->warmup && step->samples == run->feed.global) {
         ech__traffic_add(&run->traffic, run->trainer, step->result.time_s);
         ech__dp_totals_add(&run->dp_totals, run->trainer, step->result.time_s);
-        if (run->op_done < run->op_steps && variant->exec == run->trainer->exec)
+        if (run->op_done < run->op_steps && variant == &run->trainer->variants[0])
             keep_op_times(run);
     }
     add_to_epoch(run, step);
