@@ -338,6 +338,16 @@ const ech__span *ech__dp_phases(const ech__dp *dp)
     return dp->phases;
 }
 
+bool ech__dp_last(const ech__dp *dp, int device, const ech__plan **plan, const ech__exec **exec)
+{
+    const ech__dp_part *part = dp->replicas[device].now;
+    if (!part)
+        return false;
+    *plan = part->plan;
+    *exec = part->exec;
+    return true;
+}
+
 ech__device *ech__dp_device(const ech__dp *dp, int device)
 {
     return dp->replicas[device].device;
@@ -351,4 +361,13 @@ void ech__dp_memory(const ech__dp *dp, int device, int64_t out[ECH__MEMORY_COUNT
         if (device == 0)
             out[k] += dp->wholes[0].plan->memory[k];
     }
+}
+
+int64_t ech__dp_planned(const ech__dp *dp, int device)
+{
+    int64_t memory[ECH__MEMORY_COUNT], sum = 0;
+    ech__dp_memory(dp, device, memory);
+    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
+        sum += memory[k];
+    return sum;
 }

@@ -98,8 +98,11 @@ int ech__dp_devices(const ech__dp *dp);
 const ech__dp_work *ech__dp_work_of(const ech__dp *dp, int device);
 /* [ECH__DP_PHASES] of the step as a whole. Each begins where the one before ends. */
 const ech__span *ech__dp_phases(const ech__dp *dp);
+/* What it ran in the last step; false where it had no samples. */
+bool ech__dp_last(const ech__dp *dp, int device, const ech__plan **plan, const ech__exec **exec);
 ech__device *ech__dp_device(const ech__dp *dp, int device);
 /* Planned bytes by kind. Shorter batches use the same memory. */
 void ech__dp_memory(const ech__dp *dp, int device, int64_t out[ECH__MEMORY_COUNT]);
+int64_t ech__dp_planned(const ech__dp *dp, int device); /* the sum over the kinds */
 
 #endif
