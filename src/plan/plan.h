@@ -26,7 +26,8 @@ typedef struct ech__plan_options {
     int64_t batch;
     /* Timings of candidates, looked up and added to. NULL: the device's preferred kernels, untimed. */
     ech__tuning *tuning;
-    /* A plan of the same model whose parameters this one will use: it takes over their layouts. NULL: none. */
+    /* A plan of the same model whose parameters this one will use: it takes over their layouts, and kernels where they
+     * are possible. NULL: none. */
     const struct ech__plan *like;
     /* Kernels and layouts of an earlier plan of this graph, to be taken again; nothing is timed then. NULL: none. */
     const ech__choices *choices;

@@ -16,14 +16,6 @@ static ech_status evaluated_graph(ech_trainer *trainer)
     return ech__fuse(trainer->evaluated);
 }
 
-/* Evaluation at the training's batch finds its kernels timed already. A batch that is one short comes in every step where
- * ranks do not divide it; the short one at the end of an epoch is rare, and not tuned. */
-static bool is_tuned(const ech_trainer *trainer, const ech__variant *v)
-{
-    const int64_t batch = trainer->plan->batch;
-    return v->batch == batch || (v->training && v->batch == batch - 1);
-}
-
 static ech_status make_variant(ech_trainer *trainer, ech__variant *v)
 {
     if (v->training && trainer->dp)
@@ -31,7 +23,6 @@ static ech_status make_variant(ech_trainer *trainer, ech__variant *v)
     if (!v->training)
         ECH_TRY(evaluated_graph(trainer));
     const ech__plan_options options = {.batch = v->batch,
-                                       .tuning = is_tuned(trainer, v) ? trainer->tuning : NULL,
                                        .like = trainer->plan,
                                        .exchange = v->training ? ech__ranks_exchange(trainer->ranks)
                                                                : NULL};
