@@ -5,7 +5,6 @@
 #include "comm/group.h"
 #include "comm/mpi.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static ech__run_config config_of(const ech__train_args *a)
@@ -77,16 +76,17 @@ static int fit(ech_ctx *ctx, const ech__command *command, const ech__run_config 
     if (ech__run_fit(ctx, config, &trainer) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     ech__show_memory(trainer->plan);
-    if (trainer->whole) { /* DataParallel: the plan above is of one device's part */
-        putchar('\n');
-        ech__show_memory(trainer->whole);
-        puts("\nDevice 0 needs both, the other devices the first without the optimizer.");
-    }
     ech_trainer_destroy(trainer);
     return ECH__EXIT_GOOD;
 }
 
 typedef void (*show_fn)(const ech__run *run);
+
+static int fail(ech_ctx *ctx, const ech__command *command, const ech_group *group)
+{
+    return group ? ech__cli_fail_rank(group->comm, command, ECH__EXIT_FAILED)
+                 : ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+}
 
 static int train(ech_ctx *ctx, const ech__command *command, const ech__train_args *a,
                  ech_group *group, show_fn show)
@@ -95,7 +95,7 @@ static int train(ech_ctx *ctx, const ech__command *command, const ech__train_arg
     config.train.group = group;
     ech__run *run;
     if (ech__run_create(ctx, &config, &run) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+        return fail(ctx, command, group);
     ech__progress progress = {0};
     if (!a->json && run->rank == 0)
         ech__show_head(run);
@@ -111,7 +111,7 @@ static int train(ech_ctx *ctx, const ech__command *command, const ech__train_arg
     } else if (status == ECH_OK && run->rank == 0) {
         show(run);
     }
-    const int code = status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
+    const int code = status < 0 ? fail(ctx, command, group) : ECH__EXIT_GOOD;
     ech__run_destroy(run);
     return code;
 }
@@ -139,7 +139,7 @@ static int train_as_rank(ech_ctx *ctx, const ech__command *command, const ech__t
     if (ech__comm_open(ctx, &options, &group.comm) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     if (check_world(ctx, a, group.comm->world) < 0)
-        code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+        code = ech__cli_fail_rank(group.comm, command, ECH__EXIT_USAGE);
     else
         code = train(ctx, command, a, &group, show);
     ech__comm_close(group.comm);

@@ -155,6 +155,7 @@ static ech_status join_node(hier *h)
     ech__between_init(&h->between, &h->wire, h->base.node, h->base.nodes, h->peers);
     ech__shm_set_inter(h->local, &(ech__inter){.begin = ech__between_begin,
                                                .test = ech__between_test,
+                                               .push = ech__between_push,
                                                .user = &h->between,
                                                .owners = h->owners,
                                                .world = h->base.world,

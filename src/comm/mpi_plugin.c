@@ -77,43 +77,37 @@ static int plugin_nodes(int *first)
     return MPI_Allgather(&lowest, 1, MPI_INT, first, 1, MPI_INT, state.comm);
 }
 
-static void keep(ech__mpi_request *request, MPI_Request handle)
+/* The request's word as MPI sees it. */
+static MPI_Request *handle_of(ech__mpi_request *request)
 {
-    request->word = 0;
-    memcpy(&request->word, &handle, sizeof handle);
-    request->active = true;
+    return (MPI_Request *)(void *)&request->word;
 }
 
+/* Messages end in another function than they begin, which the analyzer does not follow.
+ * NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker) */
 static int plugin_isend(const void *data, int64_t bytes, int peer, int tag,
                         ech__mpi_request *request)
 {
-    MPI_Request handle = MPI_REQUEST_NULL;
-    const int code = MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, state.comm, &handle);
-    if (code == MPI_SUCCESS)
-        keep(request, handle);
+    const int code =
+        MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, state.comm, handle_of(request));
+    request->active = code == MPI_SUCCESS;
     return code;
 }
 
 static int plugin_irecv(void *data, int64_t bytes, int peer, int tag, ech__mpi_request *request)
 {
-    MPI_Request handle = MPI_REQUEST_NULL;
-    const int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, state.comm, &handle);
-    if (code == MPI_SUCCESS)
-        keep(request, handle);
+    const int code =
+        MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, state.comm, handle_of(request));
+    request->active = code == MPI_SUCCESS;
     return code;
 }
+/* NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker) */
 
 static int plugin_test(ech__mpi_request *request, bool *done)
 {
     int flag = 1;
-    if (!request->active) {
-        *done = true;
-        return MPI_SUCCESS;
-    }
-    MPI_Request handle;
-    memcpy(&handle, &request->word, sizeof handle);
-    const int code = MPI_Test(&handle, &flag, MPI_STATUS_IGNORE);
-    keep(request, handle);
+    const int code =
+        request->active ? MPI_Test(handle_of(request), &flag, MPI_STATUS_IGNORE) : MPI_SUCCESS;
     request->active = !flag;
     *done = flag != 0;
     return code;

@@ -19,16 +19,18 @@
 
 /* What happens to a shard between the reduction inside of the node and its distribution, where there are other nodes.
  * begin starts it on data[count], in place; test drives it and says when it is done, or fails when that takes too long. Both
- * never wait. test is also called when no shard is under way, to push on what was sent before. One shard is under way at a
- * time, in the order of the sequence numbers. Shards have `owners` parts: local ranks from owners on have none. */
+ * never wait. push, where there is one, is called in waits while no shard is under way, so that what was sent before goes on.
+ * One shard is under way at a time, in the order of the sequence numbers. Shards have `owners` parts: local ranks from owners on have none. */
 typedef struct ech__inter {
     ech_status (*begin)(void *user, void *data, int64_t count, ech_dtype dtype,
                         ech__reduction reduction, uint64_t sequence);
     ech_status (*test)(void *user, bool *done);
+    ech_status (*push)(void *user);
     void *user;
     int owners;
-    int world;        /* of all nodes: what a mean divides by */
-    const int *ranks; /* [ranks of this node] their numbers in the job, for sentences; borrowed */
+    int world; /* of all nodes: what a mean divides by */
+    const int *
+        ranks; /* [ranks of this node] their numbers in the job, for sentences; borrowed; NULL: the same */
 } ech__inter;
 
 /* A memfd with a control block for `world` ranks, close-on-exec. The caller closes it. */

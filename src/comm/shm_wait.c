@@ -118,10 +118,22 @@ ech_status ech__shm_abort(ech__shm *s, ech_status status)
     if (!atomic_compare_exchange_strong(&s->head->aborted, &none, 1))
         return status;
     snprintf(s->head->abort_text, sizeof s->head->abort_text, "%s", s->base.ctx->error);
+    s->head->aborter = s->base.rank;
     atomic_store(&s->head->aborted, 2);
     for (int r = 0; r < s->base.world; r++)
         ring(&s->ranks[r]);
     return status;
+}
+
+bool ech__shm_give_up(ech__comm *comm)
+{
+    ech__shm *s = (ech__shm *)comm;
+    ech__shm_abort(s, ECH_E_IO);
+    /* The other one is about to end its sentence, unless it was killed in the middle of it. */
+    for (int i = 0; i < 100 && atomic_load(&s->head->aborted) != 2; i++)
+        ech__clock_sleep(0.001);
+    return atomic_load(&s->head->aborted) != 2 || s->head->aborter == comm->rank ||
+           !strstr(comm->ctx->error, s->head->abort_text);
 }
 
 /* ---- waiting ---- */
@@ -237,8 +249,7 @@ ech_status ech__shm_await(ech__shm *s, const _Atomic uint64_t *counter, uint64_t
         const int64_t rest = since + extra + limit - ech__clock_wall();
         sleep_for(counter, least, &s->ranks[rank], rest < 1 ? 1 : rest < slice ? rest : slice);
         ECH_TRY(ech__shm_progress(&s->base));
-        bool done;
-        if (s->has_inter && !s->inter_busy)
-            ECH_TRY(s->inter.test(s->inter.user, &done));
+        if (s->has_inter && s->inter.push && !s->inter_busy)
+            ECH_TRY(s->inter.push(s->inter.user));
     }
 }

@@ -45,11 +45,11 @@ int ech__device_cores(void)
     return count > 0 ? count : 1;
 }
 
-/* What the machine has; 0 when it does not say. */
-static int64_t physical_memory(void)
+/* One process's part of what the machine has; 0 when it does not say. */
+static int64_t physical_memory(int sharers)
 {
     const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
-    return pages > 0 && bytes > 0 ? (int64_t)pages * bytes : 0;
+    return pages > 0 && bytes > 0 ? (int64_t)pages * bytes / (sharers > 1 ? sharers : 1) : 0;
 }
 
 /* ---- worker ---- */
@@ -300,12 +300,13 @@ ech_status ech__device_create(ech_ctx *ctx, const ech__device_options *options, 
     if (!dev)
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for a device");
     dev->table = tables[options->kind];
-    dev->base = (ech__device){.ops = &device_ops,
-                              .ctx = ctx,
-                              .kind = dev->table->kind,
-                              .threads = options->threads ? options->threads : cores,
-                              .memory_limit = options->memory_limit ? options->memory_limit
-                                                                    : physical_memory()};
+    dev->base =
+        (ech__device){.ops = &device_ops,
+                      .ctx = ctx,
+                      .kind = dev->table->kind,
+                      .threads = options->threads ? options->threads : cores,
+                      .memory_limit = options->memory_limit ? options->memory_limit
+                                                            : physical_memory(options->sharers)};
     CPU_ZERO(&dev->cores);
     for (int i = 0; i < options->ncores; i++)
         CPU_SET((size_t)options->cores[i], &dev->cores);

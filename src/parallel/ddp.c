@@ -110,10 +110,21 @@ static size_t find_ready(const ech_graph *graph, ready *out)
     return count;
 }
 
+/* The place behind the last exchange of a bucket: buckets start in the order of their numbers. */
+static size_t behind_buckets(const ech_graph *graph)
+{
+    size_t behind = 0;
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        if (graph->nodes[n].op == ECH__OP_ALLREDUCE)
+            behind = n + 1;
+    }
+    return behind;
+}
+
 static ech_status add_bucket(ech_graph *graph, int number, const ech_value *members, size_t count)
 {
     char name[32];
-    size_t at = 0;
+    size_t at = behind_buckets(graph);
     for (size_t i = 0; i < count; i++) {
         const size_t from = free_from(graph, members[i]);
         at = from > at ? from : at;

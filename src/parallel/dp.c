@@ -362,3 +362,12 @@ void ech__dp_memory(const ech__dp *dp, int device, int64_t out[ECH__MEMORY_COUNT
             out[k] += dp->wholes[0].plan->memory[k];
     }
 }
+
+int64_t ech__dp_planned(const ech__dp *dp, int device)
+{
+    int64_t memory[ECH__MEMORY_COUNT], sum = 0;
+    ech__dp_memory(dp, device, memory);
+    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
+        sum += memory[k];
+    return sum;
+}

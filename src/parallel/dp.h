@@ -103,5 +103,6 @@ bool ech__dp_last(const ech__dp *dp, int device, const ech__plan **plan, const e
 ech__device *ech__dp_device(const ech__dp *dp, int device);
 /* Planned bytes by kind. Shorter batches use the same memory. */
 void ech__dp_memory(const ech__dp *dp, int device, int64_t out[ECH__MEMORY_COUNT]);
+int64_t ech__dp_planned(const ech__dp *dp, int device); /* the sum over the kinds */
 
 #endif

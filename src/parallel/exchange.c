@@ -86,12 +86,12 @@ static void store(const exchange_kernel *k, void *at, int64_t i, double value)
         ((float *)at)[i] = (float)value;
 }
 
-/* Both vectors of every rank, as doubles, behind the rank's share: [world][1 + 2*count]. */
-static ech_status gather(exchange_kernel *k, double share, const double **out)
+/* Both vectors of every rank, as doubles, behind a number of the rank's own: [world][1 + 2*count]. */
+static ech_status gather(exchange_kernel *k, double first, const double **out)
 {
     const int64_t length = 1 + 2 * k->count;
     double *mine = (double *)k->staging, *all = mine + length;
-    mine[0] = share;
+    mine[0] = first;
     for (int64_t c = 0; c < k->count; c++) {
         mine[1 + c] = load(k, k->at[0], c);
         mine[1 + k->count + c] = load(k, k->at[1], c);
@@ -103,25 +103,27 @@ static ech_status gather(exchange_kernel *k, double share, const double **out)
     return ECH_OK;
 }
 
-/* mean and variance over the samples of all ranks, from each rank's mean, variance and share of the samples. The
+/* mean and variance over the samples of all ranks, from each rank's mean, variance and number of samples times pixels. The
  * output has what bn_running must see to correct for bias by this rank's count and end with that of all. */
 static ech_status run_sync_stats(exchange_kernel *k, const ech__scalars *scalars)
 {
     const double *all;
     const int64_t length = 1 + 2 * k->count;
     const int world = k->ranks->comm->world;
-    ECH_TRY(gather(k, scalars->share, &all));
+    double total = 0;
     /* A rank without samples of its own computes on others that do not count. */
-    const double total = scalars->share > 0 ? (double)k->M / scalars->share : (double)k->M;
+    ECH_TRY(gather(k, scalars->share > 0 ? (double)k->M : 0, &all));
+    for (int r = 0; r < world; r++)
+        total += all[r * length];
     const double ours = k->M > 1 ? (double)k->M / (double)(k->M - 1) : 1;
     const double theirs = total > 1 ? total / (total - 1) : 1;
     for (int64_t c = 0; c < k->count; c++) {
         double mean = 0, variance = 0;
         for (int r = 0; r < world; r++)
-            mean += all[r * length] * all[r * length + 1 + c];
+            mean += all[r * length] / total * all[r * length + 1 + c];
         for (int r = 0; r < world; r++) {
             const double off = all[r * length + 1 + c] - mean;
-            variance += all[r * length] * (all[r * length + 1 + k->count + c] + off * off);
+            variance += all[r * length] / total * (all[r * length + 1 + k->count + c] + off * off);
         }
         store(k, k->at[0], c, mean);
         store(k, k->at[1], c, variance);

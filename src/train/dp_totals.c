@@ -64,17 +64,14 @@ ech_status ech__dp_totals_sum_up(ech__dp_totals *t, const ech_trainer *trainer)
         return ech__fail(t->ctx, ECH_E_NOMEM, "no memory to sum up %lld steps", (long long)t->kept);
     for (int d = 0; d < t->devices; d++) {
         const ech__dp_work *work = ech__dp_work_of(trainer->dp, d);
-        int64_t kinds[ECH__MEMORY_COUNT];
-        ech__dp_memory(trainer->dp, d, kinds);
         t->device[d] = (ech__dp_device_total){
             .busy_s = median_of(t, samples, d, false),
             .busy_share = median_of(t, samples, d, true),
             .bytes_in = work->bytes_in,
             .bytes_out = work->bytes_out,
             .memory = ech__dp_device(trainer->dp, d)->memory_peak,
+            .planned = ech__dp_planned(trainer->dp, d),
         };
-        for (int k = 0; k < ECH__MEMORY_COUNT; k++)
-            t->device[d].planned += kinds[k];
     }
     for (int p = 0; p < ECH__DP_PHASES; p++)
         t->phase_s[p] = median_of(t, samples, t->devices + p, false);

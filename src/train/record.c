@@ -262,12 +262,20 @@ static ech_json *stats_json(const ech__stats *s)
     return json;
 }
 
-static ech_json *memory_json(const ech__plan *plan)
+/* For every device that this process has. */
+static ech_json *memory_json(const ech_trainer *trainer)
 {
-    ech_json *kinds = ech__json_object(), *array = ech__json_array();
-    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
-        ech__json_set_int(&kinds, ech__memory_name((ech__memory_kind)k), plan->memory[k]);
-    ech__json_append(&array, kinds);
+    ech_json *array = ech__json_array();
+    for (int d = 0; d < (trainer->dp ? ech__dp_devices(trainer->dp) : 1); d++) {
+        ech_json *kinds = ech__json_object();
+        int64_t bytes[ECH__MEMORY_COUNT];
+        memcpy(bytes, trainer->plan->memory, sizeof bytes);
+        if (trainer->dp)
+            ech__dp_memory(trainer->dp, d, bytes);
+        for (int k = 0; k < ECH__MEMORY_COUNT; k++)
+            ech__json_set_int(&kinds, ech__memory_name((ech__memory_kind)k), bytes[k]);
+        ech__json_append(&array, kinds);
+    }
     return array;
 }
 
@@ -336,7 +344,7 @@ static ech_json *summary_json(const ech__run *run)
         ech__json_set(&json, "communication", communication_json(run));
     ech__json_set(&json, "peak_memory_bytes", memory_list(run, false));
     ech__json_set(&json, "planned_memory_bytes", memory_list(run, true));
-    ech__json_set(&json, "memory_by_kind", memory_json(run->trainer->plan));
+    ech__json_set(&json, "memory_by_kind", memory_json(run->trainer));
     ech__json_set(&json, "utilisation", utilisation_list(run));
     ech__json_set_int(&json, "parameters", ech__trainer_param_count(run->trainer));
     ech__json_set_real(&json, "planning_s", run->trainer->planning_s);

@@ -287,13 +287,12 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     if (options->init) /* a wrong file is found before anything takes time */
         ECH_TRY(ech__params_check(graph, options->init));
     ECH_TRY(make_graphs(trainer, graph, loss, o));
-    ECH_TRY(options->dp_devices
-                ? ech__trainer_dp_device(trainer, options)
-                : ech__device_create(ctx,
-                                     &(ech__device_options){.kind = ECH__DEVICE_CPU,
-                                                            .threads = options->threads,
-                                                            .memory_limit = options->device_memory},
-                                     &trainer->device));
+    const ech__device_options device = {.kind = ECH__DEVICE_CPU,
+                                        .threads = options->threads,
+                                        .memory_limit = options->device_memory,
+                                        .sharers = trainer->comm ? trainer->comm->local_world : 1};
+    ECH_TRY(options->dp_devices ? ech__trainer_dp_device(trainer, options)
+                                : ech__device_create(ctx, &device, &trainer->device));
     ECH_TRY(agree(trainer, options));
     if (options->tune)
         ECH_TRY(open_tuning(trainer, options));

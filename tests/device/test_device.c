@@ -337,6 +337,9 @@ static void memory_ends_with_the_machine(void **state)
     void *refused;
     assert_int_equal(device->ops->alloc(device, all + 1, &refused), ECH_E_LIMIT);
     ech__device_destroy(device);
+    device = create(&(ech__device_options){.kind = ECH__DEVICE_REFERENCE, .sharers = 3});
+    assert_int_equal(device->memory_limit, all / 3);
+    ech__device_destroy(device);
 }
 
 /* ---- life ---- */
