@@ -5,6 +5,7 @@
 #include "comm/group.h"
 #include "comm/mpi.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static ech__run_config config_of(const ech__train_args *a)
@@ -76,6 +77,11 @@ static int fit(ech_ctx *ctx, const ech__command *command, const ech__run_config 
     if (ech__run_fit(ctx, config, &trainer) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     ech__show_memory(trainer->plan);
+    if (trainer->whole) { /* DataParallel: the plan above is of one device's part */
+        putchar('\n');
+        ech__show_memory(trainer->whole);
+        puts("\nDevice 0 needs both, the other devices the first without the optimizer.");
+    }
     ech_trainer_destroy(trainer);
     return ECH__EXIT_GOOD;
 }
@@ -126,6 +132,11 @@ static ech_status check_world(ech_ctx *ctx, const ech__train_args *a, int world)
     if (a->straggler >= world)
         return ech__fail(ctx, ECH_E_INVALID, "--straggle %s: there are ranks 0 to %d", a->straggle,
                          world - 1);
+    if (a->reproducible && a->slots % (world * a->accum))
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--devices %d with --accum %lld: --reproducible divides its %lld slots "
+                         "evenly among them",
+                         world, (long long)a->accum, (long long)a->slots);
     return ECH_OK;
 }
 
@@ -157,6 +168,9 @@ static int run_it(ech_ctx *ctx, const ech__command *command, const ech__train_ar
         const int ranks = a->device_count ? a->device_count : 1;
         if (check_world(ctx, a, ranks) < 0)
             return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+        const ech__run_config config = config_of(a);
+        if (a->max_restarts && ech__run_check_save(ctx, &config) < 0)
+            return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
         return ech__cli_launch(ctx, command, ranks, (int)a->max_restarts, argv);
     }
     return train_as_rank(ctx, command, a, show); /* alone */

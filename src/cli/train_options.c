@@ -441,6 +441,9 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
     if (a->reproducible && a->slots & (a->slots - 1))
         return ech__fail(ctx, ECH_E_INVALID, "--slots %lld: must be a power of two",
                          (long long)a->slots);
+    if (a->reproducible && a->sync_bn)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--sync-bn: --reproducible has the batch statistics of a slot");
     if (!a->reproducible && ech__option_given(command, r, "slots"))
         return ech__fail(ctx, ECH_E_INVALID, "--slots is of --reproducible");
     if (a->nesterov && (a->optimizer != ECH_SGD || a->momentum == 0))
@@ -485,15 +488,15 @@ bool ech__train_parse(ech_ctx *ctx, const ech__command *command, char **argv, ar
         return false;
     if (!ech__option_given(command, &result, "warmup"))
         a->warmup = a->steps > 5 ? 5 : a->steps - 1;
-    if (a->reproducible) {
-        a->threads = 1;
-        if (!ech__option_given(command, &result, "tune"))
-            a->tune = 1;
-    }
     if (find_devices(ctx, a) < 0 || find_straggler(ctx, a) < 0 ||
         check_combinations(ctx, command, &result, a) < 0) {
         *code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
         return false;
+    }
+    if (a->reproducible) {
+        a->threads = 1;
+        if (!ech__option_given(command, &result, "tune"))
+            a->tune = 1;
     }
     return true;
 }

@@ -176,6 +176,16 @@ ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer
     return make_plan(ctx, &c, out);
 }
 
+ech_status ech__run_check_save(ech_ctx *ctx, const ech__run_config *c)
+{
+    char from[ECH_DIR_MAX_PATH];
+    if (!c->save)
+        return ECH_OK;
+    if (c->resume)
+        ECH_TRY(ech__checkpoint_find(ctx, c->resume, from));
+    return ech__checkpoint_dir_check(ctx, c->save, c->resume ? from : NULL);
+}
+
 /* What can be found wrong without planning, allocating or writing anything. */
 static ech_status check_places(const ech__run *run)
 {
@@ -382,15 +392,22 @@ static void count_samples(const ech__run *run, ech__run_step *step)
     step->samples = (int64_t)samples;
 }
 
-static double time_of_sums(const ech__variant *variant)
+/* What a micro-step spent in kernels. */
+static void add_kernel_times(const ech_trainer *trainer, const ech__variant *variant,
+                             ech__run_step *step)
 {
     const ech__span *spans = ech__exec_spans(variant->exec);
-    int64_t sum = 0;
+    int64_t all = 0, sums = 0;
     for (size_t n = 0; n < variant->plan->ninstrs; n++) {
+        const int64_t ns = spans[n].end_ns - spans[n].start_ns;
+        if (spans[n].start_ns < trainer->report.start_ns) /* of an earlier step: left to the last */
+            continue;
+        all += ns;
         if (variant->plan->instrs[n].node->op == ECH__OP_ACCUMULATE)
-            sum += spans[n].end_ns - spans[n].start_ns;
+            sums += ns;
     }
-    return ech__seconds(sum);
+    step->kernels_s += ech__seconds(all);
+    step->sums_s += ech__seconds(sums);
 }
 
 /* All micro-steps. data_s is waiting for samples and handing them over. */
@@ -404,7 +421,7 @@ static ech_status compute(ech__run *run, ech__run_step *step, const ech__variant
         data += ech__clock_wall() - start;
         ECH_TRY(ech__variant_step(run->trainer, *variant, &micro, &step->result));
         ech__trace_ops(run->trace, run->trainer, *variant);
-        step->sums_s += time_of_sums(*variant);
+        add_kernel_times(run->trainer, *variant, step);
         start = ech__clock_wall();
     }
     step->data_s = ech__seconds(data);
@@ -507,16 +524,13 @@ static void sum_up_ops(ech__run *run, double *samples)
                                     .median_s = ech__stats_of(samples, count).median};
     }
     size_t row = 0;
-    for (int64_t i = run->first + run->config.warmup; i < run->done && row < count; i++) {
-        if (run->steps[i].samples != run->feed.global)
+    for (int64_t i = run->first + run->config.warmup; i < run->done; i++) {
+        const ech__run_step *step = &run->steps[i];
+        if (step->samples != run->feed.global)
             continue;
-        const double time = run->steps[i].result.time_s;
-        double inside = 0;
-        for (size_t n = 0; n < ninstrs; n++)
-            inside += (double)run->op_seconds[row * ninstrs + n];
-        samples[row++] = 1 - inside / time;
-        busy += inside;
-        total += time;
+        samples[row++] = 1 - step->kernels_s / step->result.time_s;
+        busy += step->kernels_s;
+        total += step->result.time_s;
     }
     run->summary.utilisation = total > 0 ? busy / total : 0;
     run->summary.outside_kernels = ech__stats_of(samples, row).median;

@@ -51,7 +51,8 @@ typedef struct ech__run_step {
     int64_t step, epoch; /* from 1 */
     int64_t samples;     /* of all ranks */
     double correct;      /* of them, where the model counts */
-    double sums_s;       /* adding up gradients of micro-steps */
+    double kernels_s;    /* inside of kernels, over all micro-steps */
+    double sums_s;       /* of it, adding up gradients of micro-steps */
     ech_step result;
     double lr, data_s;
 } ech__run_step;
@@ -121,6 +122,9 @@ void ech__run_destroy(ech__run *run);
 
 /* Plans the run and allocates nothing: what it would need. The trainer is the caller's to destroy. */
 ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer **out);
+/* For a launcher that starts ranks again, which then go on from what they find in the directory of checkpoints: fails where
+ * something of another run is there already. */
+ech_status ech__run_check_save(ech_ctx *ctx, const ech__run_config *config);
 
 const char *ech__optimizer_name(ech_optimizer optimizer);
 

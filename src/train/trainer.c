@@ -1,6 +1,8 @@
 #include "train/trainer.h"
 #include "base/clock.h"
+#include "base/format.h"
 #include "comm/group.h"
+#include "device/machine.h"
 #include "parallel/ddp.h"
 #include "train/optimizer.h"
 #include "train/params.h"
@@ -340,8 +342,27 @@ static ech_status share_weights(ech_trainer *trainer)
     return ech__comm_broadcast(trainer->comm, weights, bytes, 0);
 }
 
+/* Ranks of one machine come here before any of them has touched what it planned: the system hands out more addresses than
+ * it has memory, and would kill a rank later. */
+static ech_status check_available(const ech_trainer *trainer)
+{
+    const int sharers = trainer->comm ? trainer->comm->local_world : 1;
+    const int64_t need = trainer->plan->total_bytes, can = ech__machine_available();
+    if (need <= can / sharers)
+        return ECH_OK;
+    char whose[48] = "";
+    if (sharers > 1)
+        snprintf(whose, sizeof whose, " on each of %d ranks", sharers);
+    return ech__fail(trainer->ctx, ECH_E_NOMEM,
+                     "training needs %lld bytes (%s)%s, and %lld bytes (%s) are available on this "
+                     "machine",
+                     (long long)need, ech__format_bytes(need).s, whose, (long long)can,
+                     ech__format_bytes(can).s);
+}
+
 static ech_status make_exec(ech_trainer *trainer, const ech_train_options *options)
 {
+    ECH_TRY(check_available(trainer));
     ECH_TRY(ech__exec_create(trainer->plan, NULL, &trainer->exec));
     trainer->variants[trainer->nvariants++] = (ech__variant){
         .batch = options->batch, .training = true, .plan = trainer->plan, .exec = trainer->exec};
