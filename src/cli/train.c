@@ -5,6 +5,7 @@
 #include "comm/group.h"
 #include "comm/mpi.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static ech__run_config config_of(const ech__train_args *a)
@@ -76,6 +77,11 @@ static int fit(ech_ctx *ctx, const ech__command *command, const ech__run_config 
     if (ech__run_fit(ctx, config, &trainer) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     ech__show_memory(trainer->plan);
+    if (trainer->whole) { /* DataParallel: the plan above is of one device's part */
+        putchar('\n');
+        ech__show_memory(trainer->whole);
+        puts("\nDevice 0 needs both, the other devices the first without the optimizer.");
+    }
     ech_trainer_destroy(trainer);
     return ECH__EXIT_GOOD;
 }
