@@ -39,6 +39,8 @@ static ech__run_config config_of(const ech__train_args *a)
     c.train.reproducible = a->reproducible;
     c.train.slots = (int)a->slots;
     c.straggler = a->straggler;
+    c.clock = (ech__clock_kind)a->clock;
+    c.emulation = a->emulation;
     c.straggle_ms = a->straggle_ms;
     c.train.threads = (int)a->threads;
     c.train.device_memory = a->device_memory;

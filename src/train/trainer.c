@@ -29,6 +29,11 @@ ech_train_options ech_train_defaults(void)
                                .slots = 8};
 }
 
+ech__virtual_clock *ech__trainer_clock(ech_trainer *trainer)
+{
+    return trainer->emulated ? &trainer->clock : NULL;
+}
+
 int ech__trainer_world(const ech_trainer *trainer)
 {
     return trainer->comm ? trainer->comm->world : 1;
@@ -150,12 +155,23 @@ static ech_status check_slots(ech_trainer *trainer, const ech_train_options *o)
 
 /* ---- the other ranks ---- */
 
-static ech_status join(ech_trainer *trainer, const ech_train_options *options)
+static ech_status join(ech_trainer *trainer, const ech__trainer_options *o)
 {
+    const ech_train_options *options = o->train;
+    if (o->emulation) {
+        trainer->emulated = true;
+        trainer->emulation = *o->emulation;
+    }
     if (!options->group || options->group->comm->world == 1)
         return ECH_OK;
     trainer->comm = options->group->comm;
-    return ech__ranks_create(trainer->comm, &trainer->ranks);
+    ECH_TRY(ech__ranks_create(trainer->comm, &trainer->ranks));
+    if (trainer->emulated) {
+        trainer->ranks->clock = &trainer->clock;
+        trainer->ranks->cluster = &trainer->emulation.cluster;
+        trainer->ranks->algorithm = trainer->emulation.algorithm;
+    }
+    return ECH_OK;
 }
 
 /* One line for each thing that ranks must have in common. */
@@ -248,8 +264,10 @@ static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices
 {
     ech_ctx *ctx = trainer->ctx;
     if (choices) {
-        const ech__plan_options again = {
-            .batch = batch, .choices = choices, .exchange = ech__ranks_exchange(trainer->ranks)};
+        const ech__plan_options again = {.batch = batch,
+                                         .choices = choices,
+                                         .exchange = ech__ranks_exchange(trainer->ranks),
+                                         .clock = ech__trainer_clock(trainer)};
         const ech_status status =
             ech__plan_create(trainer->graph, trainer->device, &again, &trainer->plan);
         if (status != ECH_E_UNSUPPORTED && status != ECH_E_LIMIT)
@@ -259,8 +277,10 @@ static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices
         ctx->error[0] = 0;
         trainer->chosen_anew = true;
     }
-    const ech__plan_options options = {
-        .batch = batch, .tuning = trainer->tuning, .exchange = ech__ranks_exchange(trainer->ranks)};
+    const ech__plan_options options = {.batch = batch,
+                                       .tuning = trainer->tuning,
+                                       .exchange = ech__ranks_exchange(trainer->ranks),
+                                       .clock = ech__trainer_clock(trainer)};
     return ech__plan_create(trainer->graph, trainer->device, &options, &trainer->plan);
 }
 
@@ -284,7 +304,7 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     const int64_t start = ech__clock_wall();
     ECH_TRY(check(ctx, options));
     ECH_TRY(ech_graph_status(graph));
-    ECH_TRY(join(trainer, options));
+    ECH_TRY(join(trainer, o));
     ECH_TRY(check_slots(trainer, options));
     if (options->init) /* a wrong file is found before anything takes time */
         ECH_TRY(ech__params_check(graph, options->init));
