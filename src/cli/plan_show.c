@@ -1,6 +1,5 @@
 #include "cli/plan.h"
 #include "base/format.h"
-#include "device/device.h"
 
 #include <stdio.h>
 

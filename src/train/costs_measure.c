@@ -75,27 +75,36 @@ static ech_status slowest_of(ech__comm *comm, double *samples, size_t steps)
     return ECH_OK;
 }
 
-static size_t timed_steps(const ech__run *run, double *samples, bool loading)
+enum { TIME, OUTSIDE, LOADING };
+
+static size_t timed_steps(const ech__run *run, double *samples, int what)
 {
     size_t count = 0;
     for (int64_t i = run->config.warmup; i < run->done; i++) {
         const ech__run_step *step = &run->steps[i];
+        const double time = step->result.time_s;
         if (step->samples == run->feed.global)
-            samples[count++] = loading ? step->data_s : step->result.time_s;
+            samples[count++] = what == LOADING   ? step->data_s
+                               : what == OUTSIDE ? time - step->kernels_s
+                                                 : time;
     }
     return count;
 }
 
+/* Medians of parts and not of sums: a disturbance that hits another operator in every step is in none of them. */
 static ech_status sum_up_step(const ech__run *run, ech__comm *comm, double *samples,
                               ech__step_cost *cost)
 {
-    const size_t count = timed_steps(run, samples, true);
+    const size_t count = timed_steps(run, samples, LOADING);
     double low, high, own;
     summarise(samples, count, &low, &cost->loading_s, &high);
-    timed_steps(run, samples, false);
+    timed_steps(run, samples, OUTSIDE);
+    summarise(samples, count, &low, &cost->overhead_s, &high);
+    ECH_TRY(middle_of(comm, &cost->overhead_s, samples + count));
+    timed_steps(run, samples, TIME);
     summarise(samples, count, &low, &own, &high);
     ECH_TRY(middle_of(comm, &own, samples + count));
-    timed_steps(run, samples, false);
+    timed_steps(run, samples, TIME);
     ECH_TRY(slowest_of(comm, samples, count));
     summarise(samples, count, &cost->low_s, &cost->step_s, &cost->high_s);
     cost->wait_s = cost->step_s > own ? cost->step_s - own : 0;
@@ -121,25 +130,27 @@ static ech_status sum_up_ops(const ech__run *run, ech__comm *comm, double *sampl
         ECH_TRY(middle_of(comm, &op->median_s, samples));
         ECH_TRY(middle_of(comm, &op->low_s, samples));
         ECH_TRY(middle_of(comm, &op->high_s, samples));
-        cost->overhead_s -= op->median_s;
     }
     return ECH_OK;
 }
 
-/* What device 0 of DataParallel does besides operators of the body. */
+/* What device 0 of DataParallel does besides operators of the body, and what its phases take besides them. */
 static ech_status sum_up_phases(const ech__run *run, ech__comm *comm, double *samples,
                                 ech__step_cost *cost)
 {
-    static const ech__dp_phase own[] = {ECH__DP_SCATTER, ECH__DP_GATHER, ECH__DP_LOSS,
-                                        ECH__DP_SCATTER_GRADIENT};
+    static const ech__dp_phase others[] = {ECH__DP_REPLICATE, ECH__DP_FORWARD, ECH__DP_BACKWARD,
+                                           ECH__DP_REDUCE, ECH__DP_OPTIMIZER};
     if (!run->trainer->dp)
         return ECH_OK;
     for (int p = 0; p < ECH__DP_PHASES; p++) {
         cost->phase_s[p] = run->dp_totals.phase_s[p];
         ECH_TRY(middle_of(comm, &cost->phase_s[p], samples));
     }
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        cost->overhead_s -= cost->phase_s[own[i]];
+    cost->overhead_s = 0;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        cost->overhead_s += cost->phase_s[others[i]];
+    for (size_t n = 0; n < cost->nops; n++)
+        cost->overhead_s -= cost->ops[n].median_s;
     return ECH_OK;
 }
 
@@ -158,11 +169,11 @@ static ech_status keep(ech__costs *costs, const ech__run *run, ech__comm *comm)
     memcpy(cost.memory, plan->memory, sizeof cost.memory);
     if (status == ECH_OK)
         status = sum_up_step(run, comm, samples, &cost);
-    cost.overhead_s = cost.step_s;
     if (status == ECH_OK)
         status = sum_up_ops(run, comm, samples, &cost);
     if (status == ECH_OK)
         status = sum_up_phases(run, comm, samples, &cost);
+    cost.overhead_s += cost.wait_s;
     if (status == ECH_OK) {
         ech__run_config config = run->config;
         config.train.threads = run->trainer->device->threads;
