@@ -83,6 +83,13 @@ typedef ech__train_args args;
          .max = 1e6,                                                                               \
          .help = "Gradients are exchanged in buckets of about this size (MiB), each as soon as "   \
                  "the backward pass has completed it."},                                           \
+        {.name = "shared-update",                                                                  \
+         ECH_OPTION(CHOICE, args, separate_update),                                                \
+         .choices = "on|off",                                                                      \
+         .initial = "on",                                                                          \
+         .help = "on: the rank that has added up a stretch of gradients updates the parameters "   \
+                 "for all ranks of the machine. off: every rank updates for itself. The bits are " \
+                 "the same."},                                                                     \
         {.name = "accum",                                                                          \
          ECH_OPTION(INT, args, accum),                                                             \
          .arg = "N",                                                                               \
@@ -423,6 +430,8 @@ static ech_status find_links(ech_ctx *ctx, args *a)
         return ech__cluster_load(ctx, a->cluster, &a->emulation.cluster);
     if (a->link)
         return ech__link_parse(ctx, a->link, &a->emulation.cluster.inside);
+    if (a->algorithm == ECH__ALGORITHM_BEST) /* the memory of this machine */
+        a->emulation.algorithm = ECH__ALGORITHM_DIRECT;
     return ECH_OK;
 }
 
