@@ -212,6 +212,8 @@ typedef struct ech_train_options {
     bool
         reproducible; /* gradients in a fixed tree over slots: the same bits for 1, 2, 4... ranks */
     int slots;        /* of the reproducible mode: parts of a step, a power of two */
+    int dp_devices; /* DataParallel over this many devices of this process; 0: none. batch is then cut
+                       into parts, one for each device, and threads are those of each; 0: its share */
 } ech_train_options;
 
 ECH_API ech_train_options ech_train_defaults(void);
@@ -257,6 +259,20 @@ ECH_API ech_status ech_trainer_save(ech_trainer *trainer, const char *path);
 /* Bytes the plan says the device needs, and bytes the device really took; they are equal. */
 ECH_API int64_t ech_trainer_planned_memory(const ech_trainer *trainer);
 ECH_API int64_t ech_trainer_peak_memory(const ech_trainer *trainer);
+
+/* What one device did in the last step, and the memory that it holds for all steps. */
+typedef struct ech_device_stats {
+    int64_t samples;
+    int64_t bytes_in, bytes_out; /* from and to the memory of other devices */
+    double busy_s;               /* in kernels and copies */
+    int64_t memory;              /* bytes, all kinds */
+    int64_t weights, gradients, optimizer, inputs,
+        activations; /* with copies of weights, and workspace */
+} ech_device_stats;
+
+/* device counts from 0; there are dp_devices of them, or one. */
+ECH_API ech_status ech_trainer_device_stats(const ech_trainer *trainer, int device,
+                                            ech_device_stats *out);
 
 #ifdef __cplusplus
 }

@@ -323,7 +323,8 @@ static int run_rank(ech_ctx *ctx, const ech__command *command, const args *a)
                            (long long)a->ranks, comm->world);
     else
         status = measure(comm, a, &s);
-    const int code = status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
+    const int code =
+        status < 0 ? ech__cli_fail_rank(comm, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
     ech__json_destroy(s.results);
     ech__comm_close(comm);
     return code;
@@ -331,6 +332,11 @@ static int run_rank(ech_ctx *ctx, const ech__command *command, const args *a)
 
 static int launch(ech_ctx *ctx, const ech__command *command, const args *a, char **argv)
 {
+    if (a->backend == ECH__BACKEND_MPI) {
+        ech__fail(ctx, ECH_E_INVALID,
+                  "--backend mpi needs ranks that mpirun starts: mpirun -np 2 echelon bench comm");
+        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    }
     ech__cores own;
     if (ech__machine_cores(ctx, &own) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);

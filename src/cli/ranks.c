@@ -1,4 +1,5 @@
 #include "cli/ranks.h"
+#include "base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,18 @@ int ech__cli_launch_program(ech_ctx *ctx, const ech__command *command, ech__laun
 bool ech__cli_is_rank(void)
 {
     return getenv("ECHELON_COMM_FD") != NULL;
+}
+
+/* A launcher names the rank that is the first to end, and then ends the others: those that fail because of it leave it
+ * this time, in seconds, to go. */
+static const double AFTER_YOU = 1;
+
+int ech__cli_fail_rank(ech__comm *comm, const ech__command *command, int code)
+{
+    if (ech__comm_give_up(comm))
+        return ech__cli_fail(comm->ctx, command, code);
+    ech__clock_sleep(AFTER_YOU);
+    return code;
 }
 
 /* This program's file, by its real name where it still has one, so that ps shows it. */

@@ -19,14 +19,17 @@ void ech__show_head(const ech__run *run)
            (long long)run->feed.global);
     if (run->feed.batch != run->feed.global)
         printf(" in parts of %lld", (long long)run->feed.batch);
-    printf(", %s, %d device%s of %d thread%s\n", ech__optimizer_name(c->train.optimizer),
-           run->world, run->world == 1 ? "" : "s", t->device->threads,
-           t->device->threads == 1 ? "" : "s");
+    const int devices = ech__run_devices(run);
+    printf(", %s, %d device%s of %d thread%s%s\n", ech__optimizer_name(c->train.optimizer), devices,
+           devices == 1 ? "" : "s", t->device->threads, t->device->threads == 1 ? "" : "s",
+           c->train.dp_devices ? ", DataParallel" : "");
     printf("planned in %s", ech__format_seconds(t->planning_s).s);
     if (t->timed_kernels)
         printf(", %d kernels timed", t->timed_kernels);
-    printf("; needs %s%s\n", ech__format_bytes(t->plan->total_bytes).s,
-           run->world == 1 ? "" : " on each");
+    printf("; needs %s%s\n", ech__format_bytes(ech_trainer_planned_memory(t)).s,
+           run->world > 1        ? " on each"
+           : c->train.dp_devices ? " on device 0"
+                                 : "");
     if (t->tree)
         printf(
             "reproducible: %d slots of %lld samples, %d on each device, added up in a fixed tree; "
@@ -91,7 +94,7 @@ enum { STEP_ROWS = 10 };
 
 static void show_steps(const ech__run *run)
 {
-    const bool ranks = run->world > 1;
+    const bool ranks = ech__run_devices(run) > 1;
     printf("\n%8s  %12s  %10s  %10s  %10s", "step", "loss", "time", "forward", "backward");
     if (ranks)
         printf("  %10s", "exchange");
@@ -158,9 +161,28 @@ static void show_exchange(const ech__run *run)
                late->rank, late->seconds * 1e3, ech__phase_name(late->phase), 100 * late->share);
 }
 
+static void show_dp(const ech__dp_totals *t)
+{
+    if (!t->devices)
+        return;
+    printf("\n%8s  %10s  %10s  %10s  %6s  %10s\n", "device", "in", "out", "busy", "share",
+           "memory");
+    for (int d = 0; d < t->devices; d++)
+        printf("%8d  %10s  %10s  %10s  %4.0f %%  %10s\n", d,
+               ech__format_bytes(t->device[d].bytes_in).s,
+               ech__format_bytes(t->device[d].bytes_out).s,
+               ech__format_seconds(t->device[d].busy_s).s, 100 * t->device[d].busy_share,
+               ech__format_bytes(t->device[d].memory).s);
+    printf("\n%-18s  %10s\n", "part of a step", "time");
+    for (int p = 0; p < ECH__DP_PHASES; p++)
+        printf("%-18s  %10s\n", ech__dp_phase_name((ech__dp_phase)p),
+               ech__format_seconds(t->phase_s[p]).s);
+}
+
 static void show_summary(const ech__run *run)
 {
     show_exchange(run);
+    show_dp(&run->dp_totals);
     const ech__run_summary *s = &run->summary;
     const ech__stats *t = &s->step_time;
     printf("\nstep time    %s median, %s mean, %s std, %s p95, %s min (measured, %lld steps)\n",
@@ -169,10 +191,12 @@ static void show_summary(const ech__run *run)
            ech__format_seconds(t->min).s, (long long)s->timed);
     printf("  of it      forward %s, backward %s, ", ech__format_seconds(s->forward_s).s,
            ech__format_seconds(s->backward_s).s);
-    if (run->world > 1)
+    if (ech__run_devices(run) > 1)
         printf("exchange %s, ", ech__format_seconds(s->comm_exposed_s).s);
-    printf("optimizer %s; %.2f %% outside kernels\n", ech__format_seconds(s->optimizer_s).s,
-           100 * s->outside_kernels);
+    printf("optimizer %s", ech__format_seconds(s->optimizer_s).s);
+    if (run->op_done)
+        printf("; %.2f %% outside kernels", 100 * s->outside_kernels);
+    printf("\n");
     if (run->trainer->tree)
         printf("             adding up slots %s, %.2f %% of the step\n",
                ech__format_seconds(s->sums_s).s, 100 * s->sums_s / t->median);

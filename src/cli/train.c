@@ -5,6 +5,7 @@
 #include "comm/group.h"
 #include "comm/mpi.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static ech__run_config config_of(const ech__train_args *a)
@@ -23,6 +24,13 @@ static ech__run_config config_of(const ech__train_args *a)
     c.warmup = a->warmup;
     c.train.batch = a->batch;
     c.global_batch = a->global_batch;
+    if (a->parallel == ECH__PARALLEL_DP) { /* one process with all of the batch, which it cuts */
+        c.train.dp_devices = a->device_count ? a->device_count : 1;
+        c.train.batch = 0;
+        const bool file = c.data && strcmp(c.data, "cifar10"); /* it says how many there are */
+        const int64_t each = a->batch || file ? a->batch : 64;
+        c.global_batch = a->global_batch ? a->global_batch : each * c.train.dp_devices;
+    }
     c.train.accum = (int)a->accum;
     c.train.bucket_bytes =
         (int64_t)(a->bucket_mb * (1 << 20)) > 0 ? (int64_t)(a->bucket_mb * (1 << 20)) : 1;
@@ -69,11 +77,22 @@ static int fit(ech_ctx *ctx, const ech__command *command, const ech__run_config 
     if (ech__run_fit(ctx, config, &trainer) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     ech__show_memory(trainer->plan);
+    if (trainer->whole) { /* DataParallel: the plan above is of one device's part */
+        putchar('\n');
+        ech__show_memory(trainer->whole);
+        puts("\nDevice 0 needs both, the other devices the first without the optimizer.");
+    }
     ech_trainer_destroy(trainer);
     return ECH__EXIT_GOOD;
 }
 
 typedef void (*show_fn)(const ech__run *run);
+
+static int fail(ech_ctx *ctx, const ech__command *command, const ech_group *group)
+{
+    return group ? ech__cli_fail_rank(group->comm, command, ECH__EXIT_FAILED)
+                 : ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+}
 
 static int train(ech_ctx *ctx, const ech__command *command, const ech__train_args *a,
                  ech_group *group, show_fn show)
@@ -82,7 +101,7 @@ static int train(ech_ctx *ctx, const ech__command *command, const ech__train_arg
     config.train.group = group;
     ech__run *run;
     if (ech__run_create(ctx, &config, &run) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+        return fail(ctx, command, group);
     ech__progress progress = {0};
     if (!a->json && run->rank == 0)
         ech__show_head(run);
@@ -98,7 +117,7 @@ static int train(ech_ctx *ctx, const ech__command *command, const ech__train_arg
     } else if (status == ECH_OK && run->rank == 0) {
         show(run);
     }
-    const int code = status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
+    const int code = status < 0 ? fail(ctx, command, group) : ECH__EXIT_GOOD;
     ech__run_destroy(run);
     return code;
 }
@@ -131,7 +150,7 @@ static int train_as_rank(ech_ctx *ctx, const ech__command *command, const ech__t
     if (ech__comm_open(ctx, &options, &group.comm) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     if (check_world(ctx, a, group.comm->world) < 0)
-        code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+        code = ech__cli_fail_rank(group.comm, command, ECH__EXIT_USAGE);
     else
         code = train(ctx, command, a, &group, show);
     ech__comm_close(group.comm);
@@ -149,6 +168,9 @@ static int run_it(ech_ctx *ctx, const ech__command *command, const ech__train_ar
         const int ranks = a->device_count ? a->device_count : 1;
         if (check_world(ctx, a, ranks) < 0)
             return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+        const ech__run_config config = config_of(a);
+        if (a->max_restarts && ech__run_check_save(ctx, &config) < 0)
+            return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
         return ech__cli_launch(ctx, command, ranks, (int)a->max_restarts, argv);
     }
     return train_as_rank(ctx, command, a, show); /* alone */

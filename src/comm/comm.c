@@ -45,6 +45,11 @@ void ech__comm_close(ech__comm *comm)
         comm->ops->close(comm);
 }
 
+bool ech__comm_give_up(ech__comm *comm)
+{
+    return !comm->ops->give_up || comm->ops->give_up(comm);
+}
+
 /* ---- checks that all transports share ---- */
 
 static ech_status check_reduction(ech__comm *comm, const ech__coll *coll)

@@ -110,6 +110,10 @@ struct ech__comm {
 ech_status ech__comm_open(ech_ctx *ctx, const ech__comm_options *options, ech__comm **out);
 /* NULL is fine. Waits for nobody: a failing rank must not hang here. */
 void ech__comm_close(ech__comm *comm);
+/* For a rank that ends because of a failure, whose sentence the context holds: the calls of the others fail from here on,
+ * and name it. False where another rank has failed for the same reason before, so that it need not be said again. Waits for
+ * nobody. */
+bool ech__comm_give_up(ech__comm *comm);
 
 /* Does it, and returns when this rank's dst holds the result. */
 ech_status ech__comm_run(ech__comm *comm, const ech__coll *coll);
@@ -145,6 +149,7 @@ ech_status ech__comm_gather_texts(ech__comm *comm, const char *text, char **text
 
 struct ech__comm_ops {
     void (*close)(ech__comm *comm);
+    bool (*give_up)(ech__comm *comm); /* NULL: the others find out when they wait */
     ech_status (*run)(ech__comm *comm, const ech__coll *coll);
     ech_status (*alloc)(ech__comm *comm, int64_t bytes, void **out);
     void (*free)(ech__comm *comm, void *ptr);

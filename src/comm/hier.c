@@ -23,9 +23,11 @@ typedef struct hier {
     ech__comm *local; /* shared memory of this node; backend mpi: of this rank alone */
     ech__wire wire;
     ech__between between;
-    int owners; /* ranks of each node that take part in the exchange between nodes */
-    /* node_of[r]: the node of rank r; members[n]: ranks of a node; peers[n]: see inter.h. All by ranks or nodes of the job. */
-    int *node_of, *members, *peers;
+    int owners;      /* ranks of each node that take part in the exchange between nodes */
+    int *node_of;    /* [world] the node of each rank */
+    int *members;    /* [nodes] how many ranks each has */
+    int *peers;      /* [nodes] see inter.h */
+    int *neighbours; /* [ranks of this node] their numbers in the job */
 } hier;
 
 static hier *of(ech__comm *comm)
@@ -71,13 +73,16 @@ static ech_status find_nodes(hier *h, const int *first, bool alone)
     h->node_of = ech__new(h->base.ctx, bytes);
     h->members = ech__new(h->base.ctx, bytes);
     h->peers = ech__new(h->base.ctx, bytes);
-    if (!h->node_of || !h->members || !h->peers)
+    h->neighbours = ech__new(h->base.ctx, bytes);
+    if (!h->node_of || !h->members || !h->peers || !h->neighbours)
         return ech__fail(h->base.ctx, ECH_E_NOMEM, "no memory for %d ranks", h->base.world);
     number_nodes(h, first, alone);
     h->owners = h->members[0];
     for (int n = 1; n < h->base.nodes; n++)
         h->owners = h->members[n] < h->owners ? h->members[n] : h->owners;
     const int place = place_on_node(h);
+    for (int i = 0; i < h->members[h->base.node]; i++)
+        h->neighbours[i] = rank_at(h, h->base.node, i);
     for (int n = 0; n < h->base.nodes; n++)
         h->peers[n] = place < h->owners ? rank_at(h, n, place) : -1;
     /* What shares cores is the machine, also where every rank counts as a node. */
@@ -111,9 +116,8 @@ static ech_status get_memory(hier *h, int place, int members, int *fd)
 {
     ech_ctx *ctx = h->base.ctx;
     char name[ECH__PASS_NAME_BYTES] = "";
-    const int node = h->base.node;
     if (place > 0) {
-        ECH_TRY(ech__wire_recv(&h->wire, name, sizeof name, rank_at(h, node, 0), ECH__TAG_NODE,
+        ECH_TRY(ech__wire_recv(&h->wire, name, sizeof name, h->neighbours[0], ECH__TAG_NODE,
                                "joining the node"));
         return ech__pass_fetch(ctx, name, h->base.timeout_s, fd);
     }
@@ -127,7 +131,7 @@ static ech_status get_memory(hier *h, int place, int members, int *fd)
         return status;
     }
     for (int i = 1; i < members && status == ECH_OK; i++)
-        status = ech__wire_send(&h->wire, name, sizeof name, rank_at(h, node, i), ECH__TAG_NODE,
+        status = ech__wire_send(&h->wire, name, sizeof name, h->neighbours[i], ECH__TAG_NODE,
                                 "joining the node");
     if (status == ECH_OK)
         status = ech__pass_serve(ctx, listener, *fd, members - 1, h->base.timeout_s);
@@ -151,9 +155,11 @@ static ech_status join_node(hier *h)
     ech__between_init(&h->between, &h->wire, h->base.node, h->base.nodes, h->peers);
     ech__shm_set_inter(h->local, &(ech__inter){.begin = ech__between_begin,
                                                .test = ech__between_test,
+                                               .push = ech__between_push,
                                                .user = &h->between,
                                                .owners = h->owners,
-                                               .world = h->base.world});
+                                               .world = h->base.world,
+                                               .ranks = h->neighbours});
     return ECH_OK;
 }
 
@@ -238,18 +244,6 @@ static ech_status bind_cores(hier *h, const int *first)
 
 /* ---- operations ---- */
 
-/* Sentences of shared memory speak of the node's ranks; where there are other nodes, says which these are. */
-static ech_status of_node(hier *h, ech_status status)
-{
-    const int members = h->members[h->base.node];
-    if (status >= 0 || h->base.nodes == 1 || h->wire.failed || members == 1)
-        return status;
-    return ech__fail_in(h->base.ctx, status,
-                        "node %d of %d, where ranks 0 to %d are %d to %d of the job", h->base.node,
-                        h->base.nodes, members - 1, rank_at(h, h->base.node, 0),
-                        rank_at(h, h->base.node, members - 1));
-}
-
 static ech_status hier_run(ech__comm *comm, const ech__coll *coll)
 {
     hier *h = of(comm);
@@ -293,19 +287,19 @@ static void hier_free(ech__comm *comm, void *ptr)
 static ech_status hier_start(ech__comm *comm, const ech__coll *coll, uint64_t *ticket)
 {
     hier *h = of(comm);
-    return of_node(h, h->local->ops->start(h->local, coll, ticket));
+    return h->local->ops->start(h->local, coll, ticket);
 }
 
 static ech_status hier_progress(ech__comm *comm)
 {
     hier *h = of(comm);
-    return of_node(h, h->local->ops->progress(h->local));
+    return h->local->ops->progress(h->local);
 }
 
 static ech_status hier_wait(ech__comm *comm, uint64_t ticket, ech__coll_times *times)
 {
     hier *h = of(comm);
-    return of_node(h, h->local->ops->wait(h->local, ticket, times));
+    return h->local->ops->wait(h->local, ticket, times);
 }
 
 /* A wait between nodes goes on with what was started: another rank may need it before it can answer. */
@@ -321,6 +315,8 @@ static void release(hier *h)
 {
     ech_ctx *ctx = h->base.ctx;
     const size_t bytes = (size_t)h->base.world * sizeof(int);
+    if (h->wire.failed || h->between.used > 0)
+        h->wire.mpi->abandon();
     if (h->local)
         h->local->ops->close(h->local);
     ech__between_fini(&h->between);
@@ -328,6 +324,7 @@ static void release(hier *h)
     ech__delete(ctx, h->node_of, bytes);
     ech__delete(ctx, h->members, bytes);
     ech__delete(ctx, h->peers, bytes);
+    ech__delete(ctx, h->neighbours, bytes);
     ech__delete(ctx, h, sizeof *h);
 }
 

@@ -186,11 +186,7 @@ static ech_status test_messages(ech__between *b)
 ech_status ech__between_test(void *between, bool *done)
 {
     ech__between *b = between;
-    *done = b->step == ECH__BETWEEN_IDLE;
-    if (*done) /* messages that MPI has taken but could not send yet */
-        return b->wire->mpi->progress() == 0
-                   ? ECH_OK
-                   : ech__wire_broken(b->wire, 0, b->peers[0], "progress");
+    *done = false;
     ECH_TRY(test_messages(b));
     if (b->used > 0)
         return ECH_OK;
@@ -204,4 +200,11 @@ ech_status ech__between_test(void *between, bool *done)
     b->step = ECH__BETWEEN_IDLE;
     *done = true;
     return ECH_OK;
+}
+
+ech_status ech__between_push(void *between)
+{
+    ech__between *b = between;
+    const int code = b->wire->mpi->progress();
+    return code == 0 ? ECH_OK : ech__wire_broken(b->wire, code, b->wire->rank, "messages");
 }

@@ -40,5 +40,6 @@ ech_status ech__between_reserve(ech__between *between, int64_t bytes, int owners
 ech_status ech__between_begin(void *between, void *data, int64_t count, ech_dtype dtype,
                               ech__reduction reduction, uint64_t sequence);
 ech_status ech__between_test(void *between, bool *done);
+ech_status ech__between_push(void *between);
 
 #endif

@@ -115,6 +115,9 @@ static ech_status start_ranks(ech_ctx *ctx, launcher *l, int comm_fd, int *code)
                                        .cores = ids,
                                        .ncores = n};
         ECH_TRY(ech__rank_spawn(ctx, &start, &state->pid, &state->err, code));
+        /* Not before the first one runs: of a program that cannot be started nothing else is said. */
+        if (r == 0 && l->restarts == 0)
+            say_places(l);
     }
     return ECH_OK;
 }
@@ -153,8 +156,6 @@ static ech_status attempt(ech_ctx *ctx, launcher *l, ech__launch_result *out)
         ech__job_abandon(&l->job);
         return status;
     }
-    if (l->restarts == 0)
-        say_places(l);
     ech__job_supervise(&l->job);
     judge(&l->job, out);
     return ECH_OK;

@@ -17,7 +17,8 @@
 static int number_of(const char *name)
 {
     const char *text = getenv(name);
-    return text ? atoi(text) : 0;
+    const long value = text ? strtol(text, NULL, 10) : 0;
+    return value > 0 && value < INT_MAX ? (int)value : 0;
 }
 
 /* How many ranks the starter says there are: mpirun of Open MPI, srun, mpiexec of others; 0: it says nothing. */

@@ -39,6 +39,8 @@ typedef struct ech__mpi_table {
     int (*test)(ech__mpi_request *request, bool *done);
     /* Moves on what MPI has accepted but not yet sent. */
     int (*progress)(void);
+    /* Messages under way are given up: MPI must not be ended any more, since it would wait for them. */
+    void (*abandon)(void);
     void (*error_text)(int code, char *text, size_t bytes);
     const char *(*library)(void); /* name and version of the MPI behind it */
     int max_tag;                  /* tags 0 to max_tag are good on every MPI */

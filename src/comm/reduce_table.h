@@ -17,6 +17,7 @@ typedef struct ech__reduce_task {
 typedef struct ech__reduce_table {
     const char *name;
     void (*run)(const ech__reduce_task *task);
+    void (*copy)(void *dst, const void *src, int64_t bytes);
 } ech__reduce_table;
 
 extern const ech__reduce_table ech__reduce_generic, ech__reduce_avx2, ech__reduce_avx512;

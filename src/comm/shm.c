@@ -142,6 +142,7 @@ static void shm_close(ech__comm *comm)
 
 static const ech__comm_ops shm_ops = {
     .close = shm_close,
+    .give_up = ech__shm_give_up,
     .run = ech__shm_run,
     .alloc = ech__shm_alloc,
     .free = ech__shm_free,

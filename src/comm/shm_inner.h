@@ -18,11 +18,10 @@
 #define ECH_COMM_SHM_INNER_H
 
 #include "comm/inner.h"
-#include "comm/reduce.h"
+#include "comm/reduce_table.h"
 #include "comm/shm.h"
 
 #include <stdatomic.h>
-#include <string.h>
 
 enum {
     ECH__LINE = 64,         /* bytes of a cache line */
@@ -85,6 +84,7 @@ typedef struct ech__shm_head {
     int64_t ring_bytes;                    /* of data, for each ordered pair */
     _Atomic uint64_t cpus[ECH__CPU_WORDS]; /* that any of the ranks may use */
     _Atomic int aborted;                   /* 1: abort_text is being written; 2: it can be read */
+    int aborter;                           /* the rank that wrote it */
     char abort_text[1024];
     /* Written by local rank 0 inside of an allocation. */
     int64_t end; /* of the file */
@@ -134,7 +134,13 @@ static inline char *ech__shm_slot(const ech__shm *s, int rank, uint64_t turn)
 static inline void ech__shm_copy(void *dst, const void *src, int64_t bytes)
 {
     if (bytes > 0)
-        memcpy(dst, src, (size_t)bytes);
+        ech__reduce_best()->copy(dst, src, bytes);
+}
+
+/* The number that sentences call a rank by. */
+static inline int ech__shm_name(const ech__shm *s, int rank)
+{
+    return s->has_inter && s->inter.ranks ? s->inter.ranks[rank] : rank;
 }
 
 /* ---- shm_started.c ---- */
@@ -184,6 +190,7 @@ ech_status ech__shm_await(ech__shm *s, const _Atomic uint64_t *counter, uint64_t
 void ech__shm_ring_bell(ech__shm *s);
 /* Keeps the sentence of this rank's failure for the others, wakes them, and returns status. */
 ech_status ech__shm_abort(ech__shm *s, ech_status status);
+bool ech__shm_give_up(ech__comm *comm);
 /* Fails once any rank has. */
 ech_status ech__shm_alive(ech__shm *s);
 /* One look at what ends a wait, for loops that poll: gives the failure. rank -1: the other nodes are waited for. */

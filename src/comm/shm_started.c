@@ -190,7 +190,6 @@ ech_status ech__shm_progress(ech__comm *comm)
 /* Waits until this rank's shard of `number` is distributed. */
 static ech_status finish_own(ech__shm *s, uint64_t number)
 {
-    const int64_t since = ech__clock_wall();
     for (int polls = 0; s->next <= number; polls++) {
         const uint64_t before = s->next;
         ECH_TRY(ech__shm_progress(&s->base));
@@ -201,9 +200,10 @@ static ech_status finish_own(ech__shm *s, uint64_t number)
             ECH_TRY(ech__shm_await(s, &s->ranks[s->slow].started, s->next + 1, s->slow, doing));
             continue;
         }
-        /* The other nodes ring no bell: their messages arrive when they are looked for. */
+        /* The other nodes ring no bell: their messages arrive when they are looked for. Who looks for them knows how long
+         * that may take, and whom to name. */
         if (polls % 64 == 63) {
-            ECH_TRY(ech__shm_check(s, since, -1, doing));
+            ECH_TRY(ech__shm_check(s, ech__clock_wall(), -1, doing));
             sched_yield();
         }
     }

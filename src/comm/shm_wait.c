@@ -77,7 +77,8 @@ ech_status ech__shm_mismatch(ech__shm *s, int rank, const ech__shm_desc *mine,
 {
     /* Every rank names the two in the same order. */
     const bool first = s->base.rank < rank;
-    const int a = first ? s->base.rank : rank, b = first ? rank : s->base.rank;
+    const int me = ech__shm_name(s, s->base.rank), it = ech__shm_name(s, rank);
+    const int a = first ? me : it, b = first ? it : me;
     const ech__desc_text text_a = ech__shm_describe(first ? mine : other, false);
     const ech__desc_text text_b = ech__shm_describe(first ? other : mine, false);
     const char *both = get(&mine->where) == get(&other->where) || strcmp(text_a.s, text_b.s) != 0
@@ -117,10 +118,22 @@ ech_status ech__shm_abort(ech__shm *s, ech_status status)
     if (!atomic_compare_exchange_strong(&s->head->aborted, &none, 1))
         return status;
     snprintf(s->head->abort_text, sizeof s->head->abort_text, "%s", s->base.ctx->error);
+    s->head->aborter = s->base.rank;
     atomic_store(&s->head->aborted, 2);
     for (int r = 0; r < s->base.world; r++)
         ring(&s->ranks[r]);
     return status;
+}
+
+bool ech__shm_give_up(ech__comm *comm)
+{
+    ech__shm *s = (ech__shm *)comm;
+    ech__shm_abort(s, ECH_E_IO);
+    /* The other one is about to end its sentence, unless it was killed in the middle of it. */
+    for (int i = 0; i < 100 && atomic_load(&s->head->aborted) != 2; i++)
+        ech__clock_sleep(0.001);
+    return atomic_load(&s->head->aborted) != 2 || s->head->aborter == comm->rank ||
+           !strstr(comm->ctx->error, s->head->abort_text);
 }
 
 /* ---- waiting ---- */
@@ -138,14 +151,14 @@ ech_status ech__shm_alive(ech__shm *s)
 ech_status ech__shm_check(ech__shm *s, int64_t since_ns, int rank, const ech__shm_desc *doing)
 {
     ech_ctx *ctx = s->base.ctx;
-    const int me = s->base.rank;
+    const int me = ech__shm_name(s, s->base.rank);
     ECH_TRY(ech__shm_alive(s));
     const ech__desc_text text = ech__shm_describe(doing, true);
     const double waited = ech__seconds(ech__clock_wall() - since_ns);
     if (waited >= s->base.timeout_s) {
         char whom[24] = "other nodes";
         if (rank >= 0)
-            snprintf(whom, sizeof whom, "rank %d", rank);
+            snprintf(whom, sizeof whom, "rank %d", ech__shm_name(s, rank));
         return ech__shm_abort(s, ech__fail(ctx, ECH_E_IO, "rank %d waited %.1f s for %s in %s", me,
                                            waited, whom, text.s));
     }
@@ -162,7 +175,8 @@ static ech_status has_left(ech__shm *s, int rank, const ech__shm_desc *doing)
     const ech__desc_text text = ech__shm_describe(doing, true);
     return ech__shm_abort(s, ech__fail(s->base.ctx, ECH_E_IO,
                                        "rank %d waited for rank %d in %s, but that one has left",
-                                       s->base.rank, rank, text.s));
+                                       ech__shm_name(s, s->base.rank), ech__shm_name(s, rank),
+                                       text.s));
 }
 
 /* Whether there are more ranks than processors for them; the ranks' processors are known once all have joined. */
@@ -216,7 +230,10 @@ ech_status ech__shm_await(ech__shm *s, const _Atomic uint64_t *counter, uint64_t
             return ECH_OK;
         pause_briefly();
     }
-    const int64_t since = ech__clock_wall(), limit = (int64_t)(s->base.timeout_s * 1e9);
+    /* A rank whose shard is with other nodes fails first, and knows whom it waits for. */
+    const bool shard = s->has_inter && counter == &s->ranks[rank].reduced;
+    const int64_t limit = (int64_t)(s->base.timeout_s * 1e9), extra = shard ? limit / 5 : 0;
+    const int64_t since = ech__clock_wall();
     if (spin(s, counter, least, since))
         return ECH_OK;
     for (;;) {
@@ -224,13 +241,15 @@ ech_status ech__shm_await(ech__shm *s, const _Atomic uint64_t *counter, uint64_t
         const bool gone = atomic_load(&s->ranks[rank].left) > s->generation;
         if (atomic_load_explicit(counter, memory_order_acquire) >= least)
             return ECH_OK;
-        ECH_TRY(ech__shm_check(s, since, rank, doing));
+        ECH_TRY(ech__shm_check(s, since + extra, rank, doing));
         if (gone)
             return has_left(s, rank, doing);
-        /* Messages from other nodes ring no bell. */
-        const int64_t slice = s->has_inter && s->next < s->started ? POLL_NS : SLICE_NS;
-        const int64_t rest = since + limit - ech__clock_wall();
+        /* Messages from other nodes ring no bell, and those to them may need a push. */
+        const int64_t slice = s->has_inter ? POLL_NS : SLICE_NS;
+        const int64_t rest = since + extra + limit - ech__clock_wall();
         sleep_for(counter, least, &s->ranks[rank], rest < 1 ? 1 : rest < slice ? rest : slice);
         ECH_TRY(ech__shm_progress(&s->base));
+        if (s->has_inter && s->inter.push && !s->inter_busy)
+            ECH_TRY(s->inter.push(s->inter.user));
     }
 }

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <omp.h>
 #include <pthread.h>
@@ -23,9 +24,10 @@ typedef struct device {
     cpu_set_t cores;
     bool bound;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards job and quit */
+    pthread_mutex_t lock; /* guards job, busy and quit */
     pthread_cond_t changed;
-    job *job; /* handed over, not finished */
+    job job;   /* the last one that was handed over */
+    bool busy; /* with it: handed over, not finished */
     bool quit;
 } device;
 
@@ -43,11 +45,11 @@ int ech__device_cores(void)
     return count > 0 ? count : 1;
 }
 
-/* What the machine has; 0 when it does not say. */
-static int64_t physical_memory(void)
+/* One process's part of what the machine has; 0 when it does not say. */
+static int64_t physical_memory(int sharers)
 {
     const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
-    return pages > 0 && bytes > 0 ? (int64_t)pages * bytes : 0;
+    return pages > 0 && bytes > 0 ? (int64_t)pages * bytes / (sharers > 1 ? sharers : 1) : 0;
 }
 
 /* ---- worker ---- */
@@ -61,37 +63,59 @@ static void *work(void *arg)
     omp_set_num_threads(dev->base.threads);
     pthread_mutex_lock(&dev->lock);
     for (;;) {
-        while (!dev->job && !dev->quit)
+        while (!dev->busy && !dev->quit)
             pthread_cond_wait(&dev->changed, &dev->lock);
-        if (!dev->job)
+        if (!dev->busy)
             break;
-        job *todo = dev->job;
+        const job todo = dev->job;
         pthread_mutex_unlock(&dev->lock);
         const int64_t start = ech__clock_wall();
-        todo->result = todo->run(todo->arg);
+        const ech_status result = todo.run(todo.arg);
         const int64_t busy = ech__clock_wall() - start;
         pthread_mutex_lock(&dev->lock);
         dev->base.busy_ns += busy;
-        dev->job = NULL;
+        dev->job.result = result;
+        dev->busy = false;
         pthread_cond_broadcast(&dev->changed);
     }
     pthread_mutex_unlock(&dev->lock);
     return NULL;
 }
 
-static ech_status device_call(ech__device *base, ech_status (*run)(void *arg), void *arg)
+static bool is_worker(const device *dev)
+{
+    return pthread_equal(pthread_self(), dev->thread);
+}
+
+static void device_start(ech__device *base, ech_status (*run)(void *arg), void *arg)
 {
     device *dev = of(base);
-    if (pthread_equal(pthread_self(), dev->thread)) /* a job that calls again is already there */
-        return run(arg);
-    job todo = {run, arg, ECH_OK};
+    assert(!is_worker(dev)); /* it would wait for itself */
     pthread_mutex_lock(&dev->lock);
-    dev->job = &todo;
+    assert(!dev->busy);
+    dev->job = (job){run, arg, ECH_OK};
+    dev->busy = true;
     pthread_cond_broadcast(&dev->changed);
-    while (dev->job)
-        pthread_cond_wait(&dev->changed, &dev->lock);
     pthread_mutex_unlock(&dev->lock);
-    return todo.result;
+}
+
+static ech_status device_finish(ech__device *base)
+{
+    device *dev = of(base);
+    pthread_mutex_lock(&dev->lock);
+    while (dev->busy)
+        pthread_cond_wait(&dev->changed, &dev->lock);
+    const ech_status result = dev->job.result;
+    pthread_mutex_unlock(&dev->lock);
+    return result;
+}
+
+static ech_status device_call(ech__device *base, ech_status (*run)(void *arg), void *arg)
+{
+    if (is_worker(of(base))) /* a job that calls again is already there */
+        return run(arg);
+    device_start(base, run, arg);
+    return device_finish(base);
 }
 
 /* ---- memory ---- */
@@ -204,6 +228,8 @@ static const ech__device_ops device_ops = {
     .free = device_free,
     .charge = device_charge,
     .call = device_call,
+    .start = device_start,
+    .finish = device_finish,
 };
 
 /* ---- life ---- */
@@ -274,12 +300,13 @@ ech_status ech__device_create(ech_ctx *ctx, const ech__device_options *options, 
     if (!dev)
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for a device");
     dev->table = tables[options->kind];
-    dev->base = (ech__device){.ops = &device_ops,
-                              .ctx = ctx,
-                              .kind = dev->table->kind,
-                              .threads = options->threads ? options->threads : cores,
-                              .memory_limit = options->memory_limit ? options->memory_limit
-                                                                    : physical_memory()};
+    dev->base =
+        (ech__device){.ops = &device_ops,
+                      .ctx = ctx,
+                      .kind = dev->table->kind,
+                      .threads = options->threads ? options->threads : cores,
+                      .memory_limit = options->memory_limit ? options->memory_limit
+                                                            : physical_memory(options->sharers)};
     CPU_ZERO(&dev->cores);
     for (int i = 0; i < options->ncores; i++)
         CPU_SET((size_t)options->cores[i], &dev->cores);

@@ -27,7 +27,8 @@ typedef enum ech__device_kind {
 typedef struct ech__device_options {
     ech__device_kind kind;
     int threads;          /* 0: every core this process may use */
-    int64_t memory_limit; /* 0: what the machine has */
+    int64_t memory_limit; /* 0: what the machine has, divided by sharers */
+    int sharers;          /* processes that share the machine's memory, this one included; 0: 1 */
     const int *cores;     /* where the worker and its threads may run; NULL: anywhere */
     int ncores;
 } ech__device_options;

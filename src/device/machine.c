@@ -157,7 +157,7 @@ int ech__share_cores(const ech__cores *c, int rank, int ranks, int *ids, int max
         return whole_cores(c, rank * c->cores / ranks, (rank + 1) * c->cores / ranks, ids, max);
     int all[ECH__MAX_HWTHREADS];
     const int count = whole_cores(c, 0, c->cores, all, ECH__MAX_HWTHREADS);
-    if (max < 1)
+    if (!count || max < 1)
         return 0;
     ids[0] = all[rank % count];
     return 1;

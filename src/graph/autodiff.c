@@ -110,6 +110,31 @@ static ech_status name_gradients(struct ech__autodiff *ad)
     return ECH_OK;
 }
 
+/* Marks what leads back to a parameter; the nodes that are added from now on are the backward pass. */
+static ech_status begin(struct ech__autodiff *ad, ech_graph *graph)
+{
+    *ad = (struct ech__autodiff){.graph = graph, .nvalues = graph->nvalues};
+    ad->needs = ech__arena_array(&graph->arena, ad->nvalues, sizeof *ad->needs);
+    ad->grad = ech__arena_array(&graph->arena, ad->nvalues, sizeof *ad->grad);
+    if (!ad->needs || !ad->grad)
+        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the backward graph");
+    mark_needs(ad);
+    graph->phase = ECH__PHASE_BACKWARD;
+    return ECH_OK;
+}
+
+/* From the gradients that are there already to those of the parameters. */
+static ech_status differentiate(struct ech__autodiff *ad)
+{
+    const ech_graph *graph = ad->graph;
+    for (size_t n = graph->nnodes; n-- > 0;) {
+        const ech__node node = graph->nodes[n]; /* adding nodes may move the array */
+        if (node.nout && ad->needs[node.out[0]] && ad->grad[node.out[0]] != NO_GRAD)
+            ECH_TRY(backward_of(ad, &node));
+    }
+    return name_gradients(ad);
+}
+
 ech_status ech__autodiff(ech_graph *graph, ech_value loss)
 {
     ECH_TRY(graph->status);
@@ -120,24 +145,26 @@ ech_status ech__autodiff(ech_graph *graph, ech_value loss)
     if (graph->values[loss].type.shape.ndims != 0)
         return ech__fail(graph->ctx, ECH_E_INVALID, "the loss has shape %s; it must be a scalar",
                          ech__shape_format(&graph->values[loss].type.shape).s);
-    struct ech__autodiff ad = {.graph = graph, .nvalues = graph->nvalues};
-    ad.needs = ech__arena_array(&graph->arena, ad.nvalues, sizeof *ad.needs);
-    ad.grad = ech__arena_array(&graph->arena, ad.nvalues, sizeof *ad.grad);
-    if (!ad.needs || !ad.grad)
-        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the backward graph");
-    mark_needs(&ad);
+    struct ech__autodiff ad;
+    ECH_TRY(begin(&ad, graph));
     if (!ad.needs[loss])
         return ech__fail(graph->ctx, ECH_E_INVALID, "the loss depends on no parameter");
-    graph->phase = ECH__PHASE_BACKWARD;
     graph->loss = loss;
     ech__graph_keep(graph, loss);
     ad.grad[loss] = SEED;
-    for (size_t n = graph->nnodes; n-- > 0;) {
-        const ech__node node = graph->nodes[n]; /* adding nodes may move the array */
-        if (node.nout && ad.needs[node.out[0]] && ad.grad[node.out[0]] != NO_GRAD)
-            ECH_TRY(backward_of(&ad, &node));
-    }
-    return name_gradients(&ad);
+    return differentiate(&ad);
+}
+
+ech_status ech__autodiff_from(ech_graph *graph, ech_value value, ech_value grad)
+{
+    ECH_TRY(graph->status);
+    struct ech__autodiff ad;
+    ECH_TRY(begin(&ad, graph));
+    if (!ad.needs[value])
+        return ech__fail(graph->ctx, ECH_E_INVALID, "'%s' depends on no parameter",
+                         graph->values[value].name);
+    ad.grad[value] = grad;
+    return differentiate(&ad);
 }
 
 ech_status ech__insert_delay(ech_graph *graph, double seconds)

@@ -41,7 +41,7 @@ typedef struct ech__value {
     ech__type type;
     ech_value of;   /* the parameter a gradient, state or copy belongs to; else -1 */
     ech__init init; /* parameters and buffers */
-    bool kept;      /* the program reads it after a step */
+    bool kept;      /* read after a step by others than operators; an input: has a place anyway */
     bool grouped;   /* it lies in a group: .group */
     ech_value group;
 } ech__value;
@@ -95,6 +95,23 @@ ech_status ech__fuse(ech_graph *graph);
 
 /* Appends the backward operators that give every parameter under loss its gradient, and no others. */
 ech_status ech__autodiff(ech_graph *graph, ech_value loss);
+
+/* The same from a value whose gradient is known: grad, an input of the value's type. */
+ech_status ech__autodiff_from(ech_graph *graph, ech_value value, ech_value grad);
+
+/* A model in two: the body makes the prediction, the head takes it and makes the loss and the gradient of the
+ * prediction. Values keep their numbers in both. */
+typedef struct ech__halves {
+    ech_graph *body, *head;
+    ech_value prediction; /* an activation of the body, an input of the head */
+    ech_value grad_in;    /* of the prediction: an input of the body */
+    ech_value grad_out;   /* the same in the head, which makes it */
+} ech__halves;
+
+/* The head has its backward operator, and holds every input of the model, its own or not. The body is forward
+ * only: ech__fuse and then ech__autodiff_from(body, prediction, grad_in) come next. The loss must be one mse or
+ * cross_entropy. Both graphs are the caller's to destroy. */
+ech_status ech__split_loss(const ech_graph *model, ech_value loss, ech__halves *out);
 
 /* Lets backward-data convolutions read a copy of their weight, refreshed after the optimizer: their kernels
  * want it in another layout. Last of all passes; a plan that finds one layout good for both drops the copy. */

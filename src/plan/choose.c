@@ -478,6 +478,8 @@ static ech_status choose_all(void *arg)
         if (!ech__shape_elems(&shape, &elems))
             return ech__fail(plan->ctx, ECH_E_LIMIT, "'%s' of shape %s has too many elements",
                              plan->graph->values[v].name, ech__shape_format(&shape).s);
+        if (plan->graph->values[v].kind == ECH__VALUE_INPUT && plan->graph->values[v].kept)
+            plan->places[v].used = true;
         plan->places[v].layout = plan->graph->values[v].kind == ECH__VALUE_ACTIVATION
                                      ? plan->device->ops->activation_layout(plan->device, &shape)
                                      : ech__layout_plain(&shape);

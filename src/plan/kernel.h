@@ -100,6 +100,10 @@ typedef struct ech__device_ops {
     ech_status (*charge)(ech__device *device, int64_t bytes);
     /* Runs job on the worker thread, waits for it, and gives its result. */
     ech_status (*call)(ech__device *device, ech_status (*job)(void *arg), void *arg);
+    /* The same in two, so that several devices can work at a time: start hands the job over, finish waits for it.
+     * Each start has one finish, and nothing else is asked of the device's worker in between. */
+    void (*start)(ech__device *device, ech_status (*job)(void *arg), void *arg);
+    ech_status (*finish)(ech__device *device);
 } ech__device_ops;
 
 /* The part of a device that others may read. */

@@ -119,10 +119,13 @@ static ech_status find(ech_trainer *trainer, const ech__variant *variant, const 
     const ech_value v = ech__graph_find(graph, name);
     const bool known =
         v >= 0 && (graph->values[v].kind == ECH__VALUE_INPUT || is_saved(graph, (size_t)v));
-    if (!known || !variant->plan->places[v].used)
+    /* Parameters are the trainer's own: a variant may know none of them. */
+    const bool input = known && graph->values[v].kind == ECH__VALUE_INPUT;
+    const ech__plan *plan = input ? variant->plan : trainer->plan;
+    if (!known || !plan->places[v].used)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
                          "'%s' is no input or parameter that the loss depends on", name);
-    *out = tensor_in(variant->plan, variant->exec, v);
+    *out = tensor_in(plan, input ? variant->exec : trainer->exec, v);
     if (bytes != (size_t)(out->elems * out->elem_bytes))
         return ech__fail(trainer->ctx, ECH_E_INVALID, "'%s' of shape %s takes %lld bytes, not %zu",
                          name, ech__shape_format(&out->layout->shape).s,

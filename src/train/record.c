@@ -117,8 +117,8 @@ static ech_json *config_json(const ech__run *run)
     ech__json_set_int(&json, "batch_size", o->batch);
     ech__json_set_int(&json, "global_batch", run->feed.global);
     ech__json_set_int(&json, "accum", o->accum);
-    ech__json_set_string(&json, "parallel", "ddp");
-    ech__json_set_int(&json, "devices", run->world);
+    ech__json_set_string(&json, "parallel", o->dp_devices ? "dp" : "ddp");
+    ech__json_set_int(&json, "devices", ech__run_devices(run));
     ech__json_set_int(&json, "bucket_bytes", o->bucket_bytes);
     ech__json_set_bool(&json, "sync_bn", o->sync_bn);
     ech__json_set_bool(&json, "broadcast_buffers", o->broadcast_buffers);
@@ -147,29 +147,59 @@ static ech_json *config_json(const ech__run *run)
     return json;
 }
 
-/* Memory of each device: bytes that it took, or that were planned. */
+int ech__run_devices(const ech__run *run)
+{
+    return run->dp_totals.devices ? run->dp_totals.devices : run->world;
+}
+
+int64_t ech__run_memory(const ech__run *run, int device, bool planned)
+{
+    if (run->dp_totals.devices) {
+        const ech__dp_device_total *d = &run->dp_totals.device[device];
+        return planned ? d->planned : d->memory;
+    }
+    if (run->world > 1) {
+        const ech__rank_traffic *r = &run->traffic.ranks[device];
+        return planned ? r->planned_memory : r->peak_memory;
+    }
+    return planned ? ech_trainer_planned_memory(run->trainer)
+                   : ech_trainer_peak_memory(run->trainer);
+}
+
 static ech_json *memory_list(const ech__run *run, bool planned)
 {
     ech_json *array = ech__json_array();
-    const ech__rank_traffic *ranks = run->traffic.ranks;
-    for (int rank = 0; rank < run->world; rank++) {
-        if (run->world == 1)
-            ech__json_append_int(&array, planned ? ech_trainer_planned_memory(run->trainer)
-                                                 : ech_trainer_peak_memory(run->trainer));
-        else
-            ech__json_append_int(&array,
-                                 planned ? ranks[rank].planned_memory : ranks[rank].peak_memory);
-    }
+    for (int device = 0; device < ech__run_devices(run); device++)
+        ech__json_append_int(&array, ech__run_memory(run, device, planned));
     return array;
 }
 
 static ech_json *utilisation_list(const ech__run *run)
 {
     ech_json *array = ech__json_array();
-    for (int rank = 0; rank < run->world; rank++)
-        ech__json_append_real(&array, run->world == 1 ? run->summary.utilisation
-                                                      : run->traffic.ranks[rank].busy);
+    for (int d = 0; d < ech__run_devices(run); d++)
+        ech__json_append_real(&array, run->dp_totals.devices ? run->dp_totals.device[d].busy_share
+                                      : run->world > 1       ? run->traffic.ranks[d].busy
+                                                             : run->summary.utilisation);
     return array;
+}
+
+/* DataParallel: what each device moved and did, and the parts of a step. */
+static ech_json *data_parallel_json(const ech__dp_totals *t)
+{
+    ech_json *json = ech__json_object(), *devices = ech__json_array(), *parts = ech__json_object();
+    for (int d = 0; d < t->devices; d++) {
+        ech_json *device = ech__json_object();
+        ech__json_set_int(&device, "bytes_in", t->device[d].bytes_in);
+        ech__json_set_int(&device, "bytes_out", t->device[d].bytes_out);
+        ech__json_set_real(&device, "busy_s", t->device[d].busy_s);
+        ech__json_append(&devices, device);
+    }
+    for (int p = 0; p < ECH__DP_PHASES; p++)
+        ech__json_set_real(&parts, ech__dp_phase_name((ech__dp_phase)p), t->phase_s[p]);
+    ech__json_set(&json, "devices", devices);
+    ech__json_set(&json, "parts_s", parts);
+    return json;
 }
 
 static ech_json *rank_json(const ech__rank_traffic *r)
@@ -232,12 +262,20 @@ static ech_json *stats_json(const ech__stats *s)
     return json;
 }
 
-static ech_json *memory_json(const ech__plan *plan)
+/* For every device that this process has. */
+static ech_json *memory_json(const ech_trainer *trainer)
 {
-    ech_json *kinds = ech__json_object(), *array = ech__json_array();
-    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
-        ech__json_set_int(&kinds, ech__memory_name((ech__memory_kind)k), plan->memory[k]);
-    ech__json_append(&array, kinds);
+    ech_json *array = ech__json_array();
+    for (int d = 0; d < (trainer->dp ? ech__dp_devices(trainer->dp) : 1); d++) {
+        ech_json *kinds = ech__json_object();
+        int64_t bytes[ECH__MEMORY_COUNT];
+        memcpy(bytes, trainer->plan->memory, sizeof bytes);
+        if (trainer->dp)
+            ech__dp_memory(trainer->dp, d, bytes);
+        for (int k = 0; k < ECH__MEMORY_COUNT; k++)
+            ech__json_set_int(&kinds, ech__memory_name((ech__memory_kind)k), bytes[k]);
+        ech__json_append(&array, kinds);
+    }
     return array;
 }
 
@@ -284,7 +322,7 @@ static ech_json *summary_json(const ech__run *run)
     ech_json *json = ech__json_object();
     ech__json_set_string(&json, "clock", "measured");
     ech__json_set_int(&json, "world_size", run->world);
-    ech__json_set_int(&json, "devices", run->world);
+    ech__json_set_int(&json, "devices", ech__run_devices(run));
     ech__json_set(&json, "step_time_s", stats_json(&s->step_time));
     ech__json_set_real(&json, "forward_s", s->forward_s);
     ech__json_set_real(&json, "backward_s", s->backward_s);
@@ -295,13 +333,18 @@ static ech_json *summary_json(const ech__run *run)
     ech__json_set_real(&json, "outside_kernels", s->outside_kernels);
     ech__json_set_real(&json, "samples_per_s", s->samples_per_s);
     const ech__ddp_bytes *bytes = &run->traffic.bytes;
+    const ech__dp_device_total *first = &run->dp_totals.device[0]; /* all goes through it */
     ech__json_set_int(&json, "comm_bytes_per_step",
-                      bytes->gradients + bytes->buffers + bytes->statistics);
+                      run->dp_totals.devices
+                          ? first->bytes_in + first->bytes_out
+                          : bytes->gradients + bytes->buffers + bytes->statistics);
+    if (run->dp_totals.devices)
+        ech__json_set(&json, "data_parallel", data_parallel_json(&run->dp_totals));
     if (run->world > 1)
         ech__json_set(&json, "communication", communication_json(run));
     ech__json_set(&json, "peak_memory_bytes", memory_list(run, false));
     ech__json_set(&json, "planned_memory_bytes", memory_list(run, true));
-    ech__json_set(&json, "memory_by_kind", memory_json(run->trainer->plan));
+    ech__json_set(&json, "memory_by_kind", memory_json(run->trainer));
     ech__json_set(&json, "utilisation", utilisation_list(run));
     ech__json_set_int(&json, "parameters", ech__trainer_param_count(run->trainer));
     ech__json_set_real(&json, "planning_s", run->trainer->planning_s);
@@ -344,7 +387,8 @@ ech_json *ech__run_json(const ech__run *run, const char *state)
         ech__json_set(&json, "resumed", resumed_json(run));
     if (run->summary.params_sha256[0]) { /* the steps are done, and summed up */
         ech__json_set(&json, "summary", summary_json(run));
-        ech__json_set(&json, "kernels", kernels_json(run));
+        if (run->op_done)
+            ech__json_set(&json, "kernels", kernels_json(run));
     }
     return json;
 }

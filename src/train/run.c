@@ -176,6 +176,16 @@ ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer
     return make_plan(ctx, &c, out);
 }
 
+ech_status ech__run_check_save(ech_ctx *ctx, const ech__run_config *c)
+{
+    char from[ECH_DIR_MAX_PATH];
+    if (!c->save)
+        return ECH_OK;
+    if (c->resume)
+        ECH_TRY(ech__checkpoint_find(ctx, c->resume, from));
+    return ech__checkpoint_dir_check(ctx, c->save, c->resume ? from : NULL);
+}
+
 /* What can be found wrong without planning, allocating or writing anything. */
 static ech_status check_places(const ech__run *run)
 {
@@ -210,9 +220,15 @@ static ech_status allocate(ech__run *run)
     run->ops = ech__new(run->ctx, ninstrs * sizeof *run->ops);
     run->op_seconds = ech__new(run->ctx, (size_t)run->op_steps * ninstrs * sizeof *run->op_seconds);
     return run->steps && run->epochs && run->ops && run->op_seconds
-               ? ech__traffic_init(&run->traffic, run->trainer, run->op_steps)
+               ? ECH_OK
                : ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",
                            (long long)c->steps);
+}
+
+static ech_status allocate_totals(ech__run *run)
+{
+    ECH_TRY(ech__traffic_init(&run->traffic, run->trainer, run->op_steps));
+    return ech__dp_totals_init(&run->dp_totals, run->trainer, run->op_steps);
 }
 
 /* Finds and checks the checkpoint, and that this run is the one it belongs to. */
@@ -291,6 +307,7 @@ static ech_status set_up(ech__run *run)
     ECH_TRY(ech__machine_read(ctx, &run->machine));
     ECH_TRY(make_trainer(run));
     ECH_TRY(allocate(run));
+    ECH_TRY(allocate_totals(run));
     if (run->resumed) {
         ECH_TRY(ech__checkpoint_restore(run->resumed, run));
         options.epoch = run->resumed->state.epoch;
@@ -326,6 +343,7 @@ void ech__run_destroy(ech__run *run)
     const ech__run_config *c = &run->config;
     const size_t ninstrs = run->trainer ? run->trainer->plan->ninstrs : 0;
     ech__traffic_fini(&run->traffic);
+    ech__dp_totals_fini(&run->dp_totals);
     ech__checkpoint_dir_close(run->checkpoints);
     ech__checkpoint_close(run->resumed);
     if (run->records)
@@ -428,7 +446,8 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
         run->first_loss = step->result.loss;
     if (index >= run->first + c->warmup && step->samples == run->feed.global) {
         ech__traffic_add(&run->traffic, run->trainer, step->result.time_s);
-        if (run->op_done < run->op_steps && variant->exec == run->trainer->exec)
+        ech__dp_totals_add(&run->dp_totals, run->trainer, step->result.time_s);
+        if (run->op_done < run->op_steps && variant == &run->trainer->variants[0])
             keep_op_times(run);
     }
     add_to_epoch(run, step);
@@ -552,6 +571,7 @@ static ech_status sum_up(ech__run *run)
     sum_up_ops(run, samples);
     ech__delete(run->ctx, samples, bytes);
     ECH_TRY(ech__traffic_sum_up(&run->traffic, run->trainer));
+    ECH_TRY(ech__dp_totals_sum_up(&run->dp_totals, run->trainer));
     ECH_TRY(ech__trainer_hash(run->trainer, s->params_sha256));
     return same_everywhere(run);
 }

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/stats.h"
 #include "device/machine.h"
+#include "train/dp_totals.h"
 #include "train/feed.h"
 #include "train/schedule.h"
 #include "train/traffic.h"
@@ -102,8 +103,9 @@ typedef struct ech__run {
     ech__epoch_sums now;
     float *op_seconds; /* [op_steps][ninstrs]: operators of the first timed full steps */
     int64_t op_steps, op_done;
-    ech__run_op *ops; /* [ninstrs], after the last step */
-    ech__traffic traffic;
+    ech__run_op *ops;         /* [ninstrs], after the last step */
+    ech__traffic traffic;     /* between ranks */
+    ech__dp_totals dp_totals; /* between devices of one process */
     ech__run_summary summary;
 } ech__run;
 
@@ -120,11 +122,18 @@ void ech__run_destroy(ech__run *run);
 
 /* Plans the run and allocates nothing: what it would need. The trainer is the caller's to destroy. */
 ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer **out);
+/* For a launcher that starts ranks again, which then go on from what they find in the directory of checkpoints: fails where
+ * something of another run is there already. */
+ech_status ech__run_check_save(ech_ctx *ctx, const ech__run_config *config);
 
 const char *ech__optimizer_name(ech_optimizer optimizer);
 
 /* What all ranks of a run must have in common, as lines "option: value"; to be freed with free(). */
 ech_status ech__run_terms(const ech__run *run, char **out);
+
+/* Devices of the run, over all ranks, and the memory of one of them: as planned, or as taken. */
+int ech__run_devices(const ech__run *run);
+int64_t ech__run_memory(const ech__run *run, int device, bool planned);
 
 /* The object that run.json holds. */
 ech_json *ech__run_json(const ech__run *run, const char *state);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEVICE, EXCHANGE }; /* threads of a process */
+enum { DEVICE, EXCHANGE = 1000 }; /* threads of a process: its devices, and what is between them */
 
 struct ech__trace {
     ech_ctx *ctx;
@@ -105,20 +105,21 @@ static bool begin(ech__trace *t, const ech_trainer *trainer)
     char name[32];
     snprintf(name, sizeof name, "rank %d", t->rank);
     add_name(t, "process_name", DEVICE, name);
-    snprintf(name, sizeof name, "device %d", t->rank);
-    add_name(t, "thread_name", DEVICE, name);
+    const int devices = trainer->dp ? ech__dp_devices(trainer->dp) : 1;
+    for (int d = 0; d < devices; d++) {
+        snprintf(name, sizeof name, "device %d", t->rank + d);
+        add_name(t, "thread_name", DEVICE + d, name);
+    }
     if (trainer->ranks)
         add_name(t, "thread_name", EXCHANGE, "gradients under way");
     t->named = true;
     return true;
 }
 
-void ech__trace_ops(ech__trace *t, const ech_trainer *trainer, const ech__variant *variant)
+static void add_ops(ech__trace *t, const ech_trainer *trainer, const ech__plan *plan,
+                    const ech__exec *exec, int thread)
 {
-    if (!t || !begin(t, trainer))
-        return;
-    const ech__plan *plan = variant->plan;
-    const ech__span *spans = ech__exec_spans(variant->exec);
+    const ech__span *spans = ech__exec_spans(exec);
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__instr *instr = &plan->instrs[n];
         /* What a micro-step leaves to the last one has the times of an earlier step. */
@@ -128,10 +129,37 @@ void ech__trace_ops(ech__trace *t, const ech_trainer *trainer, const ech__varian
         ech_json *args = ech__json_object();
         ech__json_set_string(&args, "kernel", instr->choice.name);
         snprintf(name, sizeof name, "%s %s", ech__op_name(instr->node->op), instr->node->name);
-        add_span(t, name, ech__phase_name(instr->node->phase), DEVICE,
+        add_span(t, name, ech__phase_name(instr->node->phase), thread,
                  (ech__span){spans[n].start_ns + t->offset_ns, spans[n].end_ns + t->offset_ns},
                  args);
     }
+}
+
+/* DataParallel: the parts of the step on each device, and in them its operators. */
+static void add_parts(ech__trace *t, const ech_trainer *trainer)
+{
+    const ech__dp *dp = trainer->dp;
+    for (int d = 0; d < ech__dp_devices(dp); d++) {
+        const ech__span *parts = ech__dp_work_of(dp, d)->phases;
+        const ech__plan *plan;
+        const ech__exec *exec;
+        for (int p = 0; p < ECH__DP_PHASES; p++) {
+            if (parts[p].end_ns > parts[p].start_ns)
+                add_span(t, ech__dp_phase_name((ech__dp_phase)p), "part", DEVICE + d, parts[p],
+                         NULL);
+        }
+        if (ech__dp_last(dp, d, &plan, &exec))
+            add_ops(t, trainer, plan, exec, DEVICE + d);
+    }
+}
+
+void ech__trace_ops(ech__trace *t, const ech_trainer *trainer, const ech__variant *variant)
+{
+    if (!t || !begin(t, trainer))
+        return;
+    if (trainer->dp) /* before the loss's own operators, which lie inside of a part */
+        add_parts(t, trainer);
+    add_ops(t, trainer, variant->plan, variant->exec, DEVICE);
 }
 
 /* On its way a bucket waits until it is ready everywhere, and then is reduced. */

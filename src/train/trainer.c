@@ -1,9 +1,12 @@
 #include "train/trainer.h"
 #include "base/clock.h"
+#include "base/format.h"
 #include "comm/group.h"
+#include "device/machine.h"
 #include "parallel/ddp.h"
 #include "train/optimizer.h"
 #include "train/params.h"
+#include "train/trainer_dp.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -89,6 +92,8 @@ static ech_status make_graphs(ech_trainer *trainer, const ech_graph *graph, ech_
     else if (trainer->micro_steps > 1)
         trainer->nroles = 2;
     ECH_TRY(ech__graph_clone(graph, &trainer->model));
+    if (o->train->dp_devices)
+        return ech__trainer_dp_graph(trainer, loss, o->train);
     for (int role = 0; role < trainer->nroles; role++) {
         ECH_TRY(ech__graph_clone(graph, &trainer->graphs[role]));
         ECH_TRY(rewrite(trainer, trainer->graphs[role], role, loss, o));
@@ -268,7 +273,7 @@ static ech_status plan_in_turn(ech_trainer *trainer, const ech__trainer_options 
     const bool shared = trainer->comm && trainer->tuning;
     if (shared && trainer->comm->rank != 0)
         ECH_TRY(receive_timings(trainer));
-    ECH_TRY(choose(trainer, o->train->batch, o->choices));
+    ECH_TRY(choose(trainer, ech__trainer_dp_batch(o->train), o->choices));
     trainer->timed_kernels = trainer->tuning ? ech__tuning_added(trainer->tuning) : 0;
     save_tuning(trainer);
     return shared && trainer->comm->rank == 0 ? send_timings(trainer) : ECH_OK;
@@ -287,15 +292,18 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     if (options->init) /* a wrong file is found before anything takes time */
         ECH_TRY(ech__params_check(graph, options->init));
     ECH_TRY(make_graphs(trainer, graph, loss, o));
-    ECH_TRY(ech__device_create(ctx,
-                               &(ech__device_options){.kind = ECH__DEVICE_CPU,
-                                                      .threads = options->threads,
-                                                      .memory_limit = options->device_memory},
-                               &trainer->device));
+    const ech__device_options device = {.kind = ECH__DEVICE_CPU,
+                                        .threads = options->threads,
+                                        .memory_limit = options->device_memory,
+                                        .sharers = trainer->comm ? trainer->comm->local_world : 1};
+    ECH_TRY(options->dp_devices ? ech__trainer_dp_device(trainer, options)
+                                : ech__device_create(ctx, &device, &trainer->device));
     ECH_TRY(agree(trainer, options));
     if (options->tune)
         ECH_TRY(open_tuning(trainer, options));
     ECH_TRY(plan_in_turn(trainer, o));
+    if (options->dp_devices)
+        ECH_TRY(ech__trainer_dp_plan(trainer, options));
     trainer->planning_s = ech__seconds(ech__clock_wall() - start);
     return ECH_OK;
 }
@@ -337,14 +345,35 @@ static ech_status share_weights(ech_trainer *trainer)
     return ech__comm_broadcast(trainer->comm, weights, bytes, 0);
 }
 
+/* Ranks of one machine come here before any of them has touched what it planned: the system hands out more addresses than
+ * it has memory, and would kill a rank later. */
+static ech_status check_available(const ech_trainer *trainer)
+{
+    const int sharers = trainer->comm ? trainer->comm->local_world : 1;
+    const int64_t need = trainer->plan->total_bytes, can = ech__machine_available();
+    if (need <= can / sharers)
+        return ECH_OK;
+    char whose[48] = "";
+    if (sharers > 1)
+        snprintf(whose, sizeof whose, " on each of %d ranks", sharers);
+    return ech__fail(trainer->ctx, ECH_E_NOMEM,
+                     "training needs %lld bytes (%s)%s, and %lld bytes (%s) are available on this "
+                     "machine",
+                     (long long)need, ech__format_bytes(need).s, whose, (long long)can,
+                     ech__format_bytes(can).s);
+}
+
 static ech_status make_exec(ech_trainer *trainer, const ech_train_options *options)
 {
+    ECH_TRY(check_available(trainer));
     ECH_TRY(ech__exec_create(trainer->plan, NULL, &trainer->exec));
     trainer->variants[trainer->nvariants++] = (ech__variant){
         .batch = options->batch, .training = true, .plan = trainer->plan, .exec = trainer->exec};
     ECH_TRY(options->init ? ech_trainer_load(trainer, options->init) : ech__params_init(trainer));
     ECH_TRY(share_weights(trainer));
     trainer->stale = true;
+    if (options->dp_devices)
+        return ech__trainer_dp_create(trainer, options);
     return trainer->ranks ? ech__reports_init(&trainer->reports, trainer->ranks) : ECH_OK;
 }
 
@@ -371,9 +400,12 @@ void ech_trainer_destroy(ech_trainer *trainer)
     if (!trainer)
         return;
     for (int i = trainer->nvariants - 1; i > 0; i--) {
+        if (trainer->dp && trainer->variants[i].training)
+            continue; /* they belong to it */
         ech__exec_destroy(trainer->variants[i].exec);
         ech__plan_destroy(trainer->variants[i].plan);
     }
+    ech__trainer_dp_destroy(trainer);
     ech__reports_fini(&trainer->reports);
     ech__exec_destroy(trainer->exec);
     ech__plan_destroy(trainer->plan);
@@ -394,7 +426,7 @@ void ech_trainer_set_lr(ech_trainer *trainer, double lr)
 
 int64_t ech_trainer_planned_memory(const ech_trainer *trainer)
 {
-    return trainer->plan->total_bytes;
+    return trainer->plan->total_bytes + (trainer->whole ? trainer->whole->total_bytes : 0);
 }
 
 int64_t ech_trainer_peak_memory(const ech_trainer *trainer)

@@ -4,6 +4,7 @@
 #define ECH_TRAIN_TRAINER_H
 
 #include "device/device.h"
+#include "parallel/dp.h"
 #include "parallel/report.h"
 #include "plan/plan.h"
 
@@ -59,6 +60,9 @@ struct ech_trainer {
     bool chosen_anew;  /* the choices that were asked for are not possible here */
     int timed_kernels; /* candidates that were timed to make the plan */
     double planning_s;
+    ech__dp *dp;        /* DataParallel, see trainer_dp.h; NULL: one device */
+    ech__halves halves; /* of the model, for it */
+    ech__plan *whole;   /* of the head, on device 0 beside plan; NULL without it */
 };
 
 /* As ech_trainer_create, but stops before anything is allocated on the device: for asking what it would

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "train/params.h"
 #include "train/trainer.h"
+#include "train/trainer_dp.h"
 
 /* ---- variants ---- */
 
@@ -17,6 +18,8 @@ static ech_status evaluated_graph(ech_trainer *trainer)
 
 static ech_status make_variant(ech_trainer *trainer, ech__variant *v)
 {
+    if (v->training && trainer->dp)
+        return ech__trainer_dp_variant(trainer, v);
     if (!v->training)
         ECH_TRY(evaluated_graph(trainer));
     const ech__plan_options options = {.batch = v->batch,
@@ -158,8 +161,9 @@ ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
     scalars.loss_scale *= micro->weight;
     scalars.share = micro->share;
     const int64_t start = ech__clock_wall();
-    ECH_TRY(
-        ech__exec_run(variant->exec, last ? compute | update : compute, &scalars, &trainer->times));
+    ECH_TRY(trainer->dp ? ech__trainer_dp_run(trainer, variant, &scalars, &trainer->times)
+                        : ech__exec_run(variant->exec, last ? compute | update : compute, &scalars,
+                                        &trainer->times));
     trainer->time_ns += ech__clock_wall() - start;
     trainer->micro = micro->index + 1;
     trainer->report.loss +=
@@ -192,7 +196,7 @@ static ech_status own_micro_step(ech_trainer *trainer, bool last, ech_step *out)
             "of ech_trainer_step; %d came",
             count, count - 1, micro.index);
     const ech__variant *variant;
-    ECH_TRY(ech__trainer_variant(trainer, trainer->plan->batch, &micro, &variant));
+    ECH_TRY(ech__trainer_variant(trainer, trainer->variants[0].batch, &micro, &variant));
     if (variant != &trainer->variants[0])
         ECH_TRY(ech__variant_take_inputs(trainer, &trainer->variants[0], variant));
     return ech__variant_step(trainer, variant, &micro, out);

@@ -46,6 +46,20 @@ wrong 2 "--data-dir needs --data cifar10" train --data-dir .
 wrong 2 "--fit runs nothing" train --fit --json
 wrong 2 "stray" train stray
 
+wrong 2 "--ranks 0: must be at least 1" run -n 0 -- true
+wrong 2 "--ranks 257: must be at most 256" run -n 257 -- true
+wrong 2 "--ranks x: must be a whole number" run -n x -- true
+wrong 2 "--ranks is missing" run -- true
+wrong 2 "-- PROG is missing" run -n 2
+wrong 2 "-- PROG is missing" run -n 2 --
+wrong 2 "name is empty" run -n 2 -- ''
+wrong 2 "--lr: unknown option" run -n 2 --lr 0.1 true
+wrong 2 "--max-restarts -1: must be at least 0" run -n 2 --max-restarts -1 -- true
+wrong 127 "nosuchprogram: no such program in PATH" run -n 2 -- nosuchprogram
+wrong 127 "/nonexistent/x cannot be started: No such file" run -n 2 -- /nonexistent/x
+wrong 126 "/dev/null cannot be started: Permission denied" run -n 2 -- /dev/null
+wrong 126 "/ cannot be started: Permission denied" run -n 2 -- /
+
 wrong 1 "/nonexistent: cannot be opened" train --data /nonexistent
 wrong 1 "/dev/zero: is a device" train --data /dev/zero
 wrong 1 "/: is a directory" train --init /

@@ -87,20 +87,7 @@ wrong 2 "--factor 1: must be at least 2" --factor 1
 wrong 2 "--iters 0: must be at least 1" --iters 0
 wrong 2 "s32 has no mean" --dtype s32 --reduction mean
 wrong 2 "2 or more are needed" -n 1 --op sendrecv
+wrong 2 "--backend mpi needs ranks that mpirun starts" -n 2 --backend mpi
 wrong 1 "--max [0-9]+: allreduce of 2 ranks needs .* of memory, and this machine has" -n 2 --max 8000G
 wrong 1 "--max [0-9]+: allgather of 2 ranks needs .* of memory, and this machine has" -n 2 --op allgather --max 8388607T
-
-if command -v mpirun >/dev/null && [[ -e $ECH_BUILD/echelon_mpi.so ]]; then
-    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    for backend in auto mpi; do
-        run_mpi() {
-            timeout 60 mpirun --oversubscribe -np 2 "$ECHELON" bench comm "${few[@]}" --op all --backend $backend
-        }
-        check "under mpirun, --backend $backend" eval 'run_mpi >"$work/table"'
-        says "2 ranks are there" "^# 2 ranks on" cat "$work/table"
-        says "sendrecv is measured last" "^# sendrecv" cat "$work/table"
-    done
-    says "another number of ranks is refused" "-n 3: there are 2 ranks already" \
-        timeout 60 mpirun --oversubscribe -np 2 "$ECHELON" bench comm -n 3
-fi
 finish

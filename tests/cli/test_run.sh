@@ -44,6 +44,7 @@ fails() {
 
 # ---- output ----
 
+says "help has examples" 'echelon run -n 2 -- ' "$ECHELON" run --help
 fails 0 '^echelon run: 3 ranks on .*rank 0 on (core|hardware thread)s? [0-9,-]+, rank 1 on .*thread' -n 3 -- true
 fails 0 '^echelon run: 20 ranks on [^:]*; [0-9]+ threads? each$' -n 20 -- true
 fails 0 '^first$' -n 2 -- sh -c '[ $RANK = 0 ] && echo first >&2 || echo second >&2'
@@ -71,27 +72,6 @@ check "each start has its number" test "$(sort -u out)" = "0 of 2
 2 of 2"
 fails 0 'starts all ranks again \(1 of 1\)' -n 2 --max-restarts 1 -- sh -c '[ $TORCHELASTIC_RESTART_COUNT = 1 ]'
 check "no rank is left" gone 1
-
-# ---- wrong calls: one line each ----
-
-one_line() {
-    fails "$@"
-    check "with one line" test "$(wc -l <err)" = 1
-}
-one_line 127 '^echelon run: nosuchprogram: no such program in PATH$' -n 2 -- nosuchprogram
-one_line 127 '/nonexistent/x cannot be started: No such file' -n 2 -- /nonexistent/x
-one_line 126 '/dev/null cannot be started: Permission denied' -n 2 -- /dev/null
-mkdir dir && one_line 126 './dir cannot be started' -n 2 -- ./dir
-one_line 2 '--ranks 0: must be at least 1' -n 0 -- true
-one_line 2 '--ranks 257: must be at most 256' -n 257 -- true
-one_line 2 '--ranks x: must be a whole number' -n x -- true
-one_line 2 '--ranks is missing' -- true
-one_line 2 '-- PROG is missing' -n 2
-one_line 2 '-- PROG is missing' -n 2 --
-one_line 2 'name is empty' -n 2 -- ''
-one_line 2 '--lr: unknown option' -n 2 --lr 0.1 true
-one_line 2 '--max-restarts -1: must be at least 0' -n 2 --max-restarts -1 -- true
-says "help has examples" 'echelon run -n 2 -- ' "$ECHELON" run --help
 
 # ---- signals ----
 

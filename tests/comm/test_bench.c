@@ -1,12 +1,9 @@
 /* Timed collectives: their data, sizes and bandwidths, and that an error in a transport is counted. Ranks are threads. */
 #include "comm/bench.h"
 #include "comm/bench_data.h"
-#include "comm/shm.h"
+#include "support/ranks.h"
 
-#include "support/cmocka_first.h"
-#include <pthread.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MAX_WORLD = 4, MAX_ROWS = 8 };
 
@@ -78,26 +75,29 @@ static void elements_have_the_bits_of_their_type(void **state)
 
 /* ---- ranks ---- */
 
-typedef struct rank {
-    pthread_t thread;
-    int fd, number, world;
-    const ech__bench_config *config;
-    bool spoil; /* one element of every all-reduce of f32 */
+/* What a rank has seen. */
+typedef struct seen {
     ech_status status;
     ech__bench_place place;
     int rows;
     ech__bench_row row[MAX_ROWS];
-} rank;
+} seen;
+
+typedef struct job {
+    const ech__bench_config *config;
+    int spoiler; /* rank whose transport spoils one element of every all-reduce of f32; -1: none */
+    seen rank[MAX_WORLD];
+} job;
 
 static void take_row(void *user, const ech__bench_row *row)
 {
-    rank *r = user;
-    assert_true(row->iters == r->config->iters && row->samples_s[0] <= row->time_s);
-    assert_true(r->rows < MAX_ROWS);
-    r->row[r->rows++] = *row;
+    seen *s = user;
+    if (s->rows < MAX_ROWS)
+        s->row[s->rows] = *row;
+    s->rows++;
 }
 
-static const ech__comm_ops *right_ops; /* of the one rank that spoils */
+static const ech__comm_ops *right_ops; /* of the spoiler */
 
 static ech_status run_wrong(ech__comm *comm, const ech__coll *coll)
 {
@@ -107,49 +107,27 @@ static ech_status run_wrong(ech__comm *comm, const ech__coll *coll)
     return status;
 }
 
-static void *run_rank(void *user)
+static void run_rank(ech__comm *comm, void *user)
 {
-    rank *r = user;
-    ech_ctx *ctx;
-    ech__comm *comm;
-    r->status = ech_ctx_create(NULL, &ctx);
-    if (r->status < 0)
-        return NULL;
-    r->status = ech__shm_join(ctx, r->fd, r->number, r->world, 60, &comm);
-    if (r->status >= 0) {
-        ech__comm_ops ops = *comm->ops;
-        ops.run = run_wrong;
-        const ech__comm_ops *own = comm->ops;
-        if (r->spoil) {
-            right_ops = own;
-            comm->ops = &ops;
-        }
-        r->status = ech__bench_find(comm, &r->place);
-        if (r->status >= 0)
-            r->status = ech__bench_comm(comm, r->config, take_row, r);
-        comm->ops = own;
-        ech__comm_close(comm);
+    job *j = user;
+    seen *s = &j->rank[comm->rank];
+    const ech__comm_ops *own = comm->ops;
+    ech__comm_ops wrong = *own;
+    wrong.run = run_wrong;
+    if (comm->rank == j->spoiler) {
+        right_ops = own;
+        comm->ops = &wrong;
     }
-    ech_ctx_destroy(ctx);
-    return NULL;
+    RANK_OK(ech__bench_find(comm, &s->place));
+    s->status = ech__bench_comm(comm, j->config, take_row, s);
+    comm->ops = own;
 }
 
-/* ranks[world]; spoiler: a rank whose transport errs, or -1. */
-static void run_ranks(rank *ranks, int world, const ech__bench_config *config, int spoiler)
+static job measure(int world, const ech__bench_config *config, int spoiler)
 {
-    ech_ctx *ctx;
-    int fd;
-    assert_int_equal(ech_ctx_create(NULL, &ctx), ECH_OK);
-    assert_int_equal(ech__shm_create(ctx, world, &fd), ECH_OK);
-    for (int k = 0; k < world; k++) {
-        ranks[k] =
-            (rank){.fd = fd, .number = k, .world = world, .config = config, .spoil = k == spoiler};
-        assert_int_equal(pthread_create(&ranks[k].thread, NULL, run_rank, &ranks[k]), 0);
-    }
-    for (int k = 0; k < world; k++)
-        pthread_join(ranks[k].thread, NULL);
-    close(fd);
-    ech_ctx_destroy(ctx);
+    job j = {.config = config, .spoiler = spoiler};
+    run_ranks(RANKS_AS_THREADS, world, 60, run_rank, &j);
+    return j;
 }
 
 static ech__bench_config small(ech__bench_op op, ech_dtype dtype)
@@ -177,21 +155,21 @@ static void sizes_and_bandwidths_are_those_of_nccl_tests(void **state)
         [ECH__BENCH_BARRIER] = {0, 0, 1},          [ECH__BENCH_SENDRECV] = {64, 16, 1}};
     for (int op = 0; op < ECH__BENCH_COUNT; op++) {
         const ech__bench_config c = small((ech__bench_op)op, ECH_F32);
-        rank ranks[3];
-        run_ranks(ranks, 3, &c, -1);
+        const job j = measure(3, &c, -1);
         for (int k = 0; k < 3; k++) {
-            const ech__bench_row *row = ranks[k].row;
-            assert_int_equal(ranks[k].status, ECH_OK);
-            assert_int_equal(ranks[k].place.hosts, 1);
-            assert_in_range(ranks[k].place.cores, 1, 1 << 20);
-            assert_int_equal(ranks[k].rows, op == ECH__BENCH_BARRIER ? 1 : 3); /* 64 512 4096 */
+            const ech__bench_row *row = j.rank[k].row;
+            assert_int_equal(j.rank[k].status, ECH_OK);
+            assert_int_equal(j.rank[k].place.hosts, 1);
+            assert_in_range(j.rank[k].place.cores, 1, 1 << 20);
+            assert_int_equal(j.rank[k].rows, op == ECH__BENCH_BARRIER ? 1 : 3); /* 64 512 4096 */
             assert_int_equal(row->bytes, expected[op].bytes);
             assert_int_equal(row->count, expected[op].count);
             assert_int_equal(row->in_place, op == ECH__BENCH_ALLREDUCE);
-            assert_true(row->time_s > 0 && row->time_s == ranks[0].row->time_s);
+            assert_int_equal(row->iters, c.iters);
+            assert_true(row->time_s > 0 && row->time_s == j.rank[0].row->time_s);
             assert_true(row->busbw_gbs == row->algbw_gbs * expected[op].factor);
-            for (int i = 0; i < ranks[k].rows; i++)
-                assert_int_equal(ranks[k].row[i].wrong, 0);
+            for (int i = 0; i < j.rank[k].rows; i++)
+                assert_int_equal(j.rank[k].row[i].wrong, 0);
         }
     }
 }
@@ -206,14 +184,13 @@ static void every_type_and_reduction_is_right(void **state)
                 ech__bench_config c = small(ECH__BENCH_ALLREDUCE, dtypes[type]);
                 c.reduction = (ech__reduction)reduction;
                 c.in_place = place;
-                rank ranks[MAX_WORLD];
-                run_ranks(ranks, MAX_WORLD, &c, -1);
+                const job j = measure(MAX_WORLD, &c, -1);
                 const bool none = dtypes[type] == ECH_S32 && reduction == ECH__REDUCTION_MEAN;
                 for (int k = 0; k < MAX_WORLD; k++) {
-                    assert_int_equal(ranks[k].status, none ? ECH_E_UNSUPPORTED : ECH_OK);
-                    assert_int_equal(ranks[k].rows, none ? 0 : 3);
-                    for (int i = 0; i < ranks[k].rows; i++)
-                        assert_int_equal(ranks[k].row[i].wrong, 0);
+                    assert_int_equal(j.rank[k].status, none ? ECH_E_UNSUPPORTED : ECH_OK);
+                    assert_int_equal(j.rank[k].rows, none ? 0 : 3);
+                    for (int i = 0; i < j.rank[k].rows; i++)
+                        assert_int_equal(j.rank[k].row[i].wrong, 0);
                 }
             }
 }
@@ -223,12 +200,11 @@ static void an_error_of_one_rank_is_counted_on_all(void **state)
     (void)state;
     ech__bench_config c = small(ECH__BENCH_ALLREDUCE, ECH_F32);
     c.in_place = false;
-    rank ranks[2];
-    run_ranks(ranks, 2, &c, 1);
+    const job j = measure(2, &c, 1);
     for (int k = 0; k < 2; k++) {
-        assert_int_equal(ranks[k].status, ECH_OK);
-        assert_int_equal(ranks[k].rows, 3);
-        assert_int_equal(ranks[k].row[0].wrong, 1);
+        assert_int_equal(j.rank[k].status, ECH_OK);
+        assert_int_equal(j.rank[k].rows, 3);
+        assert_int_equal(j.rank[k].row[0].wrong, 1);
     }
 }
 
@@ -240,11 +216,10 @@ static void tiny_sizes_have_one_element_once(void **state)
     c.min_bytes = 1;
     c.max_bytes = 8;
     c.factor = 2;
-    rank ranks[3];
-    run_ranks(ranks, 3, &c, -1);
-    assert_int_equal(ranks[0].rows, 1);
-    assert_int_equal(ranks[0].row[0].bytes, 12);
-    assert_int_equal(ranks[0].row[0].wrong, 0);
+    const job j = measure(3, &c, -1);
+    assert_int_equal(j.rank[0].rows, 1);
+    assert_int_equal(j.rank[0].row[0].bytes, 12);
+    assert_int_equal(j.rank[0].row[0].wrong, 0);
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 /* What ranks find, and what the launcher says of them. The ranks are this very program with a word behind its name. */
 #include "comm/launch.h"
 #include "base/clock.h"
+#include "comm/comm.h"
 #include "support/cmocka_first.h"
 #include <dirent.h>
 #include <errno.h>
@@ -39,7 +40,7 @@ static int cores(int rank)
     return 0;
 }
 
-/* Open descriptors; where they lead matters for standard input and the shared memory. */
+/* Open descriptors; where they lead matters for all but standard error. */
 static int files(int rank)
 {
     (void)rank;
@@ -52,7 +53,7 @@ static int files(int rank)
             continue;
         target[got] = '\0';
         const bool comm = fd == atoi(getenv("ECHELON_COMM_FD"));
-        fprintf(stderr, "fd %s %s\n", comm ? "comm" : e->d_name, comm || fd == 0 ? target : "-");
+        fprintf(stderr, "fd %s %s\n", comm ? "comm" : e->d_name, fd != 2 ? target : "-");
     }
     closedir(dir);
     return 0;
@@ -139,6 +140,37 @@ static int deaf(int rank)
         pause();
 }
 
+/* Tells the launcher to stop. */
+static int order(int rank)
+{
+    if (rank == 1)
+        kill(getppid(), SIGTERM);
+    pause();
+    return 0;
+}
+
+/* Adds up 1 for rank 0, 2 for rank 1 and so on. */
+static int sum(int rank)
+{
+    ech_ctx *own;
+    ech__comm *comm;
+    int32_t value = rank + 1;
+    const ech__coll coll = {
+        .op = ECH__COLL_ALLREDUCE, .dtype = ECH_S32, .count = 1, .src = &value, .dst = &value};
+    if (ech_ctx_create(NULL, &own) < 0)
+        return 1;
+    ech_status status = ech__comm_open(own, &(ech__comm_options){0}, &comm);
+    if (status >= 0) {
+        status = ech__comm_run(comm, &coll);
+        fprintf(stderr, "sum %d restarts %d\n", value, comm->restarts);
+        ech__comm_close(comm);
+    }
+    if (status < 0)
+        fprintf(stderr, "%s\n", ech_ctx_error(own));
+    ech_ctx_destroy(own);
+    return status < 0;
+}
+
 static const struct {
     const char *word;
     int (*run)(int rank);
@@ -151,7 +183,9 @@ static const struct {
              {"once", once},
              {"holder", holder},
              {"stopped", stopped},
-             {"deaf", deaf}};
+             {"deaf", deaf},
+             {"order", order},
+             {"sum", sum}};
 
 static int be_rank(const char *word)
 {
@@ -233,7 +267,7 @@ static ech__launch_result launch(const char *word, int ranks)
 
 static void has_line(const char *text, const char *line)
 {
-    char whole[256], within[16640];
+    char whole[320], within[16640];
     snprintf(whole, sizeof whole, "\n%s\n", line);
     snprintf(within, sizeof within, "\n%s", text);
     if (!strstr(within, whole))
@@ -333,6 +367,33 @@ static void nothing_leaks_but_the_shared_memory(void **state)
         assert_non_null(strstr(h.output[rank], "fd comm /memfd:"));
     }
     has_line(h.output[1], "fd 0 /dev/null");
+}
+
+static void only_the_first_rank_prints_where_others_are_quiet(void **state)
+{
+    (void)state;
+    char *argv[3];
+    ech__launch_options o = options_for("files", 2, argv);
+    o.quiet_others = true;
+    ech__launch_result r;
+    char own[256], line[300];
+    const ssize_t got = readlink("/proc/self/fd/1", own, sizeof own - 1);
+    assert_true(got > 0);
+    own[got] = '\0';
+    snprintf(line, sizeof line, "fd 1 %s", own);
+    assert_int_equal(ech__launch(ctx, &o, &r), ECH_OK);
+    has_line(h.output[0], line);
+    has_line(h.output[1], "fd 1 /dev/null");
+    launch("files", 2);
+    has_line(h.output[1], line);
+}
+
+static void ranks_meet_in_the_shared_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(launch("sum", 3).code, 0);
+    for (int rank = 0; rank < 3; rank++)
+        has_line(h.output[rank], "sum 6 restarts 0");
 }
 
 static void closed_standard_files_do_no_harm(void **state)
@@ -476,6 +537,31 @@ static void what_cannot_be_started_is_refused(void **state)
     no_child_is_left();
 }
 
+static void *idle(void *over)
+{
+    char c;
+    const ssize_t got = read(*(int *)over, &c, 1);
+    return (void *)(intptr_t)got;
+}
+
+/* Libraries start threads when they are loaded; a signal may come to one of them. */
+static void other_threads_hand_signals_on(void **state)
+{
+    (void)state;
+    int over[2];
+    pthread_t thread;
+    assert_int_equal(pipe2(over, O_CLOEXEC), 0);
+    assert_int_equal(pthread_create(&thread, NULL, idle, &over[0]), 0);
+    const ech__launch_result r = launch_again("order", 2, 3);
+    close(over[1]);
+    pthread_join(thread, NULL);
+    close(over[0]);
+    assert_int_equal(r.code, 128 + SIGTERM);
+    assert_int_equal(r.failed_rank, -1);
+    assert_int_equal(r.restarts, 0);
+    has_line(h.said, "stops all ranks after signal 15 (Terminated)");
+}
+
 static void *launch_in_thread(void *status)
 {
     char *argv[3];
@@ -505,6 +591,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_is_set_stays),
         cmocka_unit_test(ranks_have_cores_of_their_own),
         cmocka_unit_test(nothing_leaks_but_the_shared_memory),
+        cmocka_unit_test(only_the_first_rank_prints_where_others_are_quiet),
+        cmocka_unit_test(ranks_meet_in_the_shared_memory),
         cmocka_unit_test(closed_standard_files_do_no_harm),
         cmocka_unit_test(signals_are_as_before),
         cmocka_unit_test(the_first_failure_is_named),
@@ -516,6 +604,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_stopped_rank_is_ended),
         cmocka_unit_test(a_deaf_rank_is_killed),
         cmocka_unit_test(what_cannot_be_started_is_refused),
+        cmocka_unit_test(other_threads_hand_signals_on),
         cmocka_unit_test(only_the_first_thread_may_launch),
     };
     unsetenv("OMP_NUM_THREADS");

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 static const ech_dtype dtypes[] = {ECH_F32, ECH_F64, ECH_BF16, ECH_F16, ECH_S32};
-static const int64_t counts[] = {0, 1, 3, 17, 64, 1000, 4097, 16411, 40000};
+static const int64_t counts[] = {0, 1, 3, 17, 1000, 4097, 20011};
 enum { NCOUNTS = sizeof counts / sizeof *counts, NDTYPES = sizeof dtypes / sizeof *dtypes };
 
 /* ---- numbers: small integers, which every type holds and adds exactly ---- */
@@ -49,16 +49,25 @@ static bool same(const void *data, ech_dtype dtype, int64_t i, double x)
     return memcmp(expected, (const char *)data + i * each, (size_t)each) == 0;
 }
 
-static double reduced(int world, ech__reduction reduction, int64_t i)
+/* What a reduction over all ranks gives; values repeat after 8. */
+typedef struct results {
+    double at[8];
+} results;
+
+static results reduced(int world, ech__reduction reduction)
 {
-    double sum = 0, most = -100;
-    for (int r = 0; r < world; r++) {
-        sum += value(r, i);
-        most = value(r, i) > most ? value(r, i) : most;
+    results out;
+    for (int i = 0; i < 8; i++) {
+        double sum = 0, most = -100;
+        for (int r = 0; r < world; r++) {
+            sum += value(r, i);
+            most = value(r, i) > most ? value(r, i) : most;
+        }
+        out.at[i] = reduction == ECH__REDUCTION_MAX    ? most
+                    : reduction == ECH__REDUCTION_MEAN ? sum / world
+                                                       : sum;
     }
-    return reduction == ECH__REDUCTION_MAX    ? most
-           : reduction == ECH__REDUCTION_MEAN ? sum / world
-                                              : sum;
+    return out;
 }
 
 /* Means are exact where the world is a power of two. */
@@ -87,8 +96,9 @@ static void check_allreduce(ech__comm *comm, ech__coll c, bool in_place)
     c.src = src;
     c.dst = dst;
     RANK_OK(ech__comm_run(comm, &c));
+    const results want = reduced(comm->world, c.reduction);
     for (int64_t i = 0; i < c.count; i++) {
-        RANK_CHECK(same(dst, c.dtype, i, reduced(comm->world, c.reduction, i)));
+        RANK_CHECK(same(dst, c.dtype, i, want.at[i % 8]));
         RANK_CHECK(in_place || same(src, c.dtype, i, value(comm->rank, i)));
     }
     RANK_CHECK((unsigned char)dst[c.count * each] == 0xa5);
@@ -107,9 +117,9 @@ static void check_reduce_scatter(ech__comm *comm, ech__coll c)
     c.src = src;
     c.dst = dst;
     RANK_OK(ech__comm_run(comm, &c));
+    const results want = reduced(comm->world, c.reduction);
     for (int64_t i = 0; i < c.count; i++)
-        RANK_CHECK(
-            same(dst, c.dtype, i, reduced(comm->world, c.reduction, comm->rank * c.count + i)));
+        RANK_CHECK(same(dst, c.dtype, i, want.at[(comm->rank * c.count + i) % 8]));
     RANK_CHECK((unsigned char)dst[c.count * each] == 0xa5);
     free(src);
     free(dst);
@@ -266,6 +276,7 @@ static void start_buckets(ech__comm *comm, void *user)
         size[b] = b % 5 == 0 ? b / 5 : (int64_t)(next_random(&shape) % 5000);
         total += size[b];
     }
+    const results want = reduced(comm->world, ECH__REDUCTION_SUM);
     float *data;
     RANK_OK(ech__comm_alloc(comm, total * 4, (void **)&data));
     for (int64_t i = 0; i < total; i++)
@@ -292,7 +303,7 @@ static void start_buckets(ech__comm *comm, void *user)
             RANK_CHECK(t.ready_ns > 0 && t.ready_ns <= t.start_ns && t.start_ns <= t.done_ns &&
                        t.work_ns >= 0 && t.done_ns <= ech__clock_wall());
             for (int64_t i = first[b]; i < first[b] + size[b]; i++)
-                RANK_CHECK(data[i] == (float)reduced(comm->world, ECH__REDUCTION_SUM, i + round));
+                RANK_CHECK(data[i] == (float)want.at[(i + round) % 8]);
         }
         RANK_OK(ech__comm_barrier(comm));
     }
@@ -339,6 +350,7 @@ static void reduce_between_nodes(ech__comm *comm, void *user)
     enum { BUCKETS = 30 };
     echo e = {.polls = -1};
     const int owners = comm->world - 1, nodes = 2;
+    const results sums = reduced(comm->world, ECH__REDUCTION_SUM);
     float *data;
     uint64_t tickets[BUCKETS];
     ech__shm_set_inter(comm, &(ech__inter){.begin = echo_begin,
@@ -366,7 +378,7 @@ static void reduce_between_nodes(ech__comm *comm, void *user)
         RANK_OK(ech__comm_wait(comm, tickets[b], NULL));
     for (int64_t i = 0; i < BUCKETS * 100; i++) {
         const int64_t b = i / 100, count = b * 100 / (BUCKETS - 1);
-        const float sum = (float)reduced(comm->world, ECH__REDUCTION_SUM, i) * 2;
+        const float sum = (float)sums.at[i % 8] * 2;
         const float want = b % 2 ? sum / (float)(comm->world * nodes) : sum;
         RANK_CHECK(data[i] == (i % 100 < count ? want : (float)value(comm->rank, i)));
     }
@@ -404,7 +416,8 @@ static void both_ways(rank_fn work, int from, int to)
 {
     for (int world = from; world <= to; world++) {
         run_ranks(RANKS_AS_THREADS, world, 60, work, NULL);
-        run_ranks(RANKS_AS_PROCESSES, world, 60, work, NULL);
+        if (world <= 3 || world == to)
+            run_ranks(RANKS_AS_PROCESSES, world, 60, work, NULL);
     }
 }
 

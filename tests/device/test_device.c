@@ -153,6 +153,40 @@ static void devices_have_threads_of_their_own(void **state)
     ech__device_destroy(two);
 }
 
+/* A job that ends when two of them run at the same time. */
+typedef struct meeting {
+    _Atomic int *arrived;
+    ech_status gives;
+} meeting;
+
+static ech_status meet(void *arg)
+{
+    const meeting *m = arg;
+    ++*m->arrived;
+    for (int i = 0; *m->arrived < 2; i++) {
+        if (i == 5000)
+            return ECH_E_LIMIT; /* the other one never came */
+        ech__clock_sleep(0.001);
+    }
+    return m->gives;
+}
+
+static void devices_work_at_the_same_time(void **state)
+{
+    (void)state;
+    ech__device *one = create_kind(ECH__DEVICE_REFERENCE), *two = create_kind(ECH__DEVICE_CPU);
+    for (int round = 0; round < 20; round++) {
+        _Atomic int arrived = 0;
+        meeting a = {&arrived, ECH_E_FORMAT}, b = {&arrived, ECH_OK};
+        one->ops->start(one, meet, &a);
+        two->ops->start(two, meet, &b);
+        assert_int_equal(one->ops->finish(one), ECH_E_FORMAT);
+        assert_int_equal(two->ops->finish(two), ECH_OK);
+    }
+    ech__device_destroy(one);
+    ech__device_destroy(two);
+}
+
 static ech_status idle(void *arg)
 {
     (void)arg;
@@ -303,6 +337,9 @@ static void memory_ends_with_the_machine(void **state)
     void *refused;
     assert_int_equal(device->ops->alloc(device, all + 1, &refused), ECH_E_LIMIT);
     ech__device_destroy(device);
+    device = create(&(ech__device_options){.kind = ECH__DEVICE_REFERENCE, .sharers = 3});
+    assert_int_equal(device->memory_limit, all / 3);
+    ech__device_destroy(device);
 }
 
 /* ---- life ---- */
@@ -383,6 +420,7 @@ int main(void)
         TEST(jobs_give_their_result),
         TEST(jobs_call_from_inside),
         TEST(devices_have_threads_of_their_own),
+        TEST(devices_work_at_the_same_time),
         TEST(busy_time_is_the_time_of_jobs),
         TEST(thread_counts),
         TEST(a_device_stays_on_its_cores),

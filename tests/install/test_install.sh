@@ -51,11 +51,14 @@ else
     ok "the header is C++ too # skip no C++ compiler"
 fi
 
-for example in own_model convnet; do
+for example in own_model convnet dp ddp_benchmark; do
     check "the example $example builds against the installed tree" \
         compile "$ECH_SRC/examples/$example.c" "$work/$example"
     check "and runs" env -C "$work" "$work/$example"
 done
+
+says "an example of ranks runs as two of them" '^2 ranks: .* exchange; loss 0\.' \
+    "$prefix/bin/echelon" run -n 2 -- "$work/ddp_benchmark" 64 2
 
 if [[ -x $ECHELON ]]; then
     program=$prefix/bin/echelon

@@ -1,0 +1,67 @@
+#include "support/cmocka_first.h"
+
+#include "comm/binding.h"
+
+/* A mask of the cores from first to last. */
+static cpu_set_t cores(int first, int last)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int c = first; c <= last; c++)
+        CPU_SET((size_t)c, &set);
+    return set;
+}
+
+static void unbound_ranks_share(void **state)
+{
+    (void)state;
+    const cpu_set_t masks[] = {cores(0, 7), cores(0, 7), cores(0, 7)};
+    bool sharing[3];
+    cpu_set_t mask;
+    assert_int_equal(ech__binding_judge(masks, 3, 8, sharing, &mask), ECH__BINDING_SHARE);
+    assert_int_equal(ech__binding_judge(masks, 1, 8, sharing, &mask), ECH__BINDING_KEEP);
+}
+
+static void bound_ranks_are_left_alone(void **state)
+{
+    (void)state;
+    const cpu_set_t masks[] = {cores(0, 0), cores(1, 1), cores(2, 3)};
+    bool sharing[3];
+    cpu_set_t mask;
+    assert_int_equal(ech__binding_judge(masks, 3, 8, sharing, &mask), ECH__BINDING_KEEP);
+}
+
+static void ranks_on_one_core_are_found(void **state)
+{
+    (void)state;
+    const cpu_set_t masks[] = {cores(0, 1), cores(2, 2), cores(3, 3), cores(2, 2)};
+    bool sharing[4];
+    cpu_set_t mask;
+    assert_int_equal(ech__binding_judge(masks, 4, 4, sharing, &mask), ECH__BINDING_SHARED);
+    assert_false(sharing[0]);
+    assert_true(sharing[1]);
+    assert_false(sharing[2]);
+    assert_true(sharing[3]);
+    assert_true(CPU_COUNT(&mask) == 1 && CPU_ISSET(2, &mask));
+}
+
+static void too_many_ranks_are_no_mistake(void **state)
+{
+    (void)state;
+    const cpu_set_t masks[] = {cores(0, 1), cores(0, 1), cores(0, 1), cores(0, 1)};
+    bool sharing[4];
+    cpu_set_t mask;
+    assert_int_equal(ech__binding_judge(masks, 4, 2, sharing, &mask), ECH__BINDING_KEEP);
+    assert_int_equal(ech__binding_judge(masks, 4, 4, sharing, &mask), ECH__BINDING_SHARED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unbound_ranks_share),
+        cmocka_unit_test(bound_ranks_are_left_alone),
+        cmocka_unit_test(ranks_on_one_core_are_found),
+        cmocka_unit_test(too_many_ranks_are_no_mistake),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
