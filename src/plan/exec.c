@@ -103,14 +103,13 @@ static bool is_lasting(ech__memory_kind kind)
            kind == ECH__MEMORY_OPTIMIZER;
 }
 
-/* Inputs and activations lie in the host's activations, one behind the other. */
+/* Activations lie in the host's, and inputs where the host has them, or else before the activations. */
 static void borrow(ech__exec *exec, const ech__exec *host)
 {
     const ech__plan *plan = exec->plan;
-    const int64_t inputs =
-        ech__round_up(ech__plan_block_bytes(plan, ECH__MEMORY_INPUTS), ECH__ALIGN);
-    const int64_t need = inputs + ech__plan_block_bytes(plan, ECH__MEMORY_ACTIVATIONS);
-    const bool enough = need <= ech__plan_block_bytes(host->plan, ECH__MEMORY_ACTIVATIONS);
+    const bool shares = ech__plan_shares_inputs(plan, host->plan);
+    const bool enough = ech__plan_guest_bytes(plan, host->plan) <=
+                        ech__plan_block_bytes(host->plan, ECH__MEMORY_ACTIVATIONS);
     for (int k = 0; k < ECH__MEMORY_COUNT; k++) {
         const bool lasting = is_lasting((ech__memory_kind)k);
         assert(!lasting || ech__plan_block_bytes(plan, (ech__memory_kind)k) <=
@@ -119,10 +118,14 @@ static void borrow(ech__exec *exec, const ech__exec *host)
         if (lasting)
             exec->blocks[k] = host->blocks[k];
     }
-    if (enough) {
-        exec->blocks[ECH__MEMORY_INPUTS] = host->blocks[ECH__MEMORY_ACTIVATIONS];
-        exec->blocks[ECH__MEMORY_ACTIVATIONS] = host->blocks[ECH__MEMORY_ACTIVATIONS] + inputs;
-    }
+    if (!enough)
+        return;
+    char *activations = host->blocks[ECH__MEMORY_ACTIVATIONS];
+    exec->blocks[ECH__MEMORY_INPUTS] = shares ? host->blocks[ECH__MEMORY_INPUTS] : activations;
+    exec->blocks[ECH__MEMORY_ACTIVATIONS] =
+        shares ? activations
+               : activations +
+                     ech__round_up(ech__plan_block_bytes(plan, ECH__MEMORY_INPUTS), ECH__ALIGN);
 }
 
 /* Gradients that travel live in memory that the ranks share; so do parameters and states where one rank changes them for

@@ -277,13 +277,15 @@ static ech_status receive_timings(ech_trainer *trainer)
 static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices *choices)
 {
     ech_ctx *ctx = trainer->ctx;
+    ech__plan_options options = {.batch = batch,
+                                 .choices = choices,
+                                 .exchange = ech__ranks_exchange(trainer->ranks),
+                                 .clock = ech__trainer_clock(trainer),
+                                 .guests = trainer->graphs + 1,
+                                 .nguests = trainer->nroles - 1};
     if (choices) {
-        const ech__plan_options again = {.batch = batch,
-                                         .choices = choices,
-                                         .exchange = ech__ranks_exchange(trainer->ranks),
-                                         .clock = ech__trainer_clock(trainer)};
         const ech_status status =
-            ech__plan_create(trainer->graph, trainer->device, &again, &trainer->plan);
+            ech__plan_create(trainer->graph, trainer->device, &options, &trainer->plan);
         if (status != ECH_E_UNSUPPORTED && status != ECH_E_LIMIT)
             return status;
         ech__log(ctx, "kernels are chosen anew, so results will agree in rounding only: %s",
@@ -291,10 +293,8 @@ static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices
         ctx->error[0] = 0;
         trainer->chosen_anew = true;
     }
-    const ech__plan_options options = {.batch = batch,
-                                       .tuning = trainer->tuning,
-                                       .exchange = ech__ranks_exchange(trainer->ranks),
-                                       .clock = ech__trainer_clock(trainer)};
+    options.choices = NULL;
+    options.tuning = trainer->tuning;
     return ech__plan_create(trainer->graph, trainer->device, &options, &trainer->plan);
 }
 
