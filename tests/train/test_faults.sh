@@ -7,12 +7,12 @@
 cd "$work" || exit 1
 RANDOM=11
 
-# steady RANKS ARGS...: a job whose steps are mostly the all-reduce of 16 MB, in the middle of its steps
+# steady RANKS ARGS...: a job whose steps are mostly the all-reduce, in the middle of its steps
 steady() {
     local ranks=$1
     shift
     rm -rf run
-    start train --dim 1024 --depth 4 --devices "$ranks" --global-batch "$ranks" --steps 1000000 --warmup 1 \
+    start train --dim 256 --depth 4 --devices "$ranks" --global-batch "$ranks" --steps 1000000 --warmup 1 \
         --tune off --run-dir run "$@"
     until_steps run/steps.jsonl 3
 }
