@@ -32,8 +32,7 @@ nameless() {
 }
 steady 3
 check "three ranks hold shared memory without a name, and no socket" nameless
-kill -9 $launcher
-over 5 2>/dev/null
+{ kill -9 $launcher; over 5; } 2>/dev/null
 check "no rank is alive 1 s after the launcher was killed" no_rank 1
 
 named=0 ended=0 right=0 clean=0 slowest=0
