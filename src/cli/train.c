@@ -5,6 +5,7 @@
 #include "comm/group.h"
 #include "comm/mpi.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static ech__run_config config_of(const ech__train_args *a)
@@ -34,10 +35,13 @@ static ech__run_config config_of(const ech__train_args *a)
     c.train.bucket_bytes =
         (int64_t)(a->bucket_mb * (1 << 20)) > 0 ? (int64_t)(a->bucket_mb * (1 << 20)) : 1;
     c.train.sync_bn = a->sync_bn;
+    c.train.shared_update = a->separate_update == 0;
     c.train.broadcast_buffers = !a->no_broadcast;
     c.train.reproducible = a->reproducible;
     c.train.slots = (int)a->slots;
     c.straggler = a->straggler;
+    c.clock = (ech__clock_kind)a->clock;
+    c.emulation = a->emulation;
     c.straggle_ms = a->straggle_ms;
     c.train.threads = (int)a->threads;
     c.train.device_memory = a->device_memory;
@@ -76,6 +80,11 @@ static int fit(ech_ctx *ctx, const ech__command *command, const ech__run_config 
     if (ech__run_fit(ctx, config, &trainer) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     ech__show_memory(trainer->plan);
+    if (trainer->whole) { /* DataParallel: the plan above is of one device's part */
+        putchar('\n');
+        ech__show_memory(trainer->whole);
+        puts("\nDevice 0 needs both, the other devices the first without the optimizer.");
+    }
     ech_trainer_destroy(trainer);
     return ECH__EXIT_GOOD;
 }

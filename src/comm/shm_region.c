@@ -168,3 +168,10 @@ char *ech__shm_place(const ech__shm *s, uint64_t where, int rank)
     const ech__shm_map *map = &s->maps[where >> 48];
     return map->base + rank * map->stride + (where & (((uint64_t)1 << 48) - 1)) - 1;
 }
+
+void *ech__shm_peer(ech__comm *comm, void *ptr, int index)
+{
+    const ech__shm *s = (const ech__shm *)comm;
+    const uint64_t where = ech__shm_find(s, ptr, 1);
+    return where && index < comm->world ? ech__shm_place(s, where, index) : NULL;
+}

@@ -7,6 +7,7 @@
 #include "train/record.h"
 #include "train/trace.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +126,8 @@ static ech_status make_trainer(ech__run *run)
     ech_ctx *ctx = run->ctx;
     ech_train_options train = run->config.train;
     ech__trainer_options options = {.train = &train};
+    if (run->config.clock == ECH__CLOCK_VIRTUAL)
+        options.emulation = &run->config.emulation;
     if (run->rank == run->config.straggler)
         options.straggle_ms = run->config.straggle_ms;
     if (run->resumed) {
@@ -264,6 +267,47 @@ static ech_status open_outputs(ech__run *run)
     return ech__records_run(run->records, run, "running");
 }
 
+/* Ranks of one machine that share a core would count each other's time. */
+static ech_status outnumber_cores(const ech__run *run, bool *out)
+{
+    ech__comm *comm = run->config.train.group ? run->config.train.group->comm : NULL;
+    cpu_set_t mine, together;
+    *out = false;
+    if (!comm || comm->world == 1 || comm->local_world != comm->world)
+        return ECH_OK;
+    cpu_set_t *all = ech__new(run->ctx, (size_t)comm->world * sizeof *all);
+    if (!all)
+        return ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the cores of %d ranks", comm->world);
+    CPU_ZERO(&mine);
+    sched_getaffinity(0, sizeof mine, &mine);
+    const ech_status status = ech__comm_allgather(comm, &mine, all, sizeof mine);
+    CPU_ZERO(&together);
+    for (int r = 0; r < comm->world; r++)
+        CPU_OR(&together, &together, &all[r]);
+    *out = CPU_COUNT(&together) < comm->world;
+    ech__delete(run->ctx, all, (size_t)comm->world * sizeof *all);
+    return status;
+}
+
+static ech_status choose_clock(ech__run *run)
+{
+    ech__run_config *c = &run->config;
+    bool crowded;
+    ECH_TRY(outnumber_cores(run, &crowded));
+    if (c->clock == ECH__CLOCK_AUTO)
+        c->clock = crowded ? ECH__CLOCK_VIRTUAL : ECH__CLOCK_REAL;
+    if (c->clock == ECH__CLOCK_REAL)
+        return ECH_OK;
+    if (c->train.dp_devices)
+        return ech__fail(run->ctx, ECH_E_UNSUPPORTED,
+                         "the virtual clock is of ranks; DataParallel runs by the real one");
+    if (c->train.threads > 1)
+        return ech__fail(run->ctx, ECH_E_INVALID,
+                         "%d threads: on the virtual clock a device has one", c->train.threads);
+    c->train.threads = 1;
+    return ECH_OK;
+}
+
 /* Ranks that were given different things to do would wait for each other in vain. */
 static ech_status agree(const ech__run *run)
 {
@@ -301,6 +345,7 @@ static ech_status set_up(ech__run *run)
     ech__feed_options options = feed_options(run);
     ECH_TRY(ech__feed_open(ctx, &options, &run->feed));
     ECH_TRY(fill_in(ctx, c, &run->feed));
+    ECH_TRY(choose_clock(run));
     ECH_TRY(agree(run));
     if (run->resumed)
         ECH_TRY(resume(run));

@@ -26,7 +26,13 @@ ech_train_options ech_train_defaults(void)
                                .accum = 1,
                                .bucket_bytes = 25 << 20,
                                .broadcast_buffers = true,
+                               .shared_update = true,
                                .slots = 8};
+}
+
+ech__virtual_clock *ech__trainer_clock(ech_trainer *trainer)
+{
+    return trainer->emulated ? &trainer->clock : NULL;
 }
 
 int ech__trainer_world(const ech_trainer *trainer)
@@ -59,6 +65,15 @@ static ech__accumulation accumulation_of(const ech_trainer *trainer, int role)
                 : (ech__accumulation){.levels = levels, .adds = levels, .into = levels};
 }
 
+/* Whether the rank that has a stretch of the sum updates the parameters for all. With several threads each rank updates
+ * by all of them instead; and devices that are emulated without shared memory have only their own. */
+static bool updates_together(const ech_trainer *trainer, const ech_train_options *options)
+{
+    const int threads = options->threads ? options->threads : ech__device_cores();
+    const bool memory = !trainer->emulated || trainer->emulation.algorithm == ECH__ALGORITHM_DIRECT;
+    return trainer->ranks && options->shared_update && threads == 1 && memory;
+}
+
 /* Every pass, in order. */
 static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role, ech_value loss,
                           const ech__trainer_options *o)
@@ -73,11 +88,15 @@ static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role
         ECH_TRY(ech__accumulate(graph, &how));
     }
     if (trainer->ranks)
-        ECH_TRY(ech__ddp(graph, &(ech__ddp_options){.bucket_bytes = options->bucket_bytes,
-                                                    .broadcast_buffers = options->broadcast_buffers,
-                                                    .sync_bn = options->sync_bn,
-                                                    .like = role ? trainer->graphs[0] : NULL}));
+        ECH_TRY(
+            ech__ddp(graph, &(ech__ddp_options){.bucket_bytes = options->bucket_bytes,
+                                                .broadcast_buffers = options->broadcast_buffers,
+                                                .sync_bn = options->sync_bn,
+                                                .group_params = updates_together(trainer, options),
+                                                .like = role ? trainer->graphs[0] : NULL}));
     ECH_TRY(ech__optimize(graph, options));
+    if (updates_together(trainer, options))
+        ECH_TRY(ech__ddp_update(graph));
     if (options->delay_ms + o->straggle_ms > 0)
         ECH_TRY(ech__insert_delay(graph, (options->delay_ms + o->straggle_ms) * 1e-3));
     return ech__copy_weights(graph);
@@ -150,12 +169,23 @@ static ech_status check_slots(ech_trainer *trainer, const ech_train_options *o)
 
 /* ---- the other ranks ---- */
 
-static ech_status join(ech_trainer *trainer, const ech_train_options *options)
+static ech_status join(ech_trainer *trainer, const ech__trainer_options *o)
 {
+    const ech_train_options *options = o->train;
+    if (o->emulation) {
+        trainer->emulated = true;
+        trainer->emulation = *o->emulation;
+    }
     if (!options->group || options->group->comm->world == 1)
         return ECH_OK;
     trainer->comm = options->group->comm;
-    return ech__ranks_create(trainer->comm, &trainer->ranks);
+    ECH_TRY(ech__ranks_create(trainer->comm, &trainer->ranks));
+    if (trainer->emulated) {
+        trainer->ranks->clock = &trainer->clock;
+        trainer->ranks->cluster = &trainer->emulation.cluster;
+        trainer->ranks->algorithm = trainer->emulation.algorithm;
+    }
+    return ECH_OK;
 }
 
 /* One line for each thing that ranks must have in common. */
@@ -248,8 +278,10 @@ static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices
 {
     ech_ctx *ctx = trainer->ctx;
     if (choices) {
-        const ech__plan_options again = {
-            .batch = batch, .choices = choices, .exchange = ech__ranks_exchange(trainer->ranks)};
+        const ech__plan_options again = {.batch = batch,
+                                         .choices = choices,
+                                         .exchange = ech__ranks_exchange(trainer->ranks),
+                                         .clock = ech__trainer_clock(trainer)};
         const ech_status status =
             ech__plan_create(trainer->graph, trainer->device, &again, &trainer->plan);
         if (status != ECH_E_UNSUPPORTED && status != ECH_E_LIMIT)
@@ -259,8 +291,10 @@ static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices
         ctx->error[0] = 0;
         trainer->chosen_anew = true;
     }
-    const ech__plan_options options = {
-        .batch = batch, .tuning = trainer->tuning, .exchange = ech__ranks_exchange(trainer->ranks)};
+    const ech__plan_options options = {.batch = batch,
+                                       .tuning = trainer->tuning,
+                                       .exchange = ech__ranks_exchange(trainer->ranks),
+                                       .clock = ech__trainer_clock(trainer)};
     return ech__plan_create(trainer->graph, trainer->device, &options, &trainer->plan);
 }
 
@@ -284,7 +318,7 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     const int64_t start = ech__clock_wall();
     ECH_TRY(check(ctx, options));
     ECH_TRY(ech_graph_status(graph));
-    ECH_TRY(join(trainer, options));
+    ECH_TRY(join(trainer, o));
     ECH_TRY(check_slots(trainer, options));
     if (options->init) /* a wrong file is found before anything takes time */
         ECH_TRY(ech__params_check(graph, options->init));
