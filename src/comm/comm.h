@@ -112,6 +112,8 @@ struct ech__comm {
 /* The rank that the environment says this process is: one of `echelon run` or of --devices (launch.h), one of mpirun
  * or srun, or alone. Nonsense in RANK or WORLD_SIZE is refused. */
 ech_status ech__comm_open(ech_ctx *ctx, const ech__comm_options *options, ech__comm **out);
+/* The time-out that ranks will take from the environment, in seconds; a launcher finds nonsense before there are ranks. */
+ech_status ech__comm_timeout(ech_ctx *ctx, double *out);
 /* NULL is fine. Waits for nobody: a failing rank must not hang here. */
 void ech__comm_close(ech__comm *comm);
 /* For a rank that ends because of a failure, whose sentence the context holds: the calls of the others fail from here on,
