@@ -37,6 +37,8 @@ static ech_status run_allreduce(exchange_kernel *k, const ech__scalars *scalars)
                            .dst = k->at[0]};
     ECH_TRY(ech__comm_start(k->ranks->comm, &sum, &bucket->ticket));
     bucket->started = true;
+    if (k->ranks->clock)
+        bucket->times = (ech__coll_times){.ready_ns = k->ranks->clock->now_ns};
     return ECH_OK;
 }
 
@@ -51,11 +53,58 @@ static ech_status run_wait(exchange_kernel *k, const ech__scalars *scalars)
         if (!bucket->started)
             continue;
         bucket->started = false;
+        if (ranks->clock) { /* it stands still; the price is known when all ranks have reported */
+            ECH_TRY(ech__comm_wait(ranks->comm, bucket->ticket, NULL));
+            continue;
+        }
         ECH_TRY(ech__comm_wait(ranks->comm, bucket->ticket, &bucket->times));
         if (bucket->times.start_ns >= start) /* else it was worked on before */
             work += bucket->times.work_ns;
     }
     ranks->wait_ns = ech__clock_wall() - start - work;
+    return ECH_OK;
+}
+
+int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech__coll_times *out)
+{
+    const int world = ranks->comm->world;
+    ech__timeline t;
+    int64_t origin = INT64_MAX;
+    ech__timeline_begin(&t, ranks->cluster, ranks->algorithm, world);
+    for (int i = 0; i < ranks->nbuckets * world; i++)
+        origin = ready_ns[i] < origin ? ready_ns[i] : origin;
+    for (int b = 0; b < ranks->nbuckets; b++) {
+        int64_t ready = ready_ns[b * world];
+        for (int r = 1; r < world; r++)
+            ready = ready_ns[b * world + r] > ready ? ready_ns[b * world + r] : ready;
+        const double free_s = t.done_s, ready_s = ech__seconds(ready - origin);
+        const double done = ech__timeline_bucket(&t, ready_s, ranks->buckets[b].bytes);
+        out[b].start_ns = origin + (int64_t)(1e9 * (free_s > ready_s ? free_s : ready_s));
+        out[b].done_ns = origin + (int64_t)(1e9 * done);
+    }
+    return ranks->nbuckets ? out[ranks->nbuckets - 1].done_ns : 0;
+}
+
+/* On a virtual clock all ranks are where the last one is, plus what a message of so many bytes costs. */
+static ech_status meet(ech__ranks *ranks, int64_t bytes)
+{
+    ech__virtual_clock *clock = ranks->clock;
+    if (!clock)
+        return ECH_OK;
+    int64_t last = clock->now_ns;
+    const ech__coll latest = {.op = ECH__COLL_ALLREDUCE,
+                              .reduction = ECH__REDUCTION_MAX,
+                              .dtype = ECH_F64,
+                              .count = 1,
+                              .src = &(double){(double)last},
+                              .dst = &(double){0}};
+    ECH_TRY(ech__comm_run(ranks->comm, &latest));
+    last = (int64_t) * (double *)latest.dst;
+    const int64_t start = clock->now_ns;
+    clock->now_ns = last + (int64_t)(1e9 * ech__price_allreduce(ranks->cluster, ranks->algorithm,
+                                                                ranks->comm->world, bytes)
+                                               .seconds);
+    ranks->sync_ns += clock->now_ns - start;
     return ECH_OK;
 }
 
@@ -67,6 +116,8 @@ static ech_status run_broadcast(exchange_kernel *k, const ech__scalars *scalars)
     const int64_t start = ech__clock_wall();
     ECH_TRY(
         ech__comm_broadcast(k->ranks->comm, k->at[0], k->count * ech__dtype_bytes(k->dtype), 0));
+    if (k->ranks->clock)
+        return meet(k->ranks, k->count * ech__dtype_bytes(k->dtype));
     k->ranks->sync_ns += ech__clock_wall() - start;
     return ECH_OK;
 }
@@ -98,8 +149,10 @@ static ech_status gather(exchange_kernel *k, double first, const double **out)
     }
     const int64_t start = ech__clock_wall();
     ECH_TRY(ech__comm_allgather(k->ranks->comm, mine, all, length * (int64_t)sizeof *all));
-    k->ranks->sync_ns += ech__clock_wall() - start;
     *out = all;
+    if (k->ranks->clock)
+        return meet(k->ranks, 2 * k->count * ech__dtype_bytes(k->dtype));
+    k->ranks->sync_ns += ech__clock_wall() - start;
     return ECH_OK;
 }
 

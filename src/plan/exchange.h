@@ -19,6 +19,12 @@ typedef struct ech__exchange_ops {
     ech_status (*progress)(ech__exchange *exchange);
 } ech__exchange_ops;
 
+/* A clock that goes on only while this device computes: operators count with the time that their thread had a core, delays
+ * with what they state, exchanges with what they would cost. For more devices than there are cores. */
+typedef struct ech__virtual_clock {
+    int64_t now_ns;
+} ech__virtual_clock;
+
 struct ech__exchange {
     const ech__exchange_ops *ops;
     int rank, world;

@@ -55,6 +55,7 @@ static ech_status sketch(const ech_graph *graph, ech__device *device,
     plan->batch = batch;
     plan->like = options->like;
     plan->exchange = options->exchange;
+    plan->clock = options->clock;
     plan->ninstrs = graph->nnodes;
     ech__arena_init(&plan->arena, ctx->alloc);
     plan->places = ech__arena_array(&plan->arena, graph->nvalues, sizeof *plan->places);

@@ -26,12 +26,14 @@ typedef struct ech__plan_options {
     int64_t batch;
     /* Timings of candidates, looked up and added to. NULL: the device's preferred kernels, untimed. */
     ech__tuning *tuning;
-    /* A plan of the same model whose parameters this one will use: it takes over their layouts. NULL: none. */
+    /* A plan of the same model whose parameters this one will use: it takes over their layouts, and kernels where they
+     * are possible. NULL: none. */
     const struct ech__plan *like;
     /* Kernels and layouts of an earlier plan of this graph, to be taken again; nothing is timed then. NULL: none. */
     const ech__choices *choices;
     /* The other ranks; NULL where the graph has no operators of theirs. */
     ech__exchange *exchange;
+    ech__virtual_clock *clock; /* to run by, borrowed; NULL: the monotonic clock */
 } ech__plan_options;
 
 /* Where a value lives: its kind's block, and the offset in it. */
@@ -56,6 +58,7 @@ struct ech__plan {
     ech__device *device;
     const struct ech__plan *like; /* may be NULL */
     ech__exchange *exchange;      /* may be NULL */
+    ech__virtual_clock *clock;    /* may be NULL */
     int64_t batch;
     ech__arena arena;
     ech__place *places; /* [graph->nvalues] */
@@ -102,7 +105,7 @@ ech_status ech__plan_memory(ech__plan *plan);
 
 typedef struct ech__exec ech__exec;
 
-/* When an operator last started and ended, in ns of the monotonic clock. */
+/* When an operator last started and ended, in ns of the clock that the plan is run by. */
 typedef struct ech__span {
     int64_t start_ns, end_ns;
 } ech__span;
