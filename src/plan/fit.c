@@ -223,7 +223,8 @@ static double descend(const ech__fit *fit, ech__fit_form form, double *x, const 
         ech__normal_solve(&normal, target);
         target[overlap] = fmin(target[overlap], 1);
         bool better = false;
-        for (double part = 1; part > 1e-4 && !better; part /= 2) {
+        for (int halved = 0; halved < 14 && !better; halved++) {
+            const double part = ldexp(1, -halved);
             for (int u = 0; u < count; u++)
                 tried[u] = x[u] + part * (target[u] - x[u]);
             const double sum = squares(fit, form, tried, out);
