@@ -48,15 +48,13 @@ static void *map_aligned(int fd, int64_t offset, int64_t bytes, int flags)
     return base;
 }
 
-/* Asks for huge pages where the system has some; where not, fallocate gives small ones. */
+/* Makes huge pages of the small ones that are there, where the system has some; else they stay. */
 static void take_huge_pages(int fd, int64_t offset, int64_t bytes)
 {
 #ifndef MADV_COLLAPSE
     enum { MADV_COLLAPSE = 25 };
 #endif
-    if (offset % HUGE_PAGE || bytes < HUGE_PAGE || ftruncate(fd, offset + bytes) != 0)
-        return;
-    void *base = map_aligned(fd, offset, bytes, 0);
+    void *base = map_aligned(fd, offset, bytes, MAP_POPULATE);
     if (base == MAP_FAILED)
         return;
     madvise(base, (size_t)bytes, MADV_COLLAPSE);
@@ -88,8 +86,6 @@ static ech_status reserve(ech__shm *s, int64_t bytes, int64_t grain)
                          (long long)bytes, s->base.world, (long long)can);
     int failed;
     head->end = ech__round_up(head->end, grain);
-    if (grain == HUGE_PAGE)
-        take_huge_pages(s->fd, head->end, bytes);
     do
         failed = fallocate(s->fd, 0, head->end, bytes);
     while (failed && errno == EINTR);
@@ -97,6 +93,8 @@ static ech_status reserve(ech__shm *s, int64_t bytes, int64_t grain)
         return ech__fail(ctx, ECH_E_NOMEM,
                          "the system gave no %lld bytes of shared memory for %d ranks: %s",
                          (long long)bytes, s->base.world, strerror(errno));
+    if (grain == HUGE_PAGE)
+        take_huge_pages(s->fd, head->end, bytes);
     head->regions[i].offset = head->end;
     head->regions[i].bytes = bytes;
     atomic_store(&head->regions[i].holders, s->base.world);
