@@ -152,9 +152,15 @@ static void show_exchange(const ech__run *run)
         printf(", %s of buffers", ech__format_bytes(t->bytes.buffers).s);
     if (t->bytes.statistics)
         printf(", %s of statistics", ech__format_bytes(t->bytes.statistics).s);
-    printf(" a step and rank over %s; medians as measured\n",
-           ech__backend_name(run->trainer->comm->backend));
-    if (run->world * run->trainer->device->threads >= run->machine.threads)
+    printf(" a step and rank over %s; medians as %s\n",
+           run->trainer->emulated ? "links as given"
+                                  : ech__backend_name(run->trainer->comm->backend),
+           ech__run_clock(run));
+    if (run->trainer->emulated)
+        printf("             operators by the time their thread had a core, exchange at its price; "
+               "what more "
+               "cores would take from each other's memory is not in it\n");
+    else if (run->world * run->trainer->device->threads >= run->machine.threads)
         printf("             every core computes, so the exchange takes its time from computing\n");
     if (late->rank >= 0)
         printf("straggler    rank %d is %.2f ms late in %s, and the last in %.0f %% of the steps\n",
@@ -185,10 +191,10 @@ static void show_summary(const ech__run *run)
     show_dp(&run->dp_totals);
     const ech__run_summary *s = &run->summary;
     const ech__stats *t = &s->step_time;
-    printf("\nstep time    %s median, %s mean, %s std, %s p95, %s min (measured, %lld steps)\n",
+    printf("\nstep time    %s median, %s mean, %s std, %s p95, %s min (%s, %lld steps)\n",
            ech__format_seconds(t->median).s, ech__format_seconds(t->mean).s,
            ech__format_seconds(t->std).s, ech__format_seconds(t->p95).s,
-           ech__format_seconds(t->min).s, (long long)s->timed);
+           ech__format_seconds(t->min).s, ech__run_clock(run), (long long)s->timed);
     printf("  of it      forward %s, backward %s, ", ech__format_seconds(s->forward_s).s,
            ech__format_seconds(s->backward_s).s);
     if (ech__run_devices(run) > 1)

@@ -5,6 +5,7 @@
 #include "comm/group.h"
 #include "comm/mpi.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static ech__run_config config_of(const ech__train_args *a)
@@ -26,17 +27,21 @@ static ech__run_config config_of(const ech__train_args *a)
     if (a->parallel == ECH__PARALLEL_DP) { /* one process with all of the batch, which it cuts */
         c.train.dp_devices = a->device_count ? a->device_count : 1;
         c.train.batch = 0;
-        c.global_batch =
-            a->global_batch ? a->global_batch : (a->batch ? a->batch : 64) * c.train.dp_devices;
+        const bool file = c.data && strcmp(c.data, "cifar10"); /* it says how many there are */
+        const int64_t each = a->batch || file ? a->batch : 64;
+        c.global_batch = a->global_batch ? a->global_batch : each * c.train.dp_devices;
     }
     c.train.accum = (int)a->accum;
     c.train.bucket_bytes =
         (int64_t)(a->bucket_mb * (1 << 20)) > 0 ? (int64_t)(a->bucket_mb * (1 << 20)) : 1;
     c.train.sync_bn = a->sync_bn;
+    c.train.shared_update = a->separate_update == 0;
     c.train.broadcast_buffers = !a->no_broadcast;
     c.train.reproducible = a->reproducible;
     c.train.slots = (int)a->slots;
     c.straggler = a->straggler;
+    c.clock = (ech__clock_kind)a->clock;
+    c.emulation = a->emulation;
     c.straggle_ms = a->straggle_ms;
     c.train.threads = (int)a->threads;
     c.train.device_memory = a->device_memory;
@@ -75,6 +80,11 @@ static int fit(ech_ctx *ctx, const ech__command *command, const ech__run_config 
     if (ech__run_fit(ctx, config, &trainer) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     ech__show_memory(trainer->plan);
+    if (trainer->whole) { /* DataParallel: the plan above is of one device's part */
+        putchar('\n');
+        ech__show_memory(trainer->whole);
+        puts("\nDevice 0 needs both, the other devices the first without the optimizer.");
+    }
     ech_trainer_destroy(trainer);
     return ECH__EXIT_GOOD;
 }
@@ -125,6 +135,11 @@ static ech_status check_world(ech_ctx *ctx, const ech__train_args *a, int world)
     if (a->straggler >= world)
         return ech__fail(ctx, ECH_E_INVALID, "--straggle %s: there are ranks 0 to %d", a->straggle,
                          world - 1);
+    if (a->reproducible && a->slots % (world * a->accum))
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--devices %d with --accum %lld: --reproducible divides its %lld slots "
+                         "evenly among them",
+                         world, (long long)a->accum, (long long)a->slots);
     return ECH_OK;
 }
 
@@ -156,6 +171,9 @@ static int run_it(ech_ctx *ctx, const ech__command *command, const ech__train_ar
         const int ranks = a->device_count ? a->device_count : 1;
         if (check_world(ctx, a, ranks) < 0)
             return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+        const ech__run_config config = config_of(a);
+        if (a->max_restarts && ech__run_check_save(ctx, &config) < 0)
+            return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
         return ech__cli_launch(ctx, command, ranks, (int)a->max_restarts, argv);
     }
     return train_as_rank(ctx, command, a, show); /* alone */

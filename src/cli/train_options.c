@@ -83,6 +83,13 @@ typedef ech__train_args args;
          .max = 1e6,                                                                               \
          .help = "Gradients are exchanged in buckets of about this size (MiB), each as soon as "   \
                  "the backward pass has completed it."},                                           \
+        {.name = "shared-update",                                                                  \
+         ECH_OPTION(CHOICE, args, separate_update),                                                \
+         .choices = "on|off",                                                                      \
+         .initial = "on",                                                                          \
+         .help = "on: the rank that has added up a stretch of gradients updates the parameters "   \
+                 "for all ranks of the machine. off: every rank updates for itself. The bits are " \
+                 "the same."},                                                                     \
         {.name = "accum",                                                                          \
          ECH_OPTION(INT, args, accum),                                                             \
          .arg = "N",                                                                               \
@@ -90,6 +97,27 @@ typedef ech__train_args args;
          .min = 1,                                                                                 \
          .max = 1e6,                                                                               \
          .help = "Micro-steps whose gradients are added up before they are exchanged and used."},  \
+        {.name = "clock",                                                                          \
+         ECH_OPTION(CHOICE, args, clock),                                                          \
+         .choices = ECH__CLOCK_LIST(CHOICE),                                                       \
+         .initial = "auto",                                                                        \
+         .help = "virtual: compute everything, but count the time that each device's thread had "  \
+                 "a core, and the exchange at its price: what the step would take if every "       \
+                 "device had a core of its own. auto: virtual where devices outnumber cores."},    \
+        {.name = "link",                                                                           \
+         ECH_OPTION(STRING, args, link),                                                           \
+         .arg = "BANDWIDTH,LATENCY",                                                               \
+         .help = "Of the virtual clock: the links between devices, such as 12GB/s,5us. Default: "  \
+                 "the shared memory of this machine, as measured."},                               \
+        {.name = "cluster",                                                                        \
+         ECH_OPTION(STRING, args, cluster),                                                        \
+         .arg = "FILE",                                                                            \
+         .help = "Of the virtual clock: nodes, devices per node and their links, as JSON."},       \
+        {.name = "algorithm",                                                                      \
+         ECH_OPTION(CHOICE, args, algorithm),                                                      \
+         .choices = ECH__ALGORITHM_LIST(CHOICE),                                                   \
+         .initial = "best",                                                                        \
+         .help = "Of the virtual clock: how an all-reduce is done over given links."},             \
         {.name = "straggle",                                                                       \
          ECH_OPTION(STRING, args, straggle),                                                       \
          .arg = "RANK:MS",                                                                         \
@@ -388,6 +416,25 @@ static ech_status find_devices(ech_ctx *ctx, args *a)
     return ECH_OK;
 }
 
+/* The links of the virtual clock. */
+static ech_status find_links(ech_ctx *ctx, args *a)
+{
+    if (a->link && a->cluster)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--link and --cluster are both given; give one of them");
+    if ((a->link || a->cluster) && a->clock == ECH__CLOCK_REAL)
+        return ech__fail(ctx, ECH_E_INVALID, "--link and --cluster are of --clock virtual");
+    a->emulation.cluster = ech__cluster_defaults();
+    a->emulation.algorithm = (ech__algorithm)a->algorithm;
+    if (a->cluster)
+        return ech__cluster_load(ctx, a->cluster, &a->emulation.cluster);
+    if (a->link)
+        return ech__link_parse(ctx, a->link, &a->emulation.cluster.inside);
+    if (a->algorithm == ECH__ALGORITHM_BEST) /* the memory of this machine */
+        a->emulation.algorithm = ECH__ALGORITHM_DIRECT;
+    return ECH_OK;
+}
+
 static ech_status find_straggler(ech_ctx *ctx, args *a)
 {
     char *end = NULL;
@@ -441,6 +488,9 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
     if (a->reproducible && a->slots & (a->slots - 1))
         return ech__fail(ctx, ECH_E_INVALID, "--slots %lld: must be a power of two",
                          (long long)a->slots);
+    if (a->reproducible && a->sync_bn)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--sync-bn: --reproducible has the batch statistics of a slot");
     if (!a->reproducible && ech__option_given(command, r, "slots"))
         return ech__fail(ctx, ECH_E_INVALID, "--slots is of --reproducible");
     if (a->nesterov && (a->optimizer != ECH_SGD || a->momentum == 0))
@@ -485,15 +535,15 @@ bool ech__train_parse(ech_ctx *ctx, const ech__command *command, char **argv, ar
         return false;
     if (!ech__option_given(command, &result, "warmup"))
         a->warmup = a->steps > 5 ? 5 : a->steps - 1;
+    if (find_devices(ctx, a) < 0 || find_straggler(ctx, a) < 0 || find_links(ctx, a) < 0 ||
+        check_combinations(ctx, command, &result, a) < 0) {
+        *code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+        return false;
+    }
     if (a->reproducible) {
         a->threads = 1;
         if (!ech__option_given(command, &result, "tune"))
             a->tune = 1;
-    }
-    if (find_devices(ctx, a) < 0 || find_straggler(ctx, a) < 0 ||
-        check_combinations(ctx, command, &result, a) < 0) {
-        *code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-        return false;
     }
     return true;
 }

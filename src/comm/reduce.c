@@ -7,7 +7,7 @@ const ech__reduce_table *ech__reduce_best(void)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
         return &ech__reduce_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return &ech__reduce_avx2;
 #endif
     return &ech__reduce_generic;

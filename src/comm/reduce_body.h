@@ -286,6 +286,8 @@ enum { LANES = 8 };
 enum { LANES = 4 };
 #endif
 typedef float vec __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
+/* The same at any address. */
+typedef float bytes_vec __attribute__((vector_size(LANES * sizeof(float)), aligned(1), may_alias));
 
 /* Sums of four vectors stay in registers until all of them are loaded: a store whose address has the same low 12 bits as a
  * load behind it would hold that load up. b may be NULL. */
@@ -324,13 +326,13 @@ static void sum_two(int64_t n, float scale, const float *x, const float *y, floa
  * close to each other modulo a page. */
 static void copy(void *dst, const void *src, int64_t bytes)
 {
-    enum { STEP = 4 * sizeof(vec) };
+    enum { STEP = 4 * sizeof(bytes_vec) };
     const char *from = src;
     char *to = dst;
     for (; bytes >= STEP; bytes -= STEP, from += STEP, to += STEP) {
-        const vec *p = (const vec *)from;
-        const vec v0 = p[0], v1 = p[1], v2 = p[2], v3 = p[3];
-        vec *q = (vec *)to;
+        const bytes_vec *p = (const bytes_vec *)(const void *)from;
+        const bytes_vec v0 = p[0], v1 = p[1], v2 = p[2], v3 = p[3];
+        bytes_vec *q = (bytes_vec *)(void *)to;
         q[0] = v0, q[1] = v1, q[2] = v2, q[3] = v3;
     }
     if (bytes > 0)

@@ -11,6 +11,9 @@
  * An all-reduce in place: every rank counts up `started` when its part is ready. When all have, each rank reduces its own
  * shard over all ranks' memory and writes the result to all of them, then counts up `reduced`. When all have, it is done.
  * Waiting spins for a few microseconds and then sleeps on a futex.
+ *
+ * A send returns when all of it lies in the ring of its pair (64 KB for up to 8 ranks, less for more), so two ranks may both
+ * send before they receive as long as what is under way fits; more goes through while the other side receives.
  */
 #ifndef ECH_COMM_SHM_H
 #define ECH_COMM_SHM_H
@@ -20,7 +23,10 @@
 /* What happens to a shard between the reduction inside of the node and its distribution, where there are other nodes.
  * begin starts it on data[count], in place; test drives it and says when it is done, or fails when that takes too long. Both
  * never wait. push, where there is one, is called in waits while no shard is under way, so that what was sent before goes on.
- * One shard is under way at a time, in the order of the sequence numbers. Shards have `owners` parts: local ranks from owners on have none. */
+ * One shard is under way at a time, in the order of the sequence numbers. Shards have `owners` parts: local ranks from owners
+ * on have none. begin gets a sum for a mean: what all nodes have added up is divided here, when it is distributed. It is
+ * called on every owner for every all-reduce, with count 0 and data NULL where the shard is empty. Only started all-reduces
+ * go this way; blocking collectives stay inside of the node. */
 typedef struct ech__inter {
     ech_status (*begin)(void *user, void *data, int64_t count, ech_dtype dtype,
                         ech__reduction reduction, uint64_t sequence);

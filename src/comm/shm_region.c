@@ -1,6 +1,7 @@
 #include "comm/shm_inner.h"
 
 #include "base/size.h"
+#include "device/machine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,87 +11,55 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- what the system can give ---- */
-
-/* The number behind `name` in a file of lines "name number", or the file's first number where name is empty; -1: none. */
-static int64_t read_number(const char *path, const char *name)
-{
-    char line[256];
-    int64_t value = -1;
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return -1;
-    while (value < 0 && fgets(line, sizeof line, f)) {
-        const size_t n = strlen(name);
-        char *end;
-        if (strncmp(line, name, n) != 0)
-            continue;
-        const long long number = strtoll(line + n, &end, 10);
-        if (end != line + n)
-            value = number;
-    }
-    fclose(f);
-    return value;
-}
-
-/* What is left of a control group's limit; -1: it has none that could be read. What files take up in caches can be
- * had. */
-static int64_t group_left(const char *folder, const char *limit_name, const char *usage_name,
-                          const char *cache_name)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder, limit_name);
-    const int64_t limit = read_number(path, "");
-    snprintf(path, sizeof path, "%s/%s", folder, usage_name);
-    const int64_t usage = read_number(path, "");
-    if (limit < 0 || usage < 0)
-        return -1;
-    snprintf(path, sizeof path, "%s/memory.stat", folder);
-    const int64_t inactive = read_number(path, cache_name);
-    const int64_t left = limit - usage + (inactive > 0 ? inactive : 0);
-    return left > 0 ? left : 0;
-}
-
-/* The least that is left in this process's control group and those above it. */
-static int64_t groups_left(void)
-{
-    char line[512], folder[640];
-    int64_t least = -1;
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    if (!f)
-        return -1;
-    while (fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = '\0';
-        const bool second = strncmp(line, "0::", 3) == 0;
-        char *path = second ? line + 3 : strstr(line, ":memory:");
-        if (!path)
-            continue;
-        path = second ? path : path + strlen(":memory:");
-        for (char *end = path + strlen(path); end; end = strrchr(path, '/')) {
-            *end = '\0';
-            snprintf(folder, sizeof folder, "/sys/fs/cgroup%s%s", second ? "" : "/memory", path);
-            const int64_t left =
-                second ? group_left(folder, "memory.max", "memory.current", "inactive_file ")
-                       : group_left(folder, "memory.limit_in_bytes", "memory.usage_in_bytes",
-                                    "total_inactive_file ");
-            if (left >= 0 && (least < 0 || left < least))
-                least = left;
-        }
-    }
-    fclose(f);
-    return least;
-}
-
-/* Bytes that can be had without getting somebody killed. */
-static int64_t available(void)
-{
-    const int64_t kilobytes = read_number("/proc/meminfo", "MemAvailable:");
-    const int64_t machine = kilobytes < 0 ? INT64_MAX : kilobytes * 1024;
-    const int64_t group = groups_left();
-    return group >= 0 && group < machine ? group : machine;
-}
-
 /* ---- giving and taking ---- */
+
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
+
+/* What the parts of ranks are rounded up to: large ones to huge pages, because kernels that stream through small ones
+ * spend much of their time on finding them. */
+static int64_t grain_of(int64_t bytes)
+{
+    return bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : PAGE;
+}
+
+/* Address space at a multiple of huge pages. NULL: there is none. */
+static char *aligned_space(int64_t bytes)
+{
+    char *space = mmap(NULL, (size_t)bytes + HUGE_PAGE, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (space == MAP_FAILED)
+        return NULL;
+    char *start = (char *)(((uintptr_t)space + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
+    if (start > space)
+        munmap(space, (size_t)(start - space));
+    munmap(start + bytes, (size_t)(space + HUGE_PAGE - start));
+    return start;
+}
+
+static void *map_aligned(int fd, int64_t offset, int64_t bytes, int flags)
+{
+    char *space = aligned_space(bytes);
+    if (!space)
+        return MAP_FAILED;
+    void *base = mmap(space, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | flags,
+                      fd, offset);
+    if (base == MAP_FAILED)
+        munmap(space, (size_t)bytes);
+    return base;
+}
+
+/* Makes huge pages of the small ones that are there, where the system has some; else they stay. */
+static void take_huge_pages(int fd, int64_t offset, int64_t bytes)
+{
+#ifndef MADV_COLLAPSE
+    enum { MADV_COLLAPSE = 25 };
+#endif
+    void *base = map_aligned(fd, offset, bytes, MAP_POPULATE);
+    if (base == MAP_FAILED)
+        return;
+    madvise(base, (size_t)bytes, MADV_COLLAPSE);
+    munmap(base, (size_t)bytes);
+}
 
 static int free_region(ech__shm_head *head)
 {
@@ -100,8 +69,8 @@ static int free_region(ech__shm_head *head)
     return -1;
 }
 
-/* Appends `bytes` to the file; local rank 0 does it for all. */
-static ech_status reserve(ech__shm *s, int64_t bytes)
+/* Appends `bytes` to the file, at a multiple of grain; local rank 0 does it for all. */
+static ech_status reserve(ech__shm *s, int64_t bytes, int64_t grain)
 {
     ech__shm_head *head = s->head;
     ech_ctx *ctx = s->base.ctx;
@@ -109,13 +78,14 @@ static ech_status reserve(ech__shm *s, int64_t bytes)
     if (i < 0)
         return ech__fail(ctx, ECH_E_LIMIT, "%d regions of shared memory are in use already",
                          (int)ECH__MAX_REGIONS);
-    const int64_t can = available();
+    const int64_t can = ech__machine_available();
     if (bytes > can)
         return ech__fail(ctx, ECH_E_NOMEM,
                          "the system gave no %lld bytes of shared memory for %d ranks: %lld are "
                          "available",
                          (long long)bytes, s->base.world, (long long)can);
     int failed;
+    head->end = ech__round_up(head->end, grain);
     do
         failed = fallocate(s->fd, 0, head->end, bytes);
     while (failed && errno == EINTR);
@@ -123,6 +93,8 @@ static ech_status reserve(ech__shm *s, int64_t bytes)
         return ech__fail(ctx, ECH_E_NOMEM,
                          "the system gave no %lld bytes of shared memory for %d ranks: %s",
                          (long long)bytes, s->base.world, strerror(errno));
+    if (grain == HUGE_PAGE)
+        take_huge_pages(s->fd, head->end, bytes);
     head->regions[i].offset = head->end;
     head->regions[i].bytes = bytes;
     atomic_store(&head->regions[i].holders, s->base.world);
@@ -149,8 +121,7 @@ static void let_go(ech__shm *s, int index)
 static ech_status map_region(ech__shm *s, int index, int64_t stride)
 {
     const ech__shm_region *region = &s->head->regions[index];
-    void *base = mmap(NULL, (size_t)region->bytes, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_POPULATE, s->fd, region->offset);
+    void *base = map_aligned(s->fd, region->offset, region->bytes, MAP_POPULATE);
     if (base == MAP_FAILED)
         return ech__fail(s->base.ctx, ECH_E_NOMEM,
                          "rank %d: %lld bytes of shared memory could not be mapped: %s",
@@ -163,7 +134,7 @@ static ech_status map_region(ech__shm *s, int index, int64_t stride)
 /* What rank 0 could not do fails on every rank; so does a rank that could not map. */
 static ech_status share_status(ech__shm *s, ech_status status)
 {
-    int32_t mine = -status, worst;
+    int32_t mine = -status, worst = 0;
     ech_status heard = ech__shm_run(&s->base, &(ech__coll){.op = ECH__COLL_ALLREDUCE,
                                                            .reduction = ECH__REDUCTION_MAX,
                                                            .dtype = ECH_S32,
@@ -183,17 +154,18 @@ ech_status ech__shm_alloc(ech__comm *comm, int64_t bytes, void **out)
     ech__shm *s = (ech__shm *)comm;
     ech__shm_head *head = s->head;
     int64_t stride, total;
-    if (!ech__add(bytes, 2 * 4096, &stride) || !ech__mul(stride, comm->world, &total))
+    const int64_t grain = grain_of(bytes);
+    if (!ech__add(bytes, 2 * grain, &stride) || !ech__mul(stride, comm->world, &total))
         return ech__fail(comm->ctx, ECH_E_INVALID, "%lld bytes of shared memory were asked for",
                          (long long)bytes);
-    stride = ech__round_up(bytes ? bytes : 1, 4096);
+    stride = ech__round_up(bytes ? bytes : 1, grain);
     total = stride * comm->world;
     /* Ranks that ask for different sizes are found out as ranks in different collectives are. */
     ech__coll what = {.op = (ech__coll_op)ECH__OP_ALLOC, .dtype = ECH_U8, .count = bytes};
     ech__shm_begin(s, &what, 0);
     ECH_TRY(ech__shm_turn_over(s));
     if (comm->rank == 0) {
-        head->alloc_status = reserve(s, total);
+        head->alloc_status = reserve(s, total, grain);
         snprintf(head->alloc_text, sizeof head->alloc_text, "%s", comm->ctx->error);
     }
     ECH_TRY(ech__shm_turn_over(s));
@@ -246,4 +218,11 @@ char *ech__shm_place(const ech__shm *s, uint64_t where, int rank)
 {
     const ech__shm_map *map = &s->maps[where >> 48];
     return map->base + rank * map->stride + (where & (((uint64_t)1 << 48) - 1)) - 1;
+}
+
+void *ech__shm_peer(ech__comm *comm, void *ptr, int index)
+{
+    const ech__shm *s = (const ech__shm *)comm;
+    const uint64_t where = ech__shm_find(s, ptr, 1);
+    return where && index < comm->world ? ech__shm_place(s, where, index) : NULL;
 }

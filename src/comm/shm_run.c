@@ -72,7 +72,7 @@ static ech_status reduce(ech__shm *s, const ech__coll *coll, int64_t count, cons
 
 /* Asks for the lines of a slot ahead of writing to it: others have read them last, and getting them back one by one takes
  * longer than the copy itself. */
-static void claim(char *slot, int64_t bytes)
+static void claim(const char *slot, int64_t bytes)
 {
 #ifdef ECH_X86
     for (int64_t i = 0; i < bytes; i += ECH__LINE)

@@ -1,5 +1,6 @@
 #include "comm/inner.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,15 +34,16 @@ ech_status ech__comm_share_text(ech__comm *comm, const char *text, char **out)
     char *copy = malloc((size_t)bytes + 1);
     ech_status status = all_have(comm, copy != NULL, bytes);
     if (status == ECH_OK) {
+        assert(copy);
         if (comm->rank == 0)
             memcpy(copy, text, (size_t)bytes);
+        copy[bytes] = '\0';
         status = ech__comm_broadcast(comm, copy, bytes, 0);
     }
     if (status < 0) {
         free(copy);
         return status;
     }
-    copy[bytes] = '\0';
     *out = copy;
     return ECH_OK;
 }
@@ -62,6 +64,7 @@ static ech_status gather_all(ech__comm *comm, const char *text, int64_t *longest
     char *memory = calloc(total, 1);
     ech_status status = all_have(comm, memory != NULL, (long long)total);
     if (status == ECH_OK) {
+        assert(memory);
         char *mine = memory + (size_t)most * (size_t)comm->world;
         memcpy(mine, text, strlen(text));
         status = ech__comm_allgather(comm, mine, memory, most);

@@ -204,9 +204,8 @@ typedef struct call {
 static call next_call(ech__wire *wire, const char *name)
 {
     call c;
-    wire->sequence++;
     snprintf(c.what, sizeof c.what, "%s #%llu", name, (unsigned long long)wire->sequence);
-    c.tag = (int)(wire->sequence % ECH__TAG_SHARD);
+    c.tag = (int)(wire->sequence++ % ECH__TAG_SHARD);
     return c;
 }
 

@@ -25,7 +25,7 @@ typedef struct ech__wire {
     const ech__mpi_table *mpi;
     int rank, size;
     double timeout_s;
-    uint64_t sequence; /* of the last collective */
+    uint64_t sequence; /* of the next collective */
     bool failed;       /* a message was lost: what is under way will never end */
 
     /* Called while a wait has nothing to do. */

@@ -20,6 +20,10 @@ ech_status ech__machine_read(ech_ctx *ctx, ech__machine *out);
 /* The same as an object, for records. */
 ech_json *ech__machine_json(const ech__machine *machine);
 
+/* Bytes that can be had now without getting somebody killed: what the machine has left, or the control group that this
+ * process is in. */
+int64_t ech__machine_available(void);
+
 enum { ECH__MAX_HWTHREADS = 1024 };
 
 /* The hardware threads that this process may use, those of a physical core side by side. */

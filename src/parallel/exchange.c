@@ -18,25 +18,57 @@ struct exchange_kernel {
     int64_t count; /* elements of the first operand */
     int64_t M;     /* sync_stats: samples times pixels of this rank */
     int bucket;
-    size_t bytes;  /* of this kernel, with its staging */
-    char *staging; /* sync: this rank's vectors, then all ranks' */
+    size_t bytes;         /* of this kernel, with its staging */
+    ech__kernel *update;  /* of the parameters, in at[1], by the sum of gradients; NULL: none */
+    ech__scalars scalars; /* of the step under way */
+    int nchanged;         /* operands behind the gradients that the update changes */
+    char *staging;        /* sync: this rank's vectors, then all ranks' */
     void *at[ECH__MAX_OPERANDS];
 };
 
 /* ---- gradients ---- */
 
+/* Updates a stretch of the parameters and states here, and hands the result to all ranks that share memory with this one. */
+static ech_status apply_update(void *user, int64_t first, int64_t count, const void *sum)
+{
+    exchange_kernel *k = user;
+    enum { STRETCH = 4096 };
+    /* On a virtual clock, too, it is this device's work. */
+    const bool virtual = k->ranks->clock != NULL;
+    const int64_t start = virtual ? ech__clock_cpu() : ech__clock_wall();
+    const int64_t each = ech__dtype_bytes(k->dtype);
+    for (int64_t at = 0; at < count; at += STRETCH) {
+        const int64_t n = count - at < STRETCH ? count - at : STRETCH;
+        ECH_TRY(k->update->run_part(k->update, &k->scalars, first + at, n,
+                                    (const char *)sum + at * each));
+        for (int i = 1; i <= k->nchanged; i++) {
+            char *mine = (char *)k->at[i] + (first + at) * each, *other;
+            for (int r = 0; (other = ech__comm_peer(k->ranks->comm, mine, r)) != NULL; r++) {
+                if (other != mine)
+                    memcpy(other, mine, (size_t)(n * each));
+            }
+        }
+    }
+    k->ranks->update_ns += (virtual ? ech__clock_cpu() : ech__clock_wall()) - start;
+    return ECH_OK;
+}
+
 static ech_status run_allreduce(exchange_kernel *k, const ech__scalars *scalars)
 {
-    (void)scalars;
+    k->scalars = *scalars;
     ech__bucket *bucket = &k->ranks->buckets[k->bucket];
     const ech__coll sum = {.op = ECH__COLL_ALLREDUCE,
                            .reduction = ECH__REDUCTION_SUM,
                            .dtype = k->dtype,
                            .count = k->count,
                            .src = k->at[0],
-                           .dst = k->at[0]};
+                           .dst = k->at[0],
+                           .apply = k->update ? apply_update : NULL,
+                           .user = k};
     ECH_TRY(ech__comm_start(k->ranks->comm, &sum, &bucket->ticket));
     bucket->started = true;
+    if (k->ranks->clock)
+        bucket->times = (ech__coll_times){.ready_ns = k->ranks->clock->now_ns};
     return ECH_OK;
 }
 
@@ -51,11 +83,58 @@ static ech_status run_wait(exchange_kernel *k, const ech__scalars *scalars)
         if (!bucket->started)
             continue;
         bucket->started = false;
+        if (ranks->clock) { /* it stands still; the price is known when all ranks have reported */
+            ECH_TRY(ech__comm_wait(ranks->comm, bucket->ticket, NULL));
+            continue;
+        }
         ECH_TRY(ech__comm_wait(ranks->comm, bucket->ticket, &bucket->times));
         if (bucket->times.start_ns >= start) /* else it was worked on before */
             work += bucket->times.work_ns;
     }
     ranks->wait_ns = ech__clock_wall() - start - work;
+    return ECH_OK;
+}
+
+int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech__coll_times *out)
+{
+    const int world = ranks->comm->world;
+    ech__timeline t;
+    int64_t origin = INT64_MAX;
+    ech__timeline_begin(&t, ranks->cluster, ranks->algorithm, world);
+    for (int i = 0; i < ranks->nbuckets * world; i++)
+        origin = ready_ns[i] < origin ? ready_ns[i] : origin;
+    for (int b = 0; b < ranks->nbuckets; b++) {
+        int64_t ready = ready_ns[b * world];
+        for (int r = 1; r < world; r++)
+            ready = ready_ns[b * world + r] > ready ? ready_ns[b * world + r] : ready;
+        const double free_s = t.done_s, ready_s = ech__seconds(ready - origin);
+        const double done = ech__timeline_bucket(&t, ready_s, ranks->buckets[b].bytes);
+        out[b].start_ns = origin + (int64_t)(1e9 * (free_s > ready_s ? free_s : ready_s));
+        out[b].done_ns = origin + (int64_t)(1e9 * done);
+    }
+    return ranks->nbuckets ? out[ranks->nbuckets - 1].done_ns : 0;
+}
+
+/* On a virtual clock all ranks are where the last one is, plus what a message of so many bytes costs. */
+static ech_status meet(ech__ranks *ranks, int64_t bytes)
+{
+    ech__virtual_clock *clock = ranks->clock;
+    if (!clock)
+        return ECH_OK;
+    int64_t last = clock->now_ns;
+    const ech__coll latest = {.op = ECH__COLL_ALLREDUCE,
+                              .reduction = ECH__REDUCTION_MAX,
+                              .dtype = ECH_F64,
+                              .count = 1,
+                              .src = &(double){(double)last},
+                              .dst = &(double){0}};
+    ECH_TRY(ech__comm_run(ranks->comm, &latest));
+    last = (int64_t) * (double *)latest.dst;
+    const int64_t start = clock->now_ns;
+    clock->now_ns = last + (int64_t)(1e9 * ech__price_allreduce(ranks->cluster, ranks->algorithm,
+                                                                ranks->comm->world, bytes)
+                                               .seconds);
+    ranks->sync_ns += clock->now_ns - start;
     return ECH_OK;
 }
 
@@ -67,6 +146,8 @@ static ech_status run_broadcast(exchange_kernel *k, const ech__scalars *scalars)
     const int64_t start = ech__clock_wall();
     ECH_TRY(
         ech__comm_broadcast(k->ranks->comm, k->at[0], k->count * ech__dtype_bytes(k->dtype), 0));
+    if (k->ranks->clock)
+        return meet(k->ranks, k->count * ech__dtype_bytes(k->dtype));
     k->ranks->sync_ns += ech__clock_wall() - start;
     return ECH_OK;
 }
@@ -98,8 +179,10 @@ static ech_status gather(exchange_kernel *k, double first, const double **out)
     }
     const int64_t start = ech__clock_wall();
     ECH_TRY(ech__comm_allgather(k->ranks->comm, mine, all, length * (int64_t)sizeof *all));
-    k->ranks->sync_ns += ech__clock_wall() - start;
     *out = all;
+    if (k->ranks->clock)
+        return meet(k->ranks, 2 * k->count * ech__dtype_bytes(k->dtype));
+    k->ranks->sync_ns += ech__clock_wall() - start;
     return ECH_OK;
 }
 
@@ -161,6 +244,8 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
 static void destroy(ech__kernel *base)
 {
     exchange_kernel *k = (exchange_kernel *)base;
+    if (k->update)
+        k->update->destroy(k->update);
     ech__delete(k->ranks->comm->ctx, k, k->bytes);
 }
 
@@ -185,7 +270,7 @@ static ech_status note_bucket(ech__ranks *ranks, const exchange_kernel *k)
 }
 
 static ech_status create(ech__exchange *exchange, const ech__kernel_desc *desc,
-                         const ech__binding *binding, ech__kernel **out)
+                         const ech__binding *binding, ech__kernel *update, ech__kernel **out)
 {
     ech__ranks *ranks = of(exchange);
     const bool sync = desc->op == ECH__OP_SYNC_STATS || desc->op == ECH__OP_SYNC_SUMS;
@@ -200,8 +285,11 @@ static ech_status create(ech__exchange *exchange, const ech__kernel_desc *desc,
     const size_t vectors = sync ? (size_t)(1 + 2 * count) * sizeof(double) : 0;
     const size_t bytes = sizeof(exchange_kernel) + vectors * (size_t)(1 + ranks->comm->world);
     exchange_kernel *k = ech__new(ranks->comm->ctx, bytes);
-    if (!k)
+    if (!k) {
+        if (update)
+            update->destroy(update);
         return ech__fail(ranks->comm->ctx, ECH_E_NOMEM, "no memory for %s", ech__op_name(desc->op));
+    }
     *k = (exchange_kernel){.base = {run, destroy},
                            .ranks = ranks,
                            .fn = functions[desc->op],
@@ -210,6 +298,8 @@ static ech_status create(ech__exchange *exchange, const ech__kernel_desc *desc,
                            .M = M,
                            .bucket = (int)desc->attrs.bucket,
                            .bytes = bytes,
+                           .update = update,
+                           .nchanged = update ? desc->nin - 1 : 0,
                            .staging = (char *)(k + 1)};
     memcpy(k->at, binding->operands, sizeof k->at);
     if (desc->op == ECH__OP_ALLREDUCE) {

@@ -11,6 +11,7 @@
 
 #include "comm/comm.h"
 #include "plan/exchange.h"
+#include "plan/price.h"
 
 typedef struct ech__bucket {
     int64_t bytes; /* with padding */
@@ -26,11 +27,21 @@ typedef struct ech__ranks {
     int nbuckets;
     int64_t
         wait_ns; /* of the last step: at its end, for buckets; without this rank's own work on them */
+    int64_t
+        update_ns;   /* since it was set to 0: updates of parameters by sums that this rank made */
     int64_t sync_ns; /* since it was set to 0: broadcasts and statistics, waiting included */
+    /* With a virtual clock, what would be exchanged over which links; all NULL by default. */
+    ech__virtual_clock *clock;
+    const ech__cluster *cluster;
+    ech__algorithm algorithm;
 } ech__ranks;
 
 ech_status ech__ranks_create(ech__comm *comm, ech__ranks **out);
 void ech__ranks_destroy(ech__ranks *ranks);
 ech__exchange *ech__ranks_exchange(ech__ranks *ranks); /* NULL for NULL */
+
+/* On a virtual clock, when all ranks have told when their buckets were ready: ready_ns[bucket * world + rank] gives each
+ * bucket's start and end. Returns when the last one ends. */
+int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech__coll_times *out);
 
 #endif

@@ -24,7 +24,8 @@ void ech__reports_fini(ech__reports *r)
 
 ech_status ech__reports_exchange(ech__reports *r, const ech__report *mine)
 {
-    const int64_t offset = r->ranks->comm->clock_offset_ns;
+    /* Virtual clocks all begin at 0. */
+    const int64_t offset = r->ranks->clock ? 0 : r->ranks->comm->clock_offset_ns;
     ech__coll_times *times = (ech__coll_times *)(r->mine + sizeof *mine);
     *(ech__report *)r->mine = *mine;
     ((ech__report *)r->mine)->start_ns += offset;
@@ -46,6 +47,20 @@ const ech__coll_times *ech__reports_bucket(const ech__reports *r, int rank, int 
 {
     return (const ech__coll_times *)(r->all + (size_t)rank * r->stride + sizeof(ech__report)) +
            bucket;
+}
+
+ech__report *ech__reports_change(ech__reports *r, int rank)
+{
+    return (ech__report *)(r->all + (size_t)rank * r->stride);
+}
+
+void ech__reports_set_bucket(ech__reports *r, int rank, int bucket, int64_t start_ns,
+                             int64_t done_ns)
+{
+    char *of = r->all + (size_t)rank * r->stride + sizeof(ech__report);
+    ech__coll_times *times = (ech__coll_times *)of + bucket;
+    times->start_ns = start_ns;
+    times->done_ns = done_ns;
 }
 
 int ech__reports_slowest(const ech__reports *r)

@@ -30,6 +30,10 @@ ech_status ech__reports_exchange(ech__reports *reports, const ech__report *mine)
 const ech__report *ech__reports_of(const ech__reports *reports, int rank);
 /* By rank 0's clock. */
 const ech__coll_times *ech__reports_bucket(const ech__reports *reports, int rank, int bucket);
+/* For who knows better than the ranks themselves: the price of an exchange. */
+ech__report *ech__reports_change(ech__reports *reports, int rank);
+void ech__reports_set_bucket(ech__reports *reports, int rank, int bucket, int64_t start_ns,
+                             int64_t done_ns);
 /* The rank whose last gradient was ready last. */
 int ech__reports_slowest(const ech__reports *reports);
 

@@ -3,7 +3,7 @@
  * A parameter has one layout, used by every operator that touches it or its gradient. For each layout that all
  * of them can take, the times of their fastest kernels are added up; the layout with the least sum wins. Then
  * each operator takes its fastest kernel for the layouts it got. Without a tuning store the device's order of
- * preference decides instead of times. */
+ * preference decides instead of times. A plan that is like another takes over its layouts and kernels. */
 #include "base/clock.h"
 #include "base/size.h"
 #include "plan/plan.h"
@@ -415,6 +415,35 @@ static ech_status find_kernel(chooser *ch, ech__instr *instr)
                      choice->kernel, op, name);
 }
 
+/* The kernel that the same operator has in the plan that this one is like, where it is offered here too. So what a step
+ * computes follows from the first plan alone, and not from timings that are taken later, on a rank of their own. */
+static ech_status take_over(chooser *ch, ech__instr *instr, bool *found)
+{
+    const ech__plan *like = ch->plan->like;
+    const ech__node *node = instr->node;
+    const ech__instr *other = NULL;
+    *found = false;
+    for (size_t n = 0; like && n < like->ninstrs && !other; n++) {
+        const ech__node *theirs = like->instrs[n].node;
+        if (theirs->op == node->op && theirs->phase == node->phase &&
+            !strcmp(theirs->name ? theirs->name : "", node->name ? node->name : ""))
+            other = &like->instrs[n];
+    }
+    if (!other)
+        return ECH_OK;
+    ech__candidate all[ECH__MAX_CANDIDATES];
+    int count;
+    ECH_TRY(ch->plan->device->ops->candidates(ch->plan->device, &instr->desc, all, &count));
+    for (int i = 0; i < count && !*found; i++) {
+        if (strcmp(all[i].name, other->choice.name) != 0)
+            continue;
+        instr->choice = all[i];
+        instr->seconds = 0;
+        *found = true;
+    }
+    return ECH_OK;
+}
+
 /* Input images are row-major where all their users can take that, as first convolutions can; else they are
  * laid out like activations when they are written. */
 static ech_status choose_inputs(chooser *ch)
@@ -472,6 +501,9 @@ static ech_status choose_all(void *arg)
                 ECH_TRY(choose_layout(ch, (ech_value)v));
         }
     }
+    /* What follows a parameter does so also where only its group is an operand. */
+    for (size_t v = 0; v < plan->graph->nvalues; v++)
+        plan->places[v].layout = plan->places[leader_of(plan->graph, (ech_value)v)].layout;
     for (size_t n = 0; n < plan->ninstrs; n++) {
         ech__instr *instr = &plan->instrs[n];
         settle(plan, instr);
@@ -483,7 +515,11 @@ static ech_status choose_all(void *arg)
             ECH_TRY(find_kernel(ch, instr));
             continue;
         }
+        bool found;
         if (ech__plan_is_idle(plan, instr))
+            continue;
+        ECH_TRY(take_over(ch, instr, &found));
+        if (found)
             continue;
         ech_status status = best_kernel(ch, &instr->desc, false, &instr->choice, &instr->seconds);
         if (status == ECH_E_UNSUPPORTED) {

@@ -147,6 +147,11 @@ static ech_json *config_json(const ech__run *run)
     return json;
 }
 
+const char *ech__run_clock(const ech__run *run)
+{
+    return run->trainer->emulated ? "emulated" : "measured";
+}
+
 int ech__run_devices(const ech__run *run)
 {
     return run->dp_totals.devices ? run->dp_totals.devices : run->world;
@@ -320,7 +325,7 @@ static ech_json *summary_json(const ech__run *run)
 {
     const ech__run_summary *s = &run->summary;
     ech_json *json = ech__json_object();
-    ech__json_set_string(&json, "clock", "measured");
+    ech__json_set_string(&json, "clock", ech__run_clock(run));
     ech__json_set_int(&json, "world_size", run->world);
     ech__json_set_int(&json, "devices", ech__run_devices(run));
     ech__json_set(&json, "step_time_s", stats_json(&s->step_time));

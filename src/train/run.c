@@ -7,6 +7,7 @@
 #include "train/record.h"
 #include "train/trace.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +126,8 @@ static ech_status make_trainer(ech__run *run)
     ech_ctx *ctx = run->ctx;
     ech_train_options train = run->config.train;
     ech__trainer_options options = {.train = &train};
+    if (run->config.clock == ECH__CLOCK_VIRTUAL)
+        options.emulation = &run->config.emulation;
     if (run->rank == run->config.straggler)
         options.straggle_ms = run->config.straggle_ms;
     if (run->resumed) {
@@ -174,6 +177,16 @@ ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer
     }
     c.train.tune = false; /* a question about memory should not take seconds */
     return make_plan(ctx, &c, out);
+}
+
+ech_status ech__run_check_save(ech_ctx *ctx, const ech__run_config *c)
+{
+    char from[ECH_DIR_MAX_PATH];
+    if (!c->save)
+        return ECH_OK;
+    if (c->resume)
+        ECH_TRY(ech__checkpoint_find(ctx, c->resume, from));
+    return ech__checkpoint_dir_check(ctx, c->save, c->resume ? from : NULL);
 }
 
 /* What can be found wrong without planning, allocating or writing anything. */
@@ -254,6 +267,47 @@ static ech_status open_outputs(ech__run *run)
     return ech__records_run(run->records, run, "running");
 }
 
+/* Ranks of one machine that share a core would count each other's time. */
+static ech_status outnumber_cores(const ech__run *run, bool *out)
+{
+    ech__comm *comm = run->config.train.group ? run->config.train.group->comm : NULL;
+    cpu_set_t mine, together;
+    *out = false;
+    if (!comm || comm->world == 1 || comm->local_world != comm->world)
+        return ECH_OK;
+    cpu_set_t *all = ech__new(run->ctx, (size_t)comm->world * sizeof *all);
+    if (!all)
+        return ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the cores of %d ranks", comm->world);
+    CPU_ZERO(&mine);
+    sched_getaffinity(0, sizeof mine, &mine);
+    const ech_status status = ech__comm_allgather(comm, &mine, all, sizeof mine);
+    CPU_ZERO(&together);
+    for (int r = 0; r < comm->world; r++)
+        CPU_OR(&together, &together, &all[r]);
+    *out = CPU_COUNT(&together) < comm->world;
+    ech__delete(run->ctx, all, (size_t)comm->world * sizeof *all);
+    return status;
+}
+
+static ech_status choose_clock(ech__run *run)
+{
+    ech__run_config *c = &run->config;
+    bool crowded;
+    ECH_TRY(outnumber_cores(run, &crowded));
+    if (c->clock == ECH__CLOCK_AUTO)
+        c->clock = crowded ? ECH__CLOCK_VIRTUAL : ECH__CLOCK_REAL;
+    if (c->clock == ECH__CLOCK_REAL)
+        return ECH_OK;
+    if (c->train.dp_devices)
+        return ech__fail(run->ctx, ECH_E_UNSUPPORTED,
+                         "the virtual clock is of ranks; DataParallel runs by the real one");
+    if (c->train.threads > 1)
+        return ech__fail(run->ctx, ECH_E_INVALID,
+                         "%d threads: on the virtual clock a device has one", c->train.threads);
+    c->train.threads = 1;
+    return ECH_OK;
+}
+
 /* Ranks that were given different things to do would wait for each other in vain. */
 static ech_status agree(const ech__run *run)
 {
@@ -291,6 +345,7 @@ static ech_status set_up(ech__run *run)
     ech__feed_options options = feed_options(run);
     ECH_TRY(ech__feed_open(ctx, &options, &run->feed));
     ECH_TRY(fill_in(ctx, c, &run->feed));
+    ECH_TRY(choose_clock(run));
     ECH_TRY(agree(run));
     if (run->resumed)
         ECH_TRY(resume(run));
@@ -382,15 +437,22 @@ static void count_samples(const ech__run *run, ech__run_step *step)
     step->samples = (int64_t)samples;
 }
 
-static double time_of_sums(const ech__variant *variant)
+/* What a micro-step spent in kernels. */
+static void add_kernel_times(const ech_trainer *trainer, const ech__variant *variant,
+                             ech__run_step *step)
 {
     const ech__span *spans = ech__exec_spans(variant->exec);
-    int64_t sum = 0;
+    int64_t all = 0, sums = 0;
     for (size_t n = 0; n < variant->plan->ninstrs; n++) {
+        const int64_t ns = spans[n].end_ns - spans[n].start_ns;
+        if (spans[n].start_ns < trainer->report.start_ns) /* of an earlier step: left to the last */
+            continue;
+        all += ns;
         if (variant->plan->instrs[n].node->op == ECH__OP_ACCUMULATE)
-            sum += spans[n].end_ns - spans[n].start_ns;
+            sums += ns;
     }
-    return ech__seconds(sum);
+    step->kernels_s += ech__seconds(all);
+    step->sums_s += ech__seconds(sums);
 }
 
 /* All micro-steps. data_s is waiting for samples and handing them over. */
@@ -404,7 +466,7 @@ static ech_status compute(ech__run *run, ech__run_step *step, const ech__variant
         data += ech__clock_wall() - start;
         ECH_TRY(ech__variant_step(run->trainer, *variant, &micro, &step->result));
         ech__trace_ops(run->trace, run->trainer, *variant);
-        step->sums_s += time_of_sums(*variant);
+        add_kernel_times(run->trainer, *variant, step);
         start = ech__clock_wall();
     }
     step->data_s = ech__seconds(data);
@@ -430,7 +492,7 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
     if (index >= run->first + c->warmup && step->samples == run->feed.global) {
         ech__traffic_add(&run->traffic, run->trainer, step->result.time_s);
         ech__dp_totals_add(&run->dp_totals, run->trainer, step->result.time_s);
-        if (run->op_done < run->op_steps && variant->exec == run->trainer->exec)
+        if (run->op_done < run->op_steps && variant == &run->trainer->variants[0])
             keep_op_times(run);
     }
     add_to_epoch(run, step);
@@ -507,16 +569,13 @@ static void sum_up_ops(ech__run *run, double *samples)
                                     .median_s = ech__stats_of(samples, count).median};
     }
     size_t row = 0;
-    for (int64_t i = run->first + run->config.warmup; i < run->done && row < count; i++) {
-        if (run->steps[i].samples != run->feed.global)
+    for (int64_t i = run->first + run->config.warmup; i < run->done; i++) {
+        const ech__run_step *step = &run->steps[i];
+        if (step->samples != run->feed.global)
             continue;
-        const double time = run->steps[i].result.time_s;
-        double inside = 0;
-        for (size_t n = 0; n < ninstrs; n++)
-            inside += (double)run->op_seconds[row * ninstrs + n];
-        samples[row++] = 1 - inside / time;
-        busy += inside;
-        total += time;
+        samples[row++] = 1 - step->kernels_s / step->result.time_s;
+        busy += step->kernels_s;
+        total += step->result.time_s;
     }
     run->summary.utilisation = total > 0 ? busy / total : 0;
     run->summary.outside_kernels = ech__stats_of(samples, row).median;

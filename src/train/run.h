@@ -21,6 +21,17 @@
 #include "train/traffic.h"
 #include "train/trainer.h"
 
+#define ECH__CLOCK_LIST(X)                                                                         \
+    X(AUTO, "auto") /* virtual where ranks outnumber cores */                                      \
+    X(REAL, "real")                                                                                \
+    X(VIRTUAL, "virtual")
+
+typedef enum ech__clock_kind {
+#define ECH__CLOCK_ENUM(id, text) ECH__CLOCK_##id,
+    ECH__CLOCK_LIST(ECH__CLOCK_ENUM)
+#undef ECH__CLOCK_ENUM
+} ech__clock_kind;
+
 typedef struct ech__run_config {
     ech__model_options model;
     const char *data, *data_dir; /* as in ech__feed_options */
@@ -31,7 +42,9 @@ typedef struct ech__run_config {
     ech_train_options train; /* batch 0: as global_batch says. group: the ranks, or NULL */
     int64_t
         global_batch; /* samples of a step over all ranks; 0: batch of each, or the rows of the file */
-    int straggler;    /* rank that idles straggle_ms in every step */
+    ech__clock_kind clock;    /* real, virtual, or virtual where ranks outnumber cores */
+    ech__emulation emulation; /* links of the virtual clock */
+    int straggler;            /* rank that idles straggle_ms in every step */
     double straggle_ms;
     ech__schedule
         schedule; /* lr and steps are taken from above; interval 0: a third of the steps */
@@ -51,7 +64,8 @@ typedef struct ech__run_step {
     int64_t step, epoch; /* from 1 */
     int64_t samples;     /* of all ranks */
     double correct;      /* of them, where the model counts */
-    double sums_s;       /* adding up gradients of micro-steps */
+    double kernels_s;    /* inside of kernels, over all micro-steps */
+    double sums_s;       /* of it, adding up gradients of micro-steps */
     ech_step result;
     double lr, data_s;
 } ech__run_step;
@@ -121,11 +135,17 @@ void ech__run_destroy(ech__run *run);
 
 /* Plans the run and allocates nothing: what it would need. The trainer is the caller's to destroy. */
 ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer **out);
+/* For a launcher that starts ranks again, which then go on from what they find in the directory of checkpoints: fails where
+ * something of another run is there already. */
+ech_status ech__run_check_save(ech_ctx *ctx, const ech__run_config *config);
 
 const char *ech__optimizer_name(ech_optimizer optimizer);
 
 /* What all ranks of a run must have in common, as lines "option: value"; to be freed with free(). */
 ech_status ech__run_terms(const ech__run *run, char **out);
+
+/* What its times are: "measured" or "emulated". */
+const char *ech__run_clock(const ech__run *run);
 
 /* Devices of the run, over all ranks, and the memory of one of them: as planned, or as taken. */
 int ech__run_devices(const ech__run *run);

@@ -6,10 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    DEVICE,
-    EXCHANGE = 1000
-}; /* threads of a process; with DataParallel, thread D is device D */
+enum { DEVICE, EXCHANGE = 1000 }; /* threads of a process: its devices, and what is between them */
 
 struct ech__trace {
     ech_ctx *ctx;
@@ -108,14 +105,13 @@ static bool begin(ech__trace *t, const ech_trainer *trainer)
     char name[32];
     snprintf(name, sizeof name, "rank %d", t->rank);
     add_name(t, "process_name", DEVICE, name);
-    snprintf(name, sizeof name, "device %d", t->rank);
-    add_name(t, "thread_name", DEVICE, name);
+    const int devices = trainer->dp ? ech__dp_devices(trainer->dp) : 1;
+    for (int d = 0; d < devices; d++) {
+        snprintf(name, sizeof name, "device %d", t->rank + d);
+        add_name(t, "thread_name", DEVICE + d, name);
+    }
     if (trainer->ranks)
         add_name(t, "thread_name", EXCHANGE, "gradients under way");
-    for (int d = 1; trainer->dp && d < ech__dp_devices(trainer->dp); d++) {
-        snprintf(name, sizeof name, "device %d", d);
-        add_name(t, "thread_name", d, name);
-    }
     t->named = true;
     return true;
 }
@@ -139,20 +135,21 @@ static void add_ops(ech__trace *t, const ech_trainer *trainer, const ech__plan *
     }
 }
 
-/* A thread for each device: the phases of the step, and in them the operators. */
-static void add_devices(ech__trace *t, const ech_trainer *trainer)
+/* DataParallel: the parts of the step on each device, and in them its operators. */
+static void add_parts(ech__trace *t, const ech_trainer *trainer)
 {
-    for (int d = 0; d < ech__dp_devices(trainer->dp); d++) {
-        const ech__span *spans = ech__dp_work_of(trainer->dp, d)->phases;
+    const ech__dp *dp = trainer->dp;
+    for (int d = 0; d < ech__dp_devices(dp); d++) {
+        const ech__span *parts = ech__dp_work_of(dp, d)->phases;
         const ech__plan *plan;
         const ech__exec *exec;
         for (int p = 0; p < ECH__DP_PHASES; p++) {
-            if (spans[p].end_ns)
-                add_span(t, ech__dp_phase_name((ech__dp_phase)p), "data parallel", d, spans[p],
+            if (parts[p].end_ns > parts[p].start_ns)
+                add_span(t, ech__dp_phase_name((ech__dp_phase)p), "part", DEVICE + d, parts[p],
                          NULL);
         }
-        if (ech__dp_last(trainer->dp, d, &plan, &exec))
-            add_ops(t, trainer, plan, exec, d);
+        if (ech__dp_last(dp, d, &plan, &exec))
+            add_ops(t, trainer, plan, exec, DEVICE + d);
     }
 }
 
@@ -160,9 +157,9 @@ void ech__trace_ops(ech__trace *t, const ech_trainer *trainer, const ech__varian
 {
     if (!t || !begin(t, trainer))
         return;
+    if (trainer->dp) /* before the loss's own operators, which lie inside of a part */
+        add_parts(t, trainer);
     add_ops(t, trainer, variant->plan, variant->exec, DEVICE);
-    if (trainer->dp)
-        add_devices(t, trainer);
 }
 
 /* On its way a bucket waits until it is ready everywhere, and then is reduced. */

@@ -124,8 +124,10 @@ static double pick(const ech__traffic *t, int64_t step, int rank, int what)
                            : 0;
     case SYNC:
         return r->sync_s;
-    default:
-        return (r->forward_s + r->backward_s + r->optimizer_s) / t->step_s[step];
+    default: { /* steps of ranks end together, but begin when each is ready for the next */
+        const double busy = r->forward_s + r->backward_s + r->optimizer_s, own = busy + r->comm_s;
+        return busy / (own > t->step_s[step] ? own : t->step_s[step]);
+    }
     }
 }
 

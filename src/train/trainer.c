@@ -1,6 +1,8 @@
 #include "train/trainer.h"
 #include "base/clock.h"
+#include "base/format.h"
 #include "comm/group.h"
+#include "device/machine.h"
 #include "parallel/ddp.h"
 #include "train/optimizer.h"
 #include "train/params.h"
@@ -24,7 +26,13 @@ ech_train_options ech_train_defaults(void)
                                .accum = 1,
                                .bucket_bytes = 25 << 20,
                                .broadcast_buffers = true,
+                               .shared_update = true,
                                .slots = 8};
+}
+
+ech__virtual_clock *ech__trainer_clock(ech_trainer *trainer)
+{
+    return trainer->emulated ? &trainer->clock : NULL;
 }
 
 int ech__trainer_world(const ech_trainer *trainer)
@@ -57,6 +65,15 @@ static ech__accumulation accumulation_of(const ech_trainer *trainer, int role)
                 : (ech__accumulation){.levels = levels, .adds = levels, .into = levels};
 }
 
+/* Whether the rank that has a stretch of the sum updates the parameters for all. With several threads each rank updates
+ * by all of them instead; and devices that are emulated without shared memory have only their own. */
+static bool updates_together(const ech_trainer *trainer, const ech_train_options *options)
+{
+    const int threads = options->threads ? options->threads : ech__device_cores();
+    const bool memory = !trainer->emulated || trainer->emulation.algorithm == ECH__ALGORITHM_DIRECT;
+    return trainer->ranks && options->shared_update && threads == 1 && memory;
+}
+
 /* Every pass, in order. */
 static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role, ech_value loss,
                           const ech__trainer_options *o)
@@ -71,11 +88,15 @@ static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role
         ECH_TRY(ech__accumulate(graph, &how));
     }
     if (trainer->ranks)
-        ECH_TRY(ech__ddp(graph, &(ech__ddp_options){.bucket_bytes = options->bucket_bytes,
-                                                    .broadcast_buffers = options->broadcast_buffers,
-                                                    .sync_bn = options->sync_bn,
-                                                    .like = role ? trainer->graphs[0] : NULL}));
+        ECH_TRY(
+            ech__ddp(graph, &(ech__ddp_options){.bucket_bytes = options->bucket_bytes,
+                                                .broadcast_buffers = options->broadcast_buffers,
+                                                .sync_bn = options->sync_bn,
+                                                .group_params = updates_together(trainer, options),
+                                                .like = role ? trainer->graphs[0] : NULL}));
     ECH_TRY(ech__optimize(graph, options));
+    if (updates_together(trainer, options))
+        ECH_TRY(ech__ddp_update(graph));
     if (options->delay_ms + o->straggle_ms > 0)
         ECH_TRY(ech__insert_delay(graph, (options->delay_ms + o->straggle_ms) * 1e-3));
     return ech__copy_weights(graph);
@@ -148,12 +169,23 @@ static ech_status check_slots(ech_trainer *trainer, const ech_train_options *o)
 
 /* ---- the other ranks ---- */
 
-static ech_status join(ech_trainer *trainer, const ech_train_options *options)
+static ech_status join(ech_trainer *trainer, const ech__trainer_options *o)
 {
+    const ech_train_options *options = o->train;
+    if (o->emulation) {
+        trainer->emulated = true;
+        trainer->emulation = *o->emulation;
+    }
     if (!options->group || options->group->comm->world == 1)
         return ECH_OK;
     trainer->comm = options->group->comm;
-    return ech__ranks_create(trainer->comm, &trainer->ranks);
+    ECH_TRY(ech__ranks_create(trainer->comm, &trainer->ranks));
+    if (trainer->emulated) {
+        trainer->ranks->clock = &trainer->clock;
+        trainer->ranks->cluster = &trainer->emulation.cluster;
+        trainer->ranks->algorithm = trainer->emulation.algorithm;
+    }
+    return ECH_OK;
 }
 
 /* One line for each thing that ranks must have in common. */
@@ -245,11 +277,15 @@ static ech_status receive_timings(ech_trainer *trainer)
 static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices *choices)
 {
     ech_ctx *ctx = trainer->ctx;
+    ech__plan_options options = {.batch = batch,
+                                 .choices = choices,
+                                 .exchange = ech__ranks_exchange(trainer->ranks),
+                                 .clock = ech__trainer_clock(trainer),
+                                 .guests = trainer->graphs + 1,
+                                 .nguests = trainer->nroles - 1};
     if (choices) {
-        const ech__plan_options again = {
-            .batch = batch, .choices = choices, .exchange = ech__ranks_exchange(trainer->ranks)};
         const ech_status status =
-            ech__plan_create(trainer->graph, trainer->device, &again, &trainer->plan);
+            ech__plan_create(trainer->graph, trainer->device, &options, &trainer->plan);
         if (status != ECH_E_UNSUPPORTED && status != ECH_E_LIMIT)
             return status;
         ech__log(ctx, "kernels are chosen anew, so results will agree in rounding only: %s",
@@ -257,8 +293,8 @@ static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices
         ctx->error[0] = 0;
         trainer->chosen_anew = true;
     }
-    const ech__plan_options options = {
-        .batch = batch, .tuning = trainer->tuning, .exchange = ech__ranks_exchange(trainer->ranks)};
+    options.choices = NULL;
+    options.tuning = trainer->tuning;
     return ech__plan_create(trainer->graph, trainer->device, &options, &trainer->plan);
 }
 
@@ -282,7 +318,7 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     const int64_t start = ech__clock_wall();
     ECH_TRY(check(ctx, options));
     ECH_TRY(ech_graph_status(graph));
-    ECH_TRY(join(trainer, options));
+    ECH_TRY(join(trainer, o));
     ECH_TRY(check_slots(trainer, options));
     if (options->init) /* a wrong file is found before anything takes time */
         ECH_TRY(ech__params_check(graph, options->init));
@@ -340,8 +376,27 @@ static ech_status share_weights(ech_trainer *trainer)
     return ech__comm_broadcast(trainer->comm, weights, bytes, 0);
 }
 
+/* Ranks of one machine come here before any of them has touched what it planned: the system hands out more addresses than
+ * it has memory, and would kill a rank later. */
+static ech_status check_available(const ech_trainer *trainer)
+{
+    const int sharers = trainer->comm ? trainer->comm->local_world : 1;
+    const int64_t need = trainer->plan->total_bytes, can = ech__machine_available();
+    if (need <= can / sharers)
+        return ECH_OK;
+    char whose[48] = "";
+    if (sharers > 1)
+        snprintf(whose, sizeof whose, " on each of %d ranks", sharers);
+    return ech__fail(trainer->ctx, ECH_E_NOMEM,
+                     "training needs %lld bytes (%s)%s, and %lld bytes (%s) are available on this "
+                     "machine",
+                     (long long)need, ech__format_bytes(need).s, whose, (long long)can,
+                     ech__format_bytes(can).s);
+}
+
 static ech_status make_exec(ech_trainer *trainer, const ech_train_options *options)
 {
+    ECH_TRY(check_available(trainer));
     ECH_TRY(ech__exec_create(trainer->plan, NULL, &trainer->exec));
     trainer->variants[trainer->nvariants++] = (ech__variant){
         .batch = options->batch, .training = true, .plan = trainer->plan, .exec = trainer->exec};

@@ -30,6 +30,12 @@ typedef struct ech__variant {
     ech__exec *exec;
 } ech__variant;
 
+/* Running on a virtual clock: which links the ranks have. */
+typedef struct ech__emulation {
+    ech__cluster cluster;
+    ech__algorithm algorithm;
+} ech__emulation;
+
 struct ech_trainer {
     ech_ctx *ctx;
     ech_graph *graphs[ECH__MAX_ROLES]; /* with all passes; [nroles] */
@@ -46,6 +52,9 @@ struct ech_trainer {
     ech__exec *exec;
     ech__variant variants[ECH__MAX_VARIANTS]; /* the first is the trainer's own plan */
     int nvariants;
+    bool emulated; /* times are those of the virtual clock */
+    ech__virtual_clock clock;
+    ech__emulation emulation;
     ech__scalars scalars; /* of the next step */
     int micro_steps;      /* of an optimizer step of a program's own; slots of this rank */
     bool tree;            /* gradients are added up in a fixed tree over slots */
@@ -74,8 +83,9 @@ ech_status ech__trainer_plan(ech_ctx *ctx, const ech_graph *graph, ech_value los
  * them again it chooses anew, says so in the log, and sets chosen_anew. */
 typedef struct ech__trainer_options {
     const ech_train_options *train;
-    const ech__choices *choices; /* NULL: choose */
-    double straggle_ms;          /* idle time of this rank alone, before its backward pass */
+    const ech__emulation *emulation; /* NULL: the real clock */
+    const ech__choices *choices;     /* NULL: choose */
+    double straggle_ms;              /* idle time of this rank alone, before its backward pass */
 } ech__trainer_options;
 ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
                                const ech__trainer_options *options, ech_trainer **out);
@@ -95,6 +105,9 @@ ech_status ech__variant_evaluate(ech_trainer *trainer, const ech__variant *varia
 /* A kept scalar after a step. */
 double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant,
                            ech_value value);
+
+/* NULL for the real clock. */
+ech__virtual_clock *ech__trainer_clock(ech_trainer *trainer);
 
 /* Ranks of the trainer, and which it is. */
 int ech__trainer_world(const ech_trainer *trainer);

@@ -16,14 +16,6 @@ static ech_status evaluated_graph(ech_trainer *trainer)
     return ech__fuse(trainer->evaluated);
 }
 
-/* Evaluation at the training's batch finds its kernels timed already. A batch that is one short comes in every step where
- * ranks do not divide it; the short one at the end of an epoch is rare, and not tuned. */
-static bool is_tuned(const ech_trainer *trainer, const ech__variant *v)
-{
-    const int64_t batch = trainer->plan->batch;
-    return v->batch == batch || (v->training && v->batch == batch - 1);
-}
-
 static ech_status make_variant(ech_trainer *trainer, ech__variant *v)
 {
     if (v->training && trainer->dp)
@@ -31,10 +23,10 @@ static ech_status make_variant(ech_trainer *trainer, ech__variant *v)
     if (!v->training)
         ECH_TRY(evaluated_graph(trainer));
     const ech__plan_options options = {.batch = v->batch,
-                                       .tuning = is_tuned(trainer, v) ? trainer->tuning : NULL,
                                        .like = trainer->plan,
-                                       .exchange = v->training ? ech__ranks_exchange(trainer->ranks)
-                                                               : NULL};
+                                       .exchange =
+                                           v->training ? ech__ranks_exchange(trainer->ranks) : NULL,
+                                       .clock = v->training ? ech__trainer_clock(trainer) : NULL};
     ECH_TRY(ech__plan_create(v->training ? trainer->graphs[v->role] : trainer->evaluated,
                              trainer->device, &options, &v->plan));
     const ech_status status = ech__exec_create(v->plan, trainer->exec, &v->exec);
@@ -103,6 +95,49 @@ static ech_status refresh(ech_trainer *trainer)
     return ECH_OK;
 }
 
+static int64_t now(const ech_trainer *trainer)
+{
+    return trainer->emulated ? trainer->clock.now_ns : ech__clock_wall();
+}
+
+/* Where a rank stands when its gradients are ready and it must wait: behind all but the optimizer's work. */
+static int64_t waits_from(const ech__report *r)
+{
+    return r->start_ns + (int64_t)(1e9 * (r->forward_s + r->backward_s + r->comm_s));
+}
+
+/* On a virtual clock: when each bucket would have been exchanged, and so when the slowest rank would have been done. All
+ * ranks come to the same. */
+static ech_status emulate_exchange(ech_trainer *trainer, ech_step *step)
+{
+    ech__reports *reports = &trainer->reports;
+    const int world = trainer->comm->world, nbuckets = reports->nbuckets;
+    const size_t bytes =
+        (size_t)nbuckets * ((size_t)world * sizeof(int64_t) + sizeof(ech__coll_times));
+    ech__coll_times *times = ech__new(trainer->ctx, bytes);
+    if (!times)
+        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory to emulate %d ranks", world);
+    int64_t *ready = (int64_t *)(times + nbuckets), end = 0;
+    for (int i = 0; i < nbuckets * world; i++)
+        ready[i] = ech__reports_bucket(reports, i % world, i / world)->ready_ns;
+    const int64_t done = ech__ranks_emulate(trainer->ranks, ready, times);
+    for (int r = 0; r < world; r++) {
+        ech__report *report = ech__reports_change(reports, r);
+        const int64_t from = waits_from(report), until = done > from ? done : from;
+        report->wait_s = ech__seconds(until - from);
+        report->comm_s += report->wait_s;
+        const int64_t over = until + (int64_t)(1e9 * report->optimizer_s);
+        end = over > end ? over : end;
+        for (int b = 0; b < nbuckets; b++)
+            ech__reports_set_bucket(reports, r, b, times[b].start_ns, times[b].done_ns);
+    }
+    ech__delete(trainer->ctx, times, bytes);
+    step->comm_exposed_s = ech__reports_of(reports, trainer->comm->rank)->comm_s;
+    step->time_s = ech__seconds(end - trainer->report.start_ns);
+    trainer->clock.now_ns = end; /* all begin the next step together */
+    return ECH_OK;
+}
+
 /* Tells the other ranks, and adds up what they tell. Ranks that have just updated wait for the slowest here instead of
  * at the start of the next exchange. */
 static ech_status exchange_reports(ech_trainer *trainer, ech_step *step)
@@ -114,6 +149,8 @@ static ech_status exchange_reports(ech_trainer *trainer, ech_step *step)
     step->loss = 0;
     for (int rank = 0; rank < trainer->comm->world; rank++)
         step->loss += ech__reports_of(&trainer->reports, rank)->loss;
+    if (trainer->emulated)
+        return emulate_exchange(trainer, step);
     const double seconds = ech__seconds(ech__clock_wall() - start);
     step->time_s += seconds;
     step->comm_exposed_s += seconds;
@@ -122,8 +159,14 @@ static ech_status exchange_reports(ech_trainer *trainer, ech_step *step)
 
 static ech_status finish(ech_trainer *trainer, ech_step *out)
 {
-    const int64_t *ns = trainer->times.ns;
-    int64_t inside = 0;
+    int64_t *ns = trainer->times.ns, inside = 0;
+    if (trainer->ranks) { /* done in the exchange, but the optimizer's work */
+        ns[ECH__PHASE_OPTIMIZER] += trainer->ranks->update_ns;
+        if (trainer->emulated) /* where the exchange takes no time */
+            trainer->time_ns += trainer->ranks->update_ns;
+        else
+            ns[ECH__PHASE_EXCHANGE] -= trainer->ranks->update_ns;
+    }
     for (int phase = 0; phase < ECH__PHASE_COUNT; phase++)
         inside += ns[phase];
     ech_step step = {.loss = trainer->report.loss,
@@ -151,9 +194,9 @@ static void begin(ech_trainer *trainer)
 {
     trainer->times = (ech__phase_times){{0}};
     trainer->time_ns = 0;
-    trainer->report = (ech__report){.start_ns = ech__clock_wall()};
+    trainer->report = (ech__report){.start_ns = now(trainer)};
     if (trainer->ranks)
-        trainer->ranks->sync_ns = trainer->ranks->wait_ns = 0;
+        trainer->ranks->sync_ns = trainer->ranks->wait_ns = trainer->ranks->update_ns = 0;
 }
 
 ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
@@ -169,11 +212,11 @@ ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
         begin(trainer);
     scalars.loss_scale *= micro->weight;
     scalars.share = micro->share;
-    const int64_t start = ech__clock_wall();
+    const int64_t start = now(trainer);
     ECH_TRY(trainer->dp ? ech__trainer_dp_run(trainer, variant, &scalars, &trainer->times)
                         : ech__exec_run(variant->exec, last ? compute | update : compute, &scalars,
                                         &trainer->times));
-    trainer->time_ns += ech__clock_wall() - start;
+    trainer->time_ns += now(trainer) - start;
     trainer->micro = micro->index + 1;
     trainer->report.loss +=
         micro->weight * ech__variant_scalar(trainer, variant, trainer->graph->loss);

@@ -466,6 +466,12 @@ int main(int argc, char **argv)
         printf("rank %d: wrong: %d nodes instead of %d\n", t.comm->rank, t.comm->nodes, nodes);
         t.wrong++;
     }
+    /* The hosts of tests are one machine with one clock. */
+    if (llabs((long long)t.comm->clock_offset_ns) > 1000000000) {
+        printf("rank %d: wrong: clock is off by %lld ns\n", t.comm->rank,
+               (long long)t.comm->clock_offset_ns);
+        t.wrong++;
+    }
     if (die >= 0 || quit >= 0 || stop >= 0)
         go(&t, die, quit, stop);
     all_cases(&t, quick != 0);

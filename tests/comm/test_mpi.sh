@@ -54,6 +54,10 @@ check "is named too" has end 'waited 2.* s for rank 1 in (allreduce|barrier) #[0
 unset ECHELON_TIMEOUT
 refuse "no process is left" pgrep -f "^$program"
 
+# An MPI that was not started by its own mpirun thinks that it is alone.
+says "ranks that MPI does not see are named" 'mpiexec started 4 ranks, but Open MPI .* sees 1: ' \
+    env PMI_RANK=0 PMI_SIZE=4 timeout 60 "$program"
+
 mkdir -p "$work/root/bin" "$work/root/lib/echelon"
 cp "$program" "$work/root/bin/program"
 cp "$ECH_BUILD/echelon_mpi.so" "$work/root/lib/echelon/"

@@ -18,7 +18,7 @@ static int find_tables(void **state)
     (void)state;
     tables[ntables++] = &ech__reduce_generic;
 #ifdef ECH_X86
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         tables[ntables++] = &ech__reduce_avx2;
     if (ech__reduce_best() == &ech__reduce_avx512)
         tables[ntables++] = &ech__reduce_avx512;

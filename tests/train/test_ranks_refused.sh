@@ -42,6 +42,8 @@ alone 'TORCHELASTIC_RESTART_COUNT is -1' TORCHELASTIC_RESTART_COUNT=-1
 for value in soon '' 0 -1 inf nan 1e400 '2 s' 1e10; do
     alone "ECHELON_TIMEOUT is \"$value\": it must be a number of seconds" "ECHELON_TIMEOUT=$value"
 done
+refused 1 'ECHELON_TIMEOUT is "soon"' env ECHELON_TIMEOUT=soon "$ECHELON" train "${tiny[@]}" --devices 3
+check "no rank was started for that" test "$(wc -l <"$work/err")" = 1
 
 # ---- what connects them ----
 
@@ -70,7 +72,7 @@ launched() {
     refused "$1" "$2" "$ECHELON" run -n 2 -- bash -c "$3"' exec "$0" "$@"' "$ECHELON" train "${tiny[@]}" "${@:4}"
 }
 launched 1 'the shared memory is one of 2 ranks, not of 3' 'export WORLD_SIZE=3 LOCAL_WORLD_SIZE=3; [ $RANK = 1 ] && exec sleep 9;'
-launched 1 'was made by another version' '[ $RANK = 1 ] && exec sleep 9; truncate -s 8192 /proc/self/fd/$ECHELON_COMM_FD;'
+launched 1 'was made by another version' '[ $RANK = 1 ] && exec sleep 9; truncate -s 70000 /proc/self/fd/$ECHELON_COMM_FD;'
 launched 1 'rank 0 of 2 is already there' 'export RANK=0 LOCAL_RANK=0;'
 launched 1 'rank 0 waited 1\.[0-9] s for rank 1 in [a-z]+ #0' 'export ECHELON_TIMEOUT=1; [ $RANK = 1 ] && exec true;'
 launched 1 'ECHELON_TIMEOUT is "x"' '[ $RANK = 1 ] && exec sleep 9; export ECHELON_TIMEOUT=x;'
@@ -91,13 +93,13 @@ check "nothing is left" test -z "$(ls -A)$(ls -A "$TMPDIR")"
 
 # ---- memory ----
 
-refused 1 'a batch of 3 needs 18[0-9]{5} bytes .*the device.s limit is 1000000 bytes' \
+refused 1 'a batch of 3 needs 1[0-9]{6} bytes .*the device.s limit is 1000000 bytes' \
     "$ECHELON" train --devices 2 --global-batch 6 --dim 256 --depth 3 --tune off --device-memory 1000000
 pages=$(getconf _PHYS_PAGES) size=$(getconf PAGESIZE)
 for ranks in 2 3; do
     refused 1 "needs [0-9]+ bytes .*gradients.*limit is $((pages * size / ranks)) bytes.*not even a batch of 1 fits" \
         "$ECHELON" train --devices $ranks --dim 1000000 --depth 4 --tune off
 done
-refused 1 '[0-9]+ bytes on each of 2 ranks .*[0-9]+ are available' \
+refused 1 'needs [0-9]+ bytes \(.*\) on each of 2 ranks, and [0-9]+ bytes \(.*\) are available' \
     "$ECHELON" train --devices 2 --dim 1000000 --depth 1 --tune off --device-memory 100TB
 finish

@@ -64,6 +64,16 @@ check "6 deaths of the rank that saves, and the run ends well ($deaths)" test "$
 check "with the same bits, and every step once" same whole run
 check "no half of a checkpoint is left" test -z "$(leftovers a)"
 
+cp -r a b
+for resume in "" "--resume b"; do
+    # shellcheck disable=SC2086
+    "$ECHELON" train "${net[@]}" --save a $resume --max-restarts 2 >said 2>&1
+    check "a restart takes no checkpoint of another run for its own $resume" test $? = 1
+    check "which is said before a rank is started" test "$(cat said)" = \
+        "echelon train: checkpoint directory a holds step 150 of another run: resume that one, or save elsewhere"
+done
+check "one that it resumes is its own" "$ECHELON" train "${net[@]}" --resume a --save a --max-restarts 2
+
 # ---- without checkpoints, and without restarts ----
 
 rm -rf run
