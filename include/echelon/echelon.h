@@ -208,7 +208,9 @@ typedef struct ech_train_options {
     int accum;        /* micro-steps in an optimizer step; see ech_trainer_accumulate */
     int64_t bucket_bytes;   /* gradients are exchanged in buckets of about this size */
     bool broadcast_buffers; /* rank 0's running statistics on every rank, after each step */
-    bool sync_bn;           /* batch norms over the samples of all ranks */
+    bool
+        shared_update; /* the rank that has added up a gradient updates for all; off: each for itself */
+    bool sync_bn;      /* batch norms over the samples of all ranks */
     bool
         reproducible; /* gradients in a fixed tree over slots: the same bits for 1, 2, 4... ranks */
     int slots;        /* of the reproducible mode: parts of a step, a power of two */

@@ -86,6 +86,9 @@ int ech__cli_launch(ech_ctx *ctx, const ech__command *command, int ranks, int ma
 {
     char path[4096], name[64];
     size_t count = 0, n = 0;
+    double timeout_s;
+    if (ech__comm_timeout(ctx, &timeout_s) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     while (argv[count])
         count++;
     char **all = calloc(count + 8, sizeof *all);

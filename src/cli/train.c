@@ -35,6 +35,7 @@ static ech__run_config config_of(const ech__train_args *a)
     c.train.bucket_bytes =
         (int64_t)(a->bucket_mb * (1 << 20)) > 0 ? (int64_t)(a->bucket_mb * (1 << 20)) : 1;
     c.train.sync_bn = a->sync_bn;
+    c.train.shared_update = a->separate_update == 0;
     c.train.broadcast_buffers = !a->no_broadcast;
     c.train.reproducible = a->reproducible;
     c.train.slots = (int)a->slots;

@@ -84,6 +84,13 @@ typedef ech__train_args args;
          .max = 1e6,                                                                               \
          .help = "Gradients are exchanged in buckets of about this size (MiB), each as soon as "   \
                  "the backward pass has completed it."},                                           \
+        {.name = "shared-update",                                                                  \
+         ECH_OPTION(CHOICE, args, separate_update),                                                \
+         .choices = "on|off",                                                                      \
+         .initial = "on",                                                                          \
+         .help = "on: the rank that has added up a stretch of gradients updates the parameters "   \
+                 "for all ranks of the machine. off: every rank updates for itself. The bits are " \
+                 "the same."},                                                                     \
         {.name = "accum",                                                                          \
          ECH_OPTION(INT, args, accum),                                                             \
          .arg = "N",                                                                               \

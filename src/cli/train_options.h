@@ -17,7 +17,8 @@ typedef enum ech__parallel {
 } ech__parallel;
 
 typedef struct ech__train_args {
-    int model, optimizer, schedule, tune, recompute, parallel, backend, clock, algorithm;
+    int model, optimizer, schedule, tune, recompute, parallel, backend, clock, algorithm,
+        separate_update;
     int64_t dim, depth, batch, global_batch, steps, warmup, threads, seed, interval;
     int64_t device_memory, accum, slots, max_restarts;
     double lr, momentum, weight_decay, beta1, beta2, epsilon, gamma, delay_ms, bucket_mb;

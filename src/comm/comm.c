@@ -161,3 +161,8 @@ ech_status ech__comm_wait(ech__comm *comm, uint64_t ticket, ech__coll_times *tim
 {
     return comm->ops->wait(comm, ticket, times);
 }
+
+void *ech__comm_peer(ech__comm *comm, void *ptr, int index)
+{
+    return comm->ops->peer(comm, ptr, index);
+}

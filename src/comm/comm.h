@@ -23,13 +23,13 @@
 #include "tensor/shape.h"
 
 #define ECH__COLL_LIST(X)                                                                          \
-    X(ALLREDUCE, "allreduce")           /* src[count] of each rank -> dst[count], the same everywhere */ \
+    X(ALLREDUCE, "allreduce") /* src[count] of each rank -> dst[count], the same everywhere */     \
     X(REDUCE_SCATTER, "reduce_scatter") /* src[world*count] -> dst[count], this rank's part */     \
     X(ALLGATHER, "allgather")           /* src[count] -> dst[world*count] */                       \
     X(BROADCAST, "broadcast")           /* dst[count] of peer -> dst[count]; src is not read */    \
     X(BARRIER, "barrier")                                                                          \
-    X(SEND, "send")                     /* src[count] to peer */                                   \
-    X(RECV, "recv")                     /* dst[count] from peer */
+    X(SEND, "send") /* src[count] to peer */                                                       \
+    X(RECV, "recv") /* dst[count] from peer */
 
 typedef enum ech__coll_op {
 #define ECH__COLL_ENUM(id, text) ECH__COLL_##id,
@@ -63,6 +63,10 @@ typedef struct ech__coll {
     const void *src;
     void *dst;
     int peer; /* root of a broadcast; other side of send and recv */
+    /* Of a started all-reduce that is used up where it arises: gets a stretch of the sum, elements first to first + count of
+     * the whole, on the rank that reduced it, instead of its being written to every rank's memory. NULL: it is written. */
+    ech_status (*apply)(void *user, int64_t first, int64_t count, const void *sum);
+    void *user;
 } ech__coll;
 
 /* When a started all-reduce was ready here, when this rank began to reduce its share (ready everywhere), and when
@@ -108,6 +112,8 @@ struct ech__comm {
 /* The rank that the environment says this process is: one of `echelon run` or of --devices (launch.h), one of mpirun
  * or srun, or alone. Nonsense in RANK or WORLD_SIZE is refused. */
 ech_status ech__comm_open(ech_ctx *ctx, const ech__comm_options *options, ech__comm **out);
+/* The time-out that ranks will take from the environment, in seconds; a launcher finds nonsense before there are ranks. */
+ech_status ech__comm_timeout(ech_ctx *ctx, double *out);
 /* NULL is fine. Waits for nobody: a failing rank must not hang here. */
 void ech__comm_close(ech__comm *comm);
 /* For a rank that ends because of a failure, whose sentence the context holds: the calls of the others fail from here on,
@@ -127,6 +133,10 @@ ech_status ech__comm_broadcast(ech__comm *comm, void *data, int64_t bytes, int r
 ech_status ech__comm_alloc(ech__comm *comm, int64_t bytes, void **out);
 /* Each rank for itself; the memory is gone when the last has let go. NULL is fine. */
 void ech__comm_free(ech__comm *comm, void *ptr);
+
+/* Where the memory that ptr, from ech__comm_alloc, points into is on rank `index` of those that share it with this rank;
+ * NULL where there are not as many. One of them is this rank itself. */
+void *ech__comm_peer(ech__comm *comm, void *ptr, int index);
 
 /* Starts an all-reduce in place (src == dst) inside of memory from ech__comm_alloc, at the same offset on every rank.
  * The memory must be left alone until it is done. At most ECH__MAX_STARTED are under way. */
@@ -156,6 +166,7 @@ struct ech__comm_ops {
     ech_status (*start)(ech__comm *comm, const ech__coll *coll, uint64_t *ticket);
     ech_status (*progress)(ech__comm *comm);
     ech_status (*wait)(ech__comm *comm, uint64_t ticket, ech__coll_times *times);
+    void *(*peer)(ech__comm *comm, void *ptr, int index);
 };
 
 #endif

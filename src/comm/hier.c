@@ -252,6 +252,11 @@ static ech_status hier_run(ech__comm *comm, const ech__coll *coll)
     return ech__wire_run(&h->wire, coll);
 }
 
+static void *hier_peer(ech__comm *comm, void *ptr, int index)
+{
+    return ech__comm_peer(of(comm)->local, ptr, index);
+}
+
 /* Nobody goes on unless all have the memory. */
 static ech_status hier_alloc(ech__comm *comm, int64_t bytes, void **out)
 {
@@ -340,6 +345,7 @@ static const ech__comm_ops hier_ops = {
     .free = hier_free,
     .start = hier_start,
     .progress = hier_progress,
+    .peer = hier_peer,
     .wait = hier_wait,
 };
 

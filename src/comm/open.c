@@ -41,7 +41,7 @@ static ech_status read_int(ech_ctx *ctx, const char *name, int least, int most, 
     return ECH_OK;
 }
 
-static ech_status read_timeout(ech_ctx *ctx, double *out)
+ech_status ech__comm_timeout(ech_ctx *ctx, double *out)
 {
     *out = 600;
     const char *text = getenv("ECHELON_TIMEOUT");
@@ -126,7 +126,7 @@ ech_status ech__comm_open(ech_ctx *ctx, const ech__comm_options *options, ech__c
     *out = NULL;
     place at;
     double timeout_s;
-    ECH_TRY(read_timeout(ctx, &timeout_s));
+    ECH_TRY(ech__comm_timeout(ctx, &timeout_s));
     if (options->timeout_s > 0)
         timeout_s = options->timeout_s;
     /* MPI knows better than variables that something else has left behind. */

@@ -171,6 +171,7 @@ void ech__shm_free_all(ech__shm *s);
 uint64_t ech__shm_find(const ech__shm *s, const void *ptr, int64_t bytes);
 /* The same place in rank's part. */
 char *ech__shm_place(const ech__shm *s, uint64_t where, int rank);
+void *ech__shm_peer(ech__comm *comm, void *ptr, int index);
 
 /* ---- shm_wait.c ---- */
 

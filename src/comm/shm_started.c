@@ -116,10 +116,35 @@ static ech_status begin_inter(ech__shm *s, const ech__coll *coll, shard *part)
     return ECH_OK;
 }
 
+enum {
+    STRETCH = 16 * 1024
+}; /* bytes of a sum that is used up at once: they stay in the first cache */
+
+/* Hands this rank's shard of the sum on, stretch by stretch. */
+static ech_status use_up(ech__shm *s, const ech__coll *coll, const shard *part)
+{
+    const int64_t each = ech__dtype_bytes(coll->dtype), step = STRETCH / each;
+    _Alignas(ECH__LINE) char sum[STRETCH];
+    for (int64_t at = 0; at < part->range.count; at += step) {
+        const int64_t count = part->range.count - at < step ? part->range.count - at : step;
+        const void *src[ECH__MAX_RANKS_PER_NODE];
+        void *dst = sum;
+        for (int r = 0; r < s->base.world; r++)
+            src[r] = (const char *)part->at[r] + at * each;
+        ECH_TRY(ech__reduce(s->base.ctx, coll->reduction, coll->dtype, count, src, s->base.world,
+                            &dst, 1, s->base.world));
+        ECH_TRY(coll->apply(coll->user, part->range.first + at, count, sum));
+    }
+    return ECH_OK;
+}
+
 static ech_status distribute(ech__shm *s, const ech__coll *coll, shard *part)
 {
     if (part->range.count == 0)
         return ECH_OK;
+    if (coll->apply)
+        return coll->apply(coll->user, part->range.first, part->range.count,
+                           part->at[s->base.rank]);
     const void *own = part->at[s->base.rank];
     const bool mean = coll->reduction == ECH__REDUCTION_MEAN;
     return ech__reduce(s->base.ctx, coll->reduction, coll->dtype, part->range.count, &own, 1,
@@ -152,6 +177,8 @@ static ech_status advance(ech__shm *s, bool *more)
         find_shard(s, coll, &part);
         if (s->has_inter)
             ECH_TRY(begin_inter(s, coll, &part));
+        else if (part.range.count && coll->apply)
+            ECH_TRY(use_up(s, coll, &part));
         else if (part.range.count)
             ECH_TRY(ech__reduce(s->base.ctx, coll->reduction, coll->dtype, part.range.count,
                                 (const void *const *)part.at, s->base.world, part.at, s->base.world,

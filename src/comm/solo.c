@@ -75,6 +75,12 @@ static ech_status solo_wait(ech__comm *comm, uint64_t ticket, ech__coll_times *t
     return ECH_OK;
 }
 
+static void *solo_peer(ech__comm *comm, void *ptr, int index)
+{
+    (void)comm;
+    return index == 0 ? ptr : NULL;
+}
+
 static const ech__comm_ops solo_ops = {
     .close = solo_close,
     .run = solo_run,
@@ -83,6 +89,7 @@ static const ech__comm_ops solo_ops = {
     .start = solo_start,
     .progress = solo_progress,
     .wait = solo_wait,
+    .peer = solo_peer,
 };
 
 ech_status ech__solo_open(ech_ctx *ctx, double timeout_s, ech__comm **out)

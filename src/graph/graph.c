@@ -153,6 +153,7 @@ ech_value ech__graph_group(ech_graph *graph, const char *name, const ech_value *
     for (size_t i = 0; group >= 0 && i < count; i++) {
         graph->values[members[i]].grouped = true;
         graph->values[members[i]].group = group;
+        graph->values[members[i]].place = (int)i;
     }
     return group;
 }

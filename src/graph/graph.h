@@ -42,8 +42,9 @@ typedef struct ech__value {
     ech_value of;   /* the parameter a gradient, state or copy belongs to; else -1 */
     ech__init init; /* parameters and buffers */
     bool kept;      /* read after a step by others than operators; an input: has a place anyway */
-    bool grouped;   /* it lies in a group: .group */
+    bool grouped;   /* it lies in a group: .group, as its member number .place */
     ech_value group;
+    int place;
 } ech__value;
 
 struct ech_graph {
@@ -74,7 +75,7 @@ ech_value ech__graph_find(const ech_graph *graph, const char *name);
 /* Moves the last node to a place before others. */
 void ech__graph_move_last(ech_graph *graph, size_t to);
 
-/* Puts values of one kind into a group of that name, in the order of their numbers. */
+/* Puts values of one kind into a group of that name, in this order. */
 ech_value ech__graph_group(ech_graph *graph, const char *name, const ech_value *members,
                            size_t count);
 

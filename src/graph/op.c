@@ -293,7 +293,7 @@ static const ech__op_row rows[ECH__OP_COUNT] = {
     [ECH__OP_SGD] = {.min_in = 2, .max_in = 3, .reuses = -1, .changes = 1u | 4u, .flat = true, .infer = infer_update},
     [ECH__OP_ADAM] = {.min_in = 4, .max_in = 4, .reuses = -1, .changes = 1u | 4u | 8u, .flat = true, .infer = infer_update},
     [ECH__OP_ACCUMULATE] = {.min_in = 2, .max_in = ECH__MAX_IN, .reuses = -1, .changes = 1u, .flat = true, .infer = infer_accumulate},
-    [ECH__OP_ALLREDUCE] = {.min_in = 1, .max_in = 1, .reuses = -1, .changes = 1u, .flat = true, .exchange = true, .infer = infer_nothing},
+    [ECH__OP_ALLREDUCE] = {.min_in = 1, .max_in = 4, .reuses = -1, .changes = 1u, .flat = true, .exchange = true, .infer = infer_nothing},
     [ECH__OP_ALLREDUCE_WAIT] = {.min_in = 0, .max_in = 0, .reuses = -1, .exchange = true, .infer = infer_nothing},
     [ECH__OP_BROADCAST] = {.min_in = 1, .max_in = 1, .reuses = -1, .changes = 1u, .flat = true, .exchange = true, .infer = infer_nothing},
     [ECH__OP_SYNC_STATS] = {.min_in = 3, .max_in = 3, .reuses = -1, .changes = 1u | 2u, .exchange = true, .infer = infer_sync},

@@ -41,7 +41,7 @@
     X(SGD, "sgd")                               /* *p g (*momentum) */                              \
     X(ADAM, "adam")                             /* *p g *m *v; decoupled: adamw */                  \
     X(ACCUMULATE, "accumulate")                 /* *g part (terms...): g + part, or fresh: terms + part */ \
-    X(ALLREDUCE, "allreduce")                   /* *group: begins its sum over the ranks; bucket */ \
+    X(ALLREDUCE, "allreduce")                   /* *gradients (*params *states): begins the sum over ranks; bucket update */ \
     X(ALLREDUCE_WAIT, "allreduce_wait")         /* nothing; until all begun sums are there */       \
     X(BROADCAST, "broadcast")                   /* *group: rank 0's on every rank */                \
     X(SYNC_STATS, "sync_stats")                 /* *mean *variance x -> variance for bn_running; of all ranks */ \
@@ -87,6 +87,7 @@ typedef struct ech__attrs {
     int64_t channels, height, width; /* of what a backward operator or unflatten gives */
     double seconds;
     int64_t bucket; /* allreduce: its number */
+    int update;     /* allreduce with parameters: the optimizer's operator, an ech__op */
     bool fresh;     /* accumulate: g is written, not added to; only then there may be terms */
     double momentum, weight_decay, beta1, beta2, epsilon;
     bool nesterov, decoupled;

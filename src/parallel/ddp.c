@@ -121,14 +121,36 @@ static size_t behind_buckets(const ech_graph *graph)
     return behind;
 }
 
-static ech_status add_bucket(ech_graph *graph, int number, const ech_value *members, size_t count)
+/* The parameters of the gradients, in the same order. */
+static ech_status group_params(ech_graph *graph, int number, const ech_value *gradients,
+                               size_t count)
+{
+    char name[32];
+    ech_value *params = ech__arena_array(&graph->arena, count, sizeof *params);
+    if (!params)
+        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the buckets of gradients");
+    for (size_t i = 0; i < count; i++)
+        params[i] = graph->values[gradients[i]].of;
+    snprintf(name, sizeof name, "parameters %d", number);
+    return ech__graph_group(graph, name, params, count) < 0 ? graph->status : ECH_OK;
+}
+
+/* A bucket may travel when nobody touches its gradients any more, nor their parameters where these are changed as soon as
+ * it has arrived. */
+static ech_status add_bucket(ech_graph *graph, const ech__ddp_options *options, int number,
+                             const ech_value *members, size_t count)
 {
     char name[32];
     size_t at = behind_buckets(graph);
     for (size_t i = 0; i < count; i++) {
         const size_t from = free_from(graph, members[i]);
+        const size_t other =
+            options->group_params ? free_from(graph, graph->values[members[i]].of) : 0;
         at = from > at ? from : at;
+        at = other > at ? other : at;
     }
+    if (options->group_params)
+        ECH_TRY(group_params(graph, number, members, count));
     snprintf(name, sizeof name, "bucket %d", number);
     const ech_value group = ech__graph_group(graph, name, members, count);
     if (group < 0)
@@ -144,7 +166,7 @@ static ech_status add_bucket(ech_graph *graph, int number, const ech_value *memb
     return ECH_OK;
 }
 
-static ech_status fill_buckets(ech_graph *graph, int64_t bucket_bytes)
+static ech_status fill_buckets(ech_graph *graph, const ech__ddp_options *options)
 {
     ready *order = ech__arena_array(&graph->arena, graph->nvalues, sizeof *order);
     ech_value *members = ech__arena_array(&graph->arena, graph->nvalues, sizeof *members);
@@ -158,16 +180,17 @@ static ech_status fill_buckets(ech_graph *graph, int64_t bucket_bytes)
         do {
             members[count] = order[first + count].gradient;
             bytes += bytes_of(graph, members[count++]);
-        } while (first + count < total && bytes < bucket_bytes);
+        } while (first + count < total && bytes < options->bucket_bytes);
         first += count;
-        ECH_TRY(add_bucket(graph, number, members, count));
+        ECH_TRY(add_bucket(graph, options, number, members, count));
     }
     return ECH_OK;
 }
 
 /* Gradients have the same numbers in every role. */
-static ech_status copy_buckets(ech_graph *graph, const ech_graph *like)
+static ech_status copy_buckets(ech_graph *graph, const ech__ddp_options *options)
 {
+    const ech_graph *like = options->like;
     ech_value *members = ech__arena_array(&graph->arena, graph->nvalues, sizeof *members);
     if (!members)
         return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the buckets of gradients");
@@ -176,10 +199,12 @@ static ech_status copy_buckets(ech_graph *graph, const ech_graph *like)
         if (like->nodes[n].op != ECH__OP_ALLREDUCE)
             continue;
         for (size_t v = 0; v < like->nvalues; v++) {
-            if (like->values[v].grouped && like->values[v].group == like->nodes[n].in[0])
-                members[count++] = (ech_value)v;
+            if (!like->values[v].grouped || like->values[v].group != like->nodes[n].in[0])
+                continue;
+            members[like->values[v].place] = (ech_value)v;
+            count++;
         }
-        ECH_TRY(add_bucket(graph, (int)like->nodes[n].attrs.bucket, members, count));
+        ECH_TRY(add_bucket(graph, options, (int)like->nodes[n].attrs.bucket, members, count));
     }
     return ECH_OK;
 }
@@ -210,8 +235,7 @@ ech_status ech__ddp(ech_graph *graph, const ech__ddp_options *options)
     if (options->sync_bn)
         ECH_TRY(sync_batch_norms(graph));
     graph->phase = ECH__PHASE_EXCHANGE;
-    ECH_TRY(options->like ? copy_buckets(graph, options->like)
-                          : fill_buckets(graph, options->bucket_bytes));
+    ECH_TRY(options->like ? copy_buckets(graph, options) : fill_buckets(graph, options));
     if (options->broadcast_buffers)
         ECH_TRY(broadcast_buffers(graph));
     ech__graph_add(graph, &(ech__node){.op = ECH__OP_ALLREDUCE_WAIT, .name = "all buckets"});
@@ -225,7 +249,7 @@ ech__ddp_bytes ech__ddp_count(const ech_graph *graph)
         const ech__value *value = &graph->values[v];
         if (value->grouped && value->kind == ECH__VALUE_GRADIENT)
             bytes.gradients += bytes_of(graph, (ech_value)v);
-        else if (value->grouped)
+        else if (value->grouped && value->kind == ECH__VALUE_BUFFER)
             bytes.buffers += bytes_of(graph, (ech_value)v);
     }
     for (size_t n = 0; n < graph->nnodes; n++) {
@@ -234,4 +258,43 @@ ech__ddp_bytes ech__ddp_count(const ech_graph *graph)
             bytes.statistics += 2 * bytes_of(graph, graph->nodes[n].in[0]);
     }
     return bytes;
+}
+
+/* ---- updates by the rank that has the sum ---- */
+
+static ech_status update_in_place(ech_graph *graph, const ech__node *update)
+{
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        ech__node *node = &graph->nodes[n];
+        if (node->op != ECH__OP_ALLREDUCE || node->in[0] != update->in[1])
+            continue;
+        const int64_t bucket = node->attrs.bucket;
+        node->attrs = update->attrs;
+        node->attrs.bucket = bucket;
+        node->attrs.update = (int)update->op;
+        node->nin = update->nin;
+        node->in[1] = update->in[0];
+        for (int i = 2; i < update->nin; i++)
+            node->in[i] = update->in[i];
+        return ECH_OK;
+    }
+    return ech__fail(graph->ctx, ECH_E_INTERNAL, "no bucket has the gradients of '%s'",
+                     update->name);
+}
+
+ech_status ech__ddp_update(ech_graph *graph)
+{
+    size_t kept = 0;
+    ECH_TRY(graph->status);
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        const ech__node node = graph->nodes[n];
+        const bool moved = node.phase == ECH__PHASE_OPTIMIZER &&
+                           graph->values[node.in[0]].kind == ECH__VALUE_GROUP;
+        if (moved)
+            ECH_TRY(update_in_place(graph, &node));
+        else
+            graph->nodes[kept++] = node;
+    }
+    graph->nnodes = kept;
+    return ECH_OK;
 }

@@ -8,6 +8,7 @@ typedef struct ech__ddp_options {
     int64_t bucket_bytes;   /* gradients travel together in buckets of about this size */
     bool broadcast_buffers; /* rank 0's buffers on every rank, after each step */
     bool sync_bn;           /* batch norms over the samples of all ranks */
+    bool group_params; /* parameters lie in groups as their gradients do, for ech__ddp_update */
     const ech_graph
         *like; /* the same training in another role, whose buckets to have; NULL: none */
 } ech__ddp_options;
@@ -16,6 +17,11 @@ typedef struct ech__ddp_options {
  * bucket behind the last operator that touches it; then the wait for all of them. After ech__accumulate and before the
  * optimizer. */
 ech_status ech__ddp(ech_graph *graph, const ech__ddp_options *options);
+
+/* Lets the rank that has reduced a stretch of gradients update the parameters with it, for all ranks, instead of handing the
+ * sum to all, each of whom would update: half the work on two ranks, and the sum never leaves the cache. After the
+ * optimizer, with parameters in groups. */
+ech_status ech__ddp_update(ech_graph *graph);
 
 /* Bytes that a rank has exchanged in a step, without padding: gradients, buffers, statistics. */
 typedef struct ech__ddp_bytes {

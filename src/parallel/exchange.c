@@ -18,23 +18,53 @@ struct exchange_kernel {
     int64_t count; /* elements of the first operand */
     int64_t M;     /* sync_stats: samples times pixels of this rank */
     int bucket;
-    size_t bytes;  /* of this kernel, with its staging */
-    char *staging; /* sync: this rank's vectors, then all ranks' */
+    size_t bytes;         /* of this kernel, with its staging */
+    ech__kernel *update;  /* of the parameters, in at[1], by the sum of gradients; NULL: none */
+    ech__scalars scalars; /* of the step under way */
+    int nchanged;         /* operands behind the gradients that the update changes */
+    char *staging;        /* sync: this rank's vectors, then all ranks' */
     void *at[ECH__MAX_OPERANDS];
 };
 
 /* ---- gradients ---- */
 
+/* Updates a stretch of the parameters and states here, and hands the result to all ranks that share memory with this one. */
+static ech_status apply_update(void *user, int64_t first, int64_t count, const void *sum)
+{
+    exchange_kernel *k = user;
+    enum { STRETCH = 4096 };
+    /* On a virtual clock, too, it is this device's work. */
+    const bool virtual = k->ranks->clock != NULL;
+    const int64_t start = virtual ? ech__clock_cpu() : ech__clock_wall();
+    const int64_t each = ech__dtype_bytes(k->dtype);
+    for (int64_t at = 0; at < count; at += STRETCH) {
+        const int64_t n = count - at < STRETCH ? count - at : STRETCH;
+        ECH_TRY(k->update->run_part(k->update, &k->scalars, first + at, n,
+                                    (const char *)sum + at * each));
+        for (int i = 1; i <= k->nchanged; i++) {
+            char *mine = (char *)k->at[i] + (first + at) * each, *other;
+            for (int r = 0; (other = ech__comm_peer(k->ranks->comm, mine, r)) != NULL; r++) {
+                if (other != mine)
+                    memcpy(other, mine, (size_t)(n * each));
+            }
+        }
+    }
+    k->ranks->update_ns += (virtual ? ech__clock_cpu() : ech__clock_wall()) - start;
+    return ECH_OK;
+}
+
 static ech_status run_allreduce(exchange_kernel *k, const ech__scalars *scalars)
 {
-    (void)scalars;
+    k->scalars = *scalars;
     ech__bucket *bucket = &k->ranks->buckets[k->bucket];
     const ech__coll sum = {.op = ECH__COLL_ALLREDUCE,
                            .reduction = ECH__REDUCTION_SUM,
                            .dtype = k->dtype,
                            .count = k->count,
                            .src = k->at[0],
-                           .dst = k->at[0]};
+                           .dst = k->at[0],
+                           .apply = k->update ? apply_update : NULL,
+                           .user = k};
     ECH_TRY(ech__comm_start(k->ranks->comm, &sum, &bucket->ticket));
     bucket->started = true;
     if (k->ranks->clock)
@@ -218,6 +248,8 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
 static void destroy(ech__kernel *base)
 {
     exchange_kernel *k = (exchange_kernel *)base;
+    if (k->update)
+        k->update->destroy(k->update);
     ech__delete(k->ranks->comm->ctx, k, k->bytes);
 }
 
@@ -242,7 +274,7 @@ static ech_status note_bucket(ech__ranks *ranks, const exchange_kernel *k)
 }
 
 static ech_status create(ech__exchange *exchange, const ech__kernel_desc *desc,
-                         const ech__binding *binding, ech__kernel **out)
+                         const ech__binding *binding, ech__kernel *update, ech__kernel **out)
 {
     ech__ranks *ranks = of(exchange);
     const bool sync = desc->op == ECH__OP_SYNC_STATS || desc->op == ECH__OP_SYNC_SUMS;
@@ -257,8 +289,11 @@ static ech_status create(ech__exchange *exchange, const ech__kernel_desc *desc,
     const size_t vectors = sync ? (size_t)(1 + 2 * count) * sizeof(double) : 0;
     const size_t bytes = sizeof(exchange_kernel) + vectors * (size_t)(1 + ranks->comm->world);
     exchange_kernel *k = ech__new(ranks->comm->ctx, bytes);
-    if (!k)
+    if (!k) {
+        if (update)
+            update->destroy(update);
         return ech__fail(ranks->comm->ctx, ECH_E_NOMEM, "no memory for %s", ech__op_name(desc->op));
+    }
     *k = (exchange_kernel){.base = {run, destroy},
                            .ranks = ranks,
                            .fn = functions[desc->op],
@@ -267,6 +302,8 @@ static ech_status create(ech__exchange *exchange, const ech__kernel_desc *desc,
                            .M = M,
                            .bucket = (int)desc->attrs.bucket,
                            .bytes = bytes,
+                           .update = update,
+                           .nchanged = update ? desc->nin - 1 : 0,
                            .staging = (char *)(k + 1)};
     memcpy(k->at, binding->operands, sizeof k->at);
     if (desc->op == ECH__OP_ALLREDUCE) {

@@ -27,6 +27,8 @@ typedef struct ech__ranks {
     int nbuckets;
     int64_t
         wait_ns; /* of the last step: at its end, for buckets; without this rank's own work on them */
+    int64_t
+        update_ns;   /* since it was set to 0: updates of parameters by sums that this rank made */
     int64_t sync_ns; /* since it was set to 0: broadcasts and statistics, waiting included */
     /* With a virtual clock, what would be exchanged over which links; all NULL by default. */
     ech__virtual_clock *clock;

@@ -515,6 +515,9 @@ static ech_status choose_all(void *arg)
                 ECH_TRY(choose_layout(ch, (ech_value)v));
         }
     }
+    /* What follows a parameter does so also where only its group is an operand. */
+    for (size_t v = 0; v < plan->graph->nvalues; v++)
+        plan->places[v].layout = plan->places[leader_of(plan->graph, (ech_value)v)].layout;
     for (size_t n = 0; n < plan->ninstrs; n++) {
         ech__instr *instr = &plan->instrs[n];
         settle(plan, instr);

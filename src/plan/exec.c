@@ -34,6 +34,38 @@ const ech__span *ech__exec_spans(const ech__exec *exec)
     return exec->spans;
 }
 
+/* An all-reduce that ends in the parameters needs the optimizer's kernel, on the same memory: parameters, gradients and
+ * states in this order. */
+static ech_status prepare_update(ech__exec *exec, const ech__instr *instr,
+                                 const ech__binding *binding, ech__kernel **out)
+{
+    ech__device *device = exec->plan->device;
+    ech__kernel_desc desc = instr->desc;
+    ech__binding swapped = *binding;
+    desc.op = (ech__op)desc.attrs.update;
+    desc.operands[0] = instr->desc.operands[1];
+    desc.operands[1] = instr->desc.operands[0];
+    swapped.operands[0] = binding->operands[1];
+    swapped.operands[1] = binding->operands[0];
+    ech__candidate candidates[ECH__MAX_CANDIDATES];
+    int count;
+    ECH_TRY(device->ops->candidates(device, &desc, candidates, &count));
+    if (!count)
+        return ech__fail(exec->plan->ctx, ECH_E_UNSUPPORTED, "the %s device has no kernel for %s",
+                         device->kind, ech__op_name(desc.op));
+    return device->ops->create(device, &desc, &candidates[0], &swapped, out);
+}
+
+static ech_status prepare_exchange(ech__exec *exec, const ech__instr *instr,
+                                   const ech__binding *binding, ech__kernel **out)
+{
+    ech__exchange *exchange = exec->plan->exchange;
+    ech__kernel *update = NULL;
+    if (instr->node->op == ECH__OP_ALLREDUCE && instr->node->nin > 1)
+        ECH_TRY(prepare_update(exec, instr, binding, &update));
+    return exchange->ops->create(exchange, &instr->desc, binding, update, out);
+}
+
 static ech_status prepare(ech__exec *exec, const ech__instr *instr, ech__kernel **out)
 {
     const ech__node *node = instr->node;
@@ -43,11 +75,10 @@ static ech_status prepare(ech__exec *exec, const ech__instr *instr, ech__kernel 
         binding.operands[i] =
             ech__exec_address(exec, i < node->nin ? node->in[i] : node->out[i - node->nin]);
     ech__device *device = exec->plan->device;
-    ech__exchange *exchange = exec->plan->exchange;
-    assert(exchange || !ech__op_info(node->op)->exchange);
+    assert(exec->plan->exchange || !ech__op_info(node->op)->exchange);
     const ech_status status =
         ech__op_info(node->op)->exchange
-            ? exchange->ops->create(exchange, &instr->desc, &binding, out)
+            ? prepare_exchange(exec, instr, &binding, out)
             : device->ops->create(device, &instr->desc, &instr->choice, &binding, out);
     return status < 0 ? ech__fail_in(exec->plan->ctx, status, "%s '%s'", ech__op_name(node->op),
                                      node->name)
@@ -72,14 +103,13 @@ static bool is_lasting(ech__memory_kind kind)
            kind == ECH__MEMORY_OPTIMIZER;
 }
 
-/* Inputs and activations lie in the host's activations, one behind the other. */
+/* Activations lie in the host's, and inputs where the host has them, or else before the activations. */
 static void borrow(ech__exec *exec, const ech__exec *host)
 {
     const ech__plan *plan = exec->plan;
-    const int64_t inputs =
-        ech__round_up(ech__plan_block_bytes(plan, ECH__MEMORY_INPUTS), ECH__ALIGN);
-    const int64_t need = inputs + ech__plan_block_bytes(plan, ECH__MEMORY_ACTIVATIONS);
-    const bool enough = need <= ech__plan_block_bytes(host->plan, ECH__MEMORY_ACTIVATIONS);
+    const bool shares = ech__plan_shares_inputs(plan, host->plan);
+    const bool enough = ech__plan_guest_bytes(plan, host->plan) <=
+                        ech__plan_block_bytes(host->plan, ECH__MEMORY_ACTIVATIONS);
     for (int k = 0; k < ECH__MEMORY_COUNT; k++) {
         const bool lasting = is_lasting((ech__memory_kind)k);
         assert(!lasting || ech__plan_block_bytes(plan, (ech__memory_kind)k) <=
@@ -88,16 +118,32 @@ static void borrow(ech__exec *exec, const ech__exec *host)
         if (lasting)
             exec->blocks[k] = host->blocks[k];
     }
-    if (enough) {
-        exec->blocks[ECH__MEMORY_INPUTS] = host->blocks[ECH__MEMORY_ACTIVATIONS];
-        exec->blocks[ECH__MEMORY_ACTIVATIONS] = host->blocks[ECH__MEMORY_ACTIVATIONS] + inputs;
-    }
+    if (!enough)
+        return;
+    char *activations = host->blocks[ECH__MEMORY_ACTIVATIONS];
+    exec->blocks[ECH__MEMORY_INPUTS] = shares ? host->blocks[ECH__MEMORY_INPUTS] : activations;
+    exec->blocks[ECH__MEMORY_ACTIVATIONS] =
+        shares ? activations
+               : activations +
+                     ech__round_up(ech__plan_block_bytes(plan, ECH__MEMORY_INPUTS), ECH__ALIGN);
 }
 
-/* Gradients that travel live in memory that the ranks share. */
+/* Gradients that travel live in memory that the ranks share; so do parameters and states where one rank changes them for
+ * all. */
 static bool is_shared(const ech__exec *exec, ech__memory_kind kind)
 {
-    return kind == ECH__MEMORY_GRADIENTS && exec->plan->exchange;
+    if (!exec->plan->exchange)
+        return false;
+    if (kind == ECH__MEMORY_GRADIENTS)
+        return true;
+    if (kind != ECH__MEMORY_WEIGHTS && kind != ECH__MEMORY_OPTIMIZER)
+        return false;
+    for (size_t n = 0; n < exec->plan->ninstrs; n++) {
+        const ech__node *node = exec->plan->instrs[n].node;
+        if (node->op == ECH__OP_ALLREDUCE && node->nin > 1)
+            return true;
+    }
+    return false;
 }
 
 static ech_status alloc_block(ech__exec *exec, ech__memory_kind kind)

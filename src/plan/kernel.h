@@ -52,6 +52,10 @@ typedef struct ech__kernel ech__kernel;
 struct ech__kernel {
     ech_status (*run)(ech__kernel *kernel, const ech__scalars *scalars);
     void (*destroy)(ech__kernel *kernel);
+    /* Of an optimizer's kernel: elements first to first + count only, by a gradient that lies elsewhere, on the calling
+     * thread alone. NULL: it cannot. */
+    ech_status (*run_part)(ech__kernel *kernel, const ech__scalars *scalars, int64_t first,
+                           int64_t count, const void *gradient);
 };
 
 /* Addresses a kernel is tied to, operands first to last, and its scratch. */

@@ -86,27 +86,35 @@ static ech_status append(ech__plan *plan, size_t v)
     return ECH_OK;
 }
 
+/* The member of a group at a place, or -1. */
+static ech_value member_at(const ech_graph *graph, ech_value group, int place)
+{
+    for (size_t v = 0; v < graph->nvalues; v++) {
+        const ech__value *value = &graph->values[v];
+        if (value->grouped && value->group == group && value->place == place)
+            return (ech_value)v;
+    }
+    return -1;
+}
+
 /* The members of a group lie in it one behind the other; it is as long as they are together. */
 static ech_status place_group(ech__plan *plan, size_t group)
 {
     const ech_graph *graph = plan->graph;
     ech__place *place = &plan->places[group];
+    ech_value v;
     place->bytes = 0;
-    for (size_t v = 0; v < graph->nvalues; v++) {
-        if (!graph->values[v].grouped || graph->values[v].group != (ech_value)group)
-            continue;
+    for (int i = 0; (v = member_at(graph, (ech_value)group, i)) >= 0; i++) {
         plan->places[v].used = true; /* also where this plan has no operator for it */
-        ECH_TRY(find_bytes(plan, v));
+        ECH_TRY(find_bytes(plan, (size_t)v));
         plan->places[v].offset = place->bytes;
         if (!ech__add(place->bytes, ech__round_up(plan->places[v].bytes, ECH__ALIGN),
                       &place->bytes))
             return too_large(plan, graph->values[group].name);
     }
     ECH_TRY(append(plan, group));
-    for (size_t v = 0; v < graph->nvalues; v++) {
-        if (graph->values[v].grouped && graph->values[v].group == (ech_value)group)
-            plan->places[v].offset += place->offset;
-    }
+    for (int i = 0; (v = member_at(graph, (ech_value)group, i)) >= 0; i++)
+        plan->places[v].offset += place->offset;
     const int64_t elements = place->bytes / ech__dtype_bytes(graph->values[group].type.dtype);
     place->layout = ech__layout_plain(&(ech__shape){1, {elements}});
     return ECH_OK;

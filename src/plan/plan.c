@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 #include "base/format.h"
+#include "base/size.h"
 
 #include <stdio.h>
 
@@ -36,6 +37,60 @@ const ech__place *ech__plan_like(const ech__plan *plan, ech_value v)
     return same >= 0 ? &plan->like->places[same] : NULL;
 }
 
+bool ech__plan_shares_inputs(const ech__plan *plan, const ech__plan *host)
+{
+    if (plan->batch != host->batch)
+        return plan->memory[ECH__MEMORY_INPUTS] <= host->memory[ECH__MEMORY_INPUTS];
+    for (size_t v = 0; v < plan->graph->nvalues; v++) {
+        const ech__value *value = &plan->graph->values[v];
+        const ech__place *place = &plan->places[v];
+        if (value->kind != ECH__VALUE_INPUT || !place->used)
+            continue;
+        const ech_value same = ech__graph_find(host->graph, value->name);
+        const ech__place *theirs = same >= 0 ? &host->places[same] : NULL;
+        if (!theirs || !theirs->used || theirs->offset != place->offset ||
+            !ech__layout_equal(&theirs->layout, &place->layout))
+            return false;
+    }
+    return true;
+}
+
+int64_t ech__plan_guest_bytes(const ech__plan *plan, const ech__plan *host)
+{
+    const int64_t inputs =
+        ech__round_up(ech__plan_block_bytes(plan, ECH__MEMORY_INPUTS), ECH__ALIGN);
+    return ech__plan_block_bytes(plan, ECH__MEMORY_ACTIVATIONS) +
+           (ech__plan_shares_inputs(plan, host) ? 0 : inputs);
+}
+
+static ech_status sketch(const ech_graph *graph, ech__device *device,
+                         const ech__plan_options *options, ech__plan **out);
+
+/* Makes the block of activations large enough for the guests. */
+static ech_status make_room(ech__plan *plan, const ech__plan_options *options)
+{
+    for (int i = 0; i < options->nguests; i++) {
+        const ech__plan_options o = {
+            .batch = options->batch, .like = plan, .exchange = options->exchange};
+        ech__plan *guest;
+        ECH_TRY(sketch(options->guests[i], plan->device, &o, &guest));
+        const int64_t more = ech__plan_guest_bytes(guest, plan) -
+                             ech__plan_block_bytes(plan, ECH__MEMORY_ACTIVATIONS);
+        ech__plan_destroy(guest);
+        if (more > 0) {
+            plan->memory[ECH__MEMORY_WORKSPACE] += more;
+            plan->total_bytes += more;
+        }
+    }
+    return ECH_OK;
+}
+
+static ech_status place(ech__plan *plan, const ech__plan_options *options)
+{
+    ECH_TRY(ech__plan_memory(plan));
+    return make_room(plan, options);
+}
+
 /* A plan with the device's preferred kernels. Costs no memory on the device. */
 static ech_status sketch(const ech_graph *graph, ech__device *device,
                          const ech__plan_options *options, ech__plan **out)
@@ -69,7 +124,7 @@ static ech_status sketch(const ech_graph *graph, ech__device *device,
     if (status == ECH_OK)
         status = ech__plan_choose(plan, NULL, INT64_MAX);
     if (status == ECH_OK)
-        status = ech__plan_memory(plan);
+        status = place(plan, options);
     if (status < 0) {
         ech__plan_destroy(plan);
         return status;
@@ -78,11 +133,11 @@ static ech_status sketch(const ech_graph *graph, ech__device *device,
     return ECH_OK;
 }
 
-static ech_status fits(const ech_graph *graph, ech__device *device, int64_t batch, int64_t limit,
-                       bool *out)
+static ech_status fits(const ech_graph *graph, ech__device *device,
+                       const ech__plan_options *options, int64_t limit, bool *out)
 {
     ech__plan *plan;
-    const ech_status status = sketch(graph, device, &(ech__plan_options){.batch = batch}, &plan);
+    const ech_status status = sketch(graph, device, options, &plan);
     *out = false;
     if (status == ECH_E_LIMIT) /* sizes that overflow fit nowhere */
         return ECH_OK;
@@ -92,14 +147,16 @@ static ech_status fits(const ech_graph *graph, ech__device *device, int64_t batc
     return ECH_OK;
 }
 
-ech_status ech__plan_largest_batch(const ech_graph *graph, ech__device *device, int64_t limit,
-                                   int64_t *out)
+static ech_status largest_batch(const ech_graph *graph, ech__device *device,
+                                const ech__plan_options *options, int64_t limit, int64_t *out)
 {
     int64_t good = 0, bad = 1; /* good fits, bad does not */
+    ech__plan_options o = {.guests = options->guests, .nguests = options->nguests};
     bool ok;
     *out = 0;
     for (;; bad *= 2) {
-        ECH_TRY(fits(graph, device, bad, limit, &ok));
+        o.batch = bad;
+        ECH_TRY(fits(graph, device, &o, limit, &ok));
         if (!ok)
             break;
         good = bad;
@@ -108,7 +165,8 @@ ech_status ech__plan_largest_batch(const ech_graph *graph, ech__device *device, 
     }
     while (bad - good > 1) {
         const int64_t middle = good + (bad - good) / 2;
-        ECH_TRY(fits(graph, device, middle, limit, &ok));
+        o.batch = middle;
+        ECH_TRY(fits(graph, device, &o, limit, &ok));
         if (ok)
             good = middle;
         else
@@ -118,11 +176,17 @@ ech_status ech__plan_largest_batch(const ech_graph *graph, ech__device *device, 
     return ECH_OK;
 }
 
-static ech_status does_not_fit(const ech__plan *plan)
+ech_status ech__plan_largest_batch(const ech_graph *graph, ech__device *device, int64_t limit,
+                                   int64_t *out)
+{
+    return largest_batch(graph, device, &(ech__plan_options){.nguests = 0}, limit, out);
+}
+
+static ech_status does_not_fit(const ech__plan *plan, const ech__plan_options *options)
 {
     const int64_t limit = plan->device->memory_limit;
     int64_t largest;
-    ECH_TRY(ech__plan_largest_batch(plan->graph, plan->device, limit, &largest));
+    ECH_TRY(largest_batch(plan->graph, plan->device, options, limit, &largest));
     char kinds[256];
     size_t used = 0;
     for (int k = 0; k < ECH__MEMORY_COUNT && used < sizeof kinds; k++)
@@ -159,24 +223,24 @@ ech_status ech__plan_create(const ech_graph *graph, ech__device *device,
     ECH_TRY(sketch(graph, device, options, &plan));
     ech_status status = ECH_OK;
     if (device->memory_limit && plan->total_bytes > device->memory_limit)
-        status = does_not_fit(plan);
+        status = does_not_fit(plan, options);
     if (status == ECH_OK && options->choices) {
         status = ech__plan_choose_again(plan, options->choices);
         if (status == ECH_OK)
-            status = ech__plan_memory(plan);
+            status = place(plan, options);
         if (status == ECH_OK && device->memory_limit && plan->total_bytes > device->memory_limit)
-            status = does_not_fit(plan);
+            status = does_not_fit(plan, options);
     } else if (status == ECH_OK && options->tuning) {
         status = ech__plan_choose(plan, options->tuning, timing_allowance(plan));
         /* What timing allocated is gone again; the peak is about what the plan takes. */
         device->memory_peak = device->memory_used;
         if (status == ECH_OK)
-            status = ech__plan_memory(plan);
+            status = place(plan, options);
         if (status == ECH_OK && device->memory_limit && plan->total_bytes > device->memory_limit) {
             /* The fast kernels' workspace does not fit: the preferred ones did. */
             status = ech__plan_choose(plan, NULL, INT64_MAX);
             if (status == ECH_OK)
-                status = ech__plan_memory(plan);
+                status = place(plan, options);
         }
     }
     if (status < 0) {

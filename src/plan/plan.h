@@ -34,6 +34,10 @@ typedef struct ech__plan_options {
     /* The other ranks; NULL where the graph has no operators of theirs. */
     ech__exchange *exchange;
     ech__virtual_clock *clock; /* to run by, borrowed; NULL: the monotonic clock */
+    /* The same training in other roles, whose execs will have this plan's as their host, at the same batch: its memory is
+     * enough for each of them. */
+    ech_graph *const *guests;
+    int nguests;
 } ech__plan_options;
 
 /* Where a value lives: its kind's block, and the offset in it. */
@@ -83,6 +87,13 @@ ech_status ech__plan_largest_batch(const ech_graph *graph, ech__device *device, 
 /* Bytes of the block that really is allocated for a kind (none for the workspace). */
 int64_t ech__plan_block_bytes(const ech__plan *plan, ech__memory_kind kind);
 
+/* Whether an exec of this plan has its inputs where its host has them: they lie alike, or the batch is another, so that
+ * what is there is of no use to it and the program writes them anew. */
+bool ech__plan_shares_inputs(const ech__plan *plan, const ech__plan *host);
+
+/* Bytes of its host's block of activations that an exec of this plan uses. */
+int64_t ech__plan_guest_bytes(const ech__plan *plan, const ech__plan *host);
+
 /* The place in the plan that this one is like of the value with the same name, or NULL. */
 const ech__place *ech__plan_like(const ech__plan *plan, ech_value v);
 
@@ -111,7 +122,8 @@ typedef struct ech__span {
 } ech__span;
 
 /* With a host, which must outlive it, the exec uses the host's parameters, gradients and optimizer state, and
- * the host's activations' memory while the host is not running, where that is enough. host may be NULL. */
+ * the host's activations' memory while the host is not running, where that is enough; then its inputs are the host's
+ * too where they lie alike. host may be NULL. */
 ech_status ech__exec_create(ech__plan *plan, ech__exec *host, ech__exec **out);
 void ech__exec_destroy(ech__exec *exec);
 /* Where the time of a run went. Operators of the exchange, whatever their phase, and what happens for it between others

@@ -11,9 +11,34 @@ static ech_value state_of(ech_graph *graph, ech_value param, const char *what)
         &(ech__value){.name = name, .kind = ECH__VALUE_STATE, .type = value->type, .of = param});
 }
 
+/* The same for each member of a group of parameters, as a group. */
+static ech_value states_of(ech_graph *graph, ech_value group, const char *what)
+{
+    ech_value *members = ech__arena_array(&graph->arena, graph->nvalues, sizeof *members);
+    size_t count = 0;
+    const size_t nvalues = graph->nvalues;
+    for (size_t v = 0; members && v < nvalues; v++) {
+        if (!graph->values[v].grouped || graph->values[v].group != group)
+            continue;
+        const int place = graph->values[v].place;
+        const ech_value state = state_of(graph, (ech_value)v, what);
+        if (state < 0)
+            return state;
+        members[place] = state;
+        count++;
+    }
+    const char *name = ech__arena_printf(&graph->arena, "%s.%s", graph->values[group].name, what);
+    if (!members || !name)
+        return (ech_value)ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the optimizer's graph");
+    return ech__graph_group(graph, name, members, count);
+}
+
+/* param and grad are values, or groups of them. */
 static ech_value update(ech_graph *graph, const ech_train_options *o, ech_value param,
                         ech_value grad)
 {
+    ech_value (*state)(ech_graph *, ech_value, const char *) =
+        graph->values[param].kind == ECH__VALUE_GROUP ? states_of : state_of;
     ech__node node = {.op = ECH__OP_SGD,
                       .name = graph->values[param].name,
                       .attrs = {.weight_decay = o->weight_decay},
@@ -23,15 +48,15 @@ static ech_value update(ech_graph *graph, const ech_train_options *o, ech_value 
         node.attrs.momentum = o->momentum;
         node.attrs.nesterov = o->nesterov;
         if (o->momentum != 0)
-            node.in[node.nin++] = state_of(graph, param, "momentum");
+            node.in[node.nin++] = state(graph, param, "momentum");
     } else {
         node.op = ECH__OP_ADAM;
         node.attrs.beta1 = o->beta1;
         node.attrs.beta2 = o->beta2;
         node.attrs.epsilon = o->epsilon;
         node.attrs.decoupled = o->optimizer == ECH_ADAMW;
-        node.in[node.nin++] = state_of(graph, param, "mean");
-        node.in[node.nin++] = state_of(graph, param, "variance");
+        node.in[node.nin++] = state(graph, param, "mean");
+        node.in[node.nin++] = state(graph, param, "variance");
     }
     return ech__graph_add(graph, &node);
 }
@@ -67,8 +92,12 @@ ech_status ech__optimize(ech_graph *graph, const ech_train_options *options)
         if (graph->values[v].kind != ECH__VALUE_PARAM)
             continue;
         const ech_value grad = ech__graph_gradient(graph, (ech_value)v);
-        if (grad >= 0)
+        if (grad < 0)
+            continue;
+        if (!graph->values[v].grouped)
             update(graph, options, (ech_value)v, grad);
+        else if (graph->values[v].place == 0) /* once for all of its group */
+            update(graph, options, graph->values[v].group, graph->values[grad].group);
     }
     return graph->status;
 }

@@ -157,6 +157,14 @@ ech_status ech_trainer_read(ech_trainer *trainer, const char *name, void *data, 
     return ECH_OK;
 }
 
+static ech_status move_chunk(void *user, const tensor *t, int64_t first, int64_t count, void *chunk)
+{
+    const tensor *to = user;
+    ech__layout_gather(t->layout, t->elem_bytes, first, count, t->memory, chunk);
+    ech__layout_scatter(to->layout, to->elem_bytes, first, count, chunk, to->memory);
+    return ECH_OK;
+}
+
 ech_status ech__variant_take_inputs(ech_trainer *trainer, const ech__variant *from,
                                     const ech__variant *to)
 {
@@ -164,8 +172,9 @@ ech_status ech__variant_take_inputs(ech_trainer *trainer, const ech__variant *fr
         if (to->plan->graph->values[v].kind != ECH__VALUE_INPUT || !to->plan->places[v].used)
             continue;
         const tensor src = tensor_in(from->plan, from->exec, (ech_value)v);
-        ECH_TRY(ech__variant_write(trainer, to, src.value->name, src.memory,
-                                   (size_t)(src.elems * src.elem_bytes)));
+        tensor dst = tensor_in(to->plan, to->exec, (ech_value)v);
+        if (dst.memory != src.memory) /* else they share it */
+            ECH_TRY(by_chunks(trainer, &src, move_chunk, &dst));
     }
     return ECH_OK;
 }

@@ -26,6 +26,7 @@ ech_train_options ech_train_defaults(void)
                                .accum = 1,
                                .bucket_bytes = 25 << 20,
                                .broadcast_buffers = true,
+                               .shared_update = true,
                                .slots = 8};
 }
 
@@ -64,6 +65,15 @@ static ech__accumulation accumulation_of(const ech_trainer *trainer, int role)
                 : (ech__accumulation){.levels = levels, .adds = levels, .into = levels};
 }
 
+/* Whether the rank that has a stretch of the sum updates the parameters for all. With several threads each rank updates
+ * by all of them instead; and devices that are emulated without shared memory have only their own. */
+static bool updates_together(const ech_trainer *trainer, const ech_train_options *options)
+{
+    const int threads = options->threads ? options->threads : ech__device_cores();
+    const bool memory = !trainer->emulated || trainer->emulation.algorithm == ECH__ALGORITHM_DIRECT;
+    return trainer->ranks && options->shared_update && threads == 1 && memory;
+}
+
 /* Every pass, in order. */
 static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role, ech_value loss,
                           const ech__trainer_options *o)
@@ -78,11 +88,15 @@ static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role
         ECH_TRY(ech__accumulate(graph, &how));
     }
     if (trainer->ranks)
-        ECH_TRY(ech__ddp(graph, &(ech__ddp_options){.bucket_bytes = options->bucket_bytes,
-                                                    .broadcast_buffers = options->broadcast_buffers,
-                                                    .sync_bn = options->sync_bn,
-                                                    .like = role ? trainer->graphs[0] : NULL}));
+        ECH_TRY(
+            ech__ddp(graph, &(ech__ddp_options){.bucket_bytes = options->bucket_bytes,
+                                                .broadcast_buffers = options->broadcast_buffers,
+                                                .sync_bn = options->sync_bn,
+                                                .group_params = updates_together(trainer, options),
+                                                .like = role ? trainer->graphs[0] : NULL}));
     ECH_TRY(ech__optimize(graph, options));
+    if (updates_together(trainer, options))
+        ECH_TRY(ech__ddp_update(graph));
     if (options->delay_ms + o->straggle_ms > 0)
         ECH_TRY(ech__insert_delay(graph, (options->delay_ms + o->straggle_ms) * 1e-3));
     return ech__copy_weights(graph);
@@ -263,13 +277,15 @@ static ech_status receive_timings(ech_trainer *trainer)
 static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices *choices)
 {
     ech_ctx *ctx = trainer->ctx;
+    ech__plan_options options = {.batch = batch,
+                                 .choices = choices,
+                                 .exchange = ech__ranks_exchange(trainer->ranks),
+                                 .clock = ech__trainer_clock(trainer),
+                                 .guests = trainer->graphs + 1,
+                                 .nguests = trainer->nroles - 1};
     if (choices) {
-        const ech__plan_options again = {.batch = batch,
-                                         .choices = choices,
-                                         .exchange = ech__ranks_exchange(trainer->ranks),
-                                         .clock = ech__trainer_clock(trainer)};
         const ech_status status =
-            ech__plan_create(trainer->graph, trainer->device, &again, &trainer->plan);
+            ech__plan_create(trainer->graph, trainer->device, &options, &trainer->plan);
         if (status != ECH_E_UNSUPPORTED && status != ECH_E_LIMIT)
             return status;
         ech__log(ctx, "kernels are chosen anew, so results will agree in rounding only: %s",
@@ -277,10 +293,8 @@ static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices
         ctx->error[0] = 0;
         trainer->chosen_anew = true;
     }
-    const ech__plan_options options = {.batch = batch,
-                                       .tuning = trainer->tuning,
-                                       .exchange = ech__ranks_exchange(trainer->ranks),
-                                       .clock = ech__trainer_clock(trainer)};
+    options.choices = NULL;
+    options.tuning = trainer->tuning;
     return ech__plan_create(trainer->graph, trainer->device, &options, &trainer->plan);
 }
 

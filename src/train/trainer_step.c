@@ -160,8 +160,14 @@ static ech_status exchange_reports(ech_trainer *trainer, ech_step *step)
 
 static ech_status finish(ech_trainer *trainer, ech_step *out)
 {
-    const int64_t *ns = trainer->times.ns;
-    int64_t inside = 0;
+    int64_t *ns = trainer->times.ns, inside = 0;
+    if (trainer->ranks) { /* done in the exchange, but the optimizer's work */
+        ns[ECH__PHASE_OPTIMIZER] += trainer->ranks->update_ns;
+        if (trainer->emulated) /* where the exchange takes no time */
+            trainer->time_ns += trainer->ranks->update_ns;
+        else
+            ns[ECH__PHASE_EXCHANGE] -= trainer->ranks->update_ns;
+    }
     for (int phase = 0; phase < ECH__PHASE_COUNT; phase++)
         inside += ns[phase];
     ech_step step = {.loss = trainer->report.loss,
@@ -191,7 +197,7 @@ static void begin(ech_trainer *trainer)
     trainer->time_ns = 0;
     trainer->report = (ech__report){.start_ns = now(trainer)};
     if (trainer->ranks)
-        trainer->ranks->sync_ns = trainer->ranks->wait_ns = 0;
+        trainer->ranks->sync_ns = trainer->ranks->wait_ns = trainer->ranks->update_ns = 0;
 }
 
 ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,

@@ -400,6 +400,25 @@ static void commands_are_found(void **state)
     finds_not(p, "--json", "--json: unknown command; see prog --help");
 }
 
+/* A command whose name begins with another's is found wherever it stands in the list. */
+static void the_longer_name_is_preferred(void **state)
+{
+    parsed *p = *state;
+    static const ech__command lists[2][2] = {{{.name = "plan"}, {.name = "plan fit"}},
+                                             {{.name = "plan fit"}, {.name = "plan"}}};
+    static const char *const lines[][2] = {
+        {"plan fit x", "plan fit"}, {"plan --x", "plan"}, {"plan fits", "plan"}, {"plan", "plan"}};
+    for (size_t i = 0; i < 2; i++) {
+        const ech__program both = {.name = "prog", .commands = lists[i], .count = 2};
+        for (size_t k = 0; k < COUNT(lines); k++) {
+            char **argv = split(p->argv, lines[k][0]);
+            const ech__command *command;
+            assert_int_equal(ech__command_find(p->ctx, &both, &argv, &command), ECH_OK);
+            assert_string_equal(command->name, lines[k][1]);
+        }
+    }
+}
+
 /* ---- pages ---- */
 
 typedef void (*page_fn)(FILE *file);
@@ -617,6 +636,7 @@ int main(void)
         TEST(help_stops_the_parsing),
         TEST(a_wrong_table_is_an_internal_error),
         TEST(commands_are_found),
+        TEST(the_longer_name_is_preferred),
         TEST(help_of_a_command),
         TEST(help_of_the_program),
         TEST(a_wide_label_gets_its_own_line),

@@ -173,6 +173,30 @@ static void leaving_is_noticed(void **state)
     with_both(2, 60, one_leaves);
 }
 
+/* Ranks 0 and 1 fail for one reason, rank 2 for another, and rank 3 only because of them. */
+static void all_give_up(ech__comm *comm, void *user)
+{
+    (void)user;
+    RANK_OK(ech__comm_barrier(comm));
+    if (comm->rank < 2) {
+        ech__fail(comm->ctx, ECH_E_IO, "the file is gone");
+        if (comm->rank == 1)
+            ech__clock_sleep(0.5);
+        RANK_CHECK(ech__comm_give_up(comm) == (comm->rank == 0));
+        return;
+    }
+    RANK_REFUSED(ech__comm_barrier(comm), "another rank has failed: the file is gone");
+    if (comm->rank == 2)
+        ech__fail(comm->ctx, ECH_E_IO, "the disk is full");
+    RANK_CHECK(ech__comm_give_up(comm) == (comm->rank == 2));
+}
+
+static void one_reason_is_told_once(void **state)
+{
+    (void)state;
+    with_both(4, 60, all_give_up);
+}
+
 /* The rank's parent, a process between it and the test, is killed. */
 static void parent_that_dies_is_noticed(void **state)
 {
@@ -312,6 +336,7 @@ int main(void)
         cmocka_unit_test(time_out_names_rank_and_operation),
         cmocka_unit_test(started_ones_time_out_too),
         cmocka_unit_test(leaving_is_noticed),
+        cmocka_unit_test(one_reason_is_told_once),
         cmocka_unit_test(parent_that_dies_is_noticed),
         cmocka_unit_test(what_cannot_be_joined),
         cmocka_unit_test(bad_arguments_harm_nobody),

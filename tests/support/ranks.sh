@@ -8,7 +8,7 @@
 #   nap                    a hundredth of a second, without a process for it
 #
 # Times are deadlines in milliseconds of the wall clock, which a busy machine may take up to without harm.
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2154,SC2034,SC2013
 export ECH_TEST_MARK=$work
 export ECHELON_TUNING=$work/tuning.json
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE ECHELON_COMM_FD ECHELON_TIMEOUT OMP_NUM_THREADS

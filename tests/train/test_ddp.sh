@@ -92,6 +92,21 @@ same "ranks of echelon run train as those of --devices" "$(get launched.json 's[
 same "also where both say so" "$(get launched.json 's["params_sha256"]')" "$(get by_both.json 's["params_sha256"]')"
 says "but not where they differ" '--devices 3 among 2 ranks' "$ECHELON" run -n 2 -- "$ECHELON" train "${linear[@]}" --devices 3
 
+# ---- memory ----
+
+for how in "--accum 3" "--devices 2 --accum 2" "--devices 2 --global-batch 13 --accum 2" "--devices 3 --global-batch 13" \
+    "--reproducible --global-batch 16" "--devices 2 --reproducible --global-batch 16"; do
+    # shellcheck disable=SC2086
+    run memory --model lenet --limit 60 --global-batch 12 --steps 5 --threads 1 --tune off $how
+    holds "a device takes what was planned: $how" memory.json 's["peak_memory_bytes"] == s["planned_memory_bytes"]'
+done
+limited=(--dim 64 --depth 2 --accum 2 --batch-size 8 --threads 1 --tune off --steps 3)
+run memory "${limited[@]}"
+bytes=$(get memory.json 's["planned_memory_bytes"][0]')
+check "exactly that is enough" train "${limited[@]}" --device-memory "$bytes"
+says "a byte less is refused, with a batch that fits" "a batch of 8 needs $bytes bytes .* the largest batch that fits is 7" \
+    train "${limited[@]}" --device-memory $((bytes - 1))
+
 # ---- batch norms ----
 
 resnet8=(--model resnet8 --limit 30 --global-batch 10 --steps 4 --tune off --devices 2)

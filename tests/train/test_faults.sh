@@ -7,12 +7,12 @@
 cd "$work" || exit 1
 RANDOM=11
 
-# steady RANKS ARGS...: a job whose steps are mostly the all-reduce of 16 MB, in the middle of its steps
+# steady RANKS ARGS...: a job whose steps are mostly the all-reduce, in the middle of its steps
 steady() {
     local ranks=$1
     shift
     rm -rf run
-    start train --dim 1024 --depth 4 --devices "$ranks" --global-batch "$ranks" --steps 1000000 --warmup 1 \
+    start train --dim 256 --depth 4 --devices "$ranks" --global-batch "$ranks" --steps 1000000 --warmup 1 \
         --tune off --run-dir run "$@"
     until_steps run/steps.jsonl 3
 }
@@ -32,8 +32,7 @@ nameless() {
 }
 steady 3
 check "three ranks hold shared memory without a name, and no socket" nameless
-kill -9 $launcher
-over 5
+{ kill -9 $launcher; over 5; } 2>/dev/null
 check "no rank is alive 1 s after the launcher was killed" no_rank 1
 
 named=0 ended=0 right=0 clean=0 slowest=0

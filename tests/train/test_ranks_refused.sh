@@ -42,6 +42,8 @@ alone 'TORCHELASTIC_RESTART_COUNT is -1' TORCHELASTIC_RESTART_COUNT=-1
 for value in soon '' 0 -1 inf nan 1e400 '2 s' 1e10; do
     alone "ECHELON_TIMEOUT is \"$value\": it must be a number of seconds" "ECHELON_TIMEOUT=$value"
 done
+refused 1 'ECHELON_TIMEOUT is "soon"' env ECHELON_TIMEOUT=soon "$ECHELON" train "${tiny[@]}" --devices 3
+check "no rank was started for that" test "$(wc -l <"$work/err")" = 1
 
 # ---- what connects them ----
 

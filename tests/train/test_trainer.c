@@ -420,6 +420,45 @@ static void delay_changes_no_bit(void **state)
     free(b);
 }
 
+/* Images of many channels lie in blocks of them; micro-steps and evaluations see them as they were written. */
+static void images_are_the_same_in_every_plan(void **state)
+{
+    fixture *f = *state;
+    enum { IMAGES = 4, CHANNELS = 20, SIDE = 5, COUNT = IMAGES * CHANNELS * SIDE * SIDE };
+    static const int32_t labels[IMAGES] = {0, 1, 2, 1};
+    static float images[COUNT];
+    ech_graph *g;
+    assert_int_equal(ech_graph_create(f->ctx, &g), ECH_OK);
+    const ech_value x = ech_input(g, "x", ECH_F32, 4, (int64_t[]){ECH_BATCH, CHANNELS, SIDE, SIDE});
+    const ech_value y = ech_input(g, "y", ECH_S32, 1, (int64_t[]){ECH_BATCH});
+    const ech_conv conv = {.out_channels = 24, .kernel = 3, .pad = 1};
+    const ech_value h = ech_flatten(g, ech_relu(g, ech_conv2d(g, "conv", x, &conv)));
+    const ech_value loss = ech_cross_entropy(g, ech_linear(g, "fc", h, 3, true), y);
+    golden_fill("x", 1, images, COUNT);
+    f->options.batch = IMAGES;
+    f->options.lr = 0;
+    double losses[2];
+    for (int accum = 1; accum <= 2; accum++) {
+        ech_trainer *t;
+        ech_step step;
+        double evaluated;
+        f->options.accum = accum;
+        assert_int_equal(ech_trainer_create(f->ctx, g, loss, &f->options, &t), ECH_OK);
+        assert_int_equal(ech_trainer_write(t, "x", images, sizeof images), ECH_OK);
+        assert_int_equal(ech_trainer_write(t, "y", labels, sizeof labels), ECH_OK);
+        assert_int_equal(ech_trainer_evaluate(t, loss, &evaluated), ECH_OK);
+        for (int i = 1; i < accum; i++) /* the same samples in each */
+            assert_int_equal(ech_trainer_accumulate(t), ECH_OK);
+        assert_int_equal(ech_trainer_step(t, &step), ECH_OK);
+        losses[accum - 1] = step.loss;
+        assert_true(evaluated == step.loss);
+        assert_int_equal(ech_trainer_peak_memory(t), ech_trainer_planned_memory(t));
+        ech_trainer_destroy(t);
+    }
+    assert_true(losses[0] == losses[1] && losses[0] > 0.1);
+    ech_graph_destroy(g);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -436,6 +475,7 @@ int main(void)
         TEST(wrong_options_are_named),
         TEST(delay_comes_before_the_backward_pass),
         TEST(delay_changes_no_bit),
+        TEST(images_are_the_same_in_every_plan),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

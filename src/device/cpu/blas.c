@@ -155,7 +155,7 @@ ech_status ech__blas_create_linear(ech__device *device, const ech__kernel_desc *
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
     const ech__layout *weight = &candidate->layouts[ech__weight_operand(desc->op)];
-    k->base = (ech__kernel){run, destroy};
+    k->base = (ech__kernel){.run = run, .destroy = destroy};
     k->device = device;
     k->vec = cpu->vec;
     k->op = desc->op;

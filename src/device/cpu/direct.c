@@ -746,7 +746,7 @@ ech_status ech__direct_create(ech__device *device, const ech__kernel_desc *desc,
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
     const int at = ech__weight_operand(desc->op);
     *k = sizes_of(ech__device_state(device), desc, &candidate->layouts[at]);
-    k->base = (ech__kernel){run, destroy};
+    k->base = (ech__kernel){.run = run, .destroy = destroy};
     k->device = device;
     lay_out(k, device->threads, binding->scratch);
     void *const *operands = binding->operands;

@@ -463,7 +463,7 @@ ech_status ech__image_create(ech__device *device, const ech__kernel_desc *desc,
     image_kernel *k = ech__new(device->ctx, sizeof *k);
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
-    k->base = (ech__kernel){run, destroy};
+    k->base = (ech__kernel){.run = run, .destroy = destroy};
     k->device = device;
     k->isa = isa_of(ech__device_state(device));
     k->fn = table[desc->op].fn;

@@ -199,7 +199,7 @@ ech_status ech__onednn_create(ech__device *device, ech__onednn *onednn, dnnl_pri
     primitive_kernel *kernel = ech__new(device->ctx, sizeof *kernel);
     if (!kernel)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
-    kernel->base = (ech__kernel){run_primitive, destroy_primitive};
+    kernel->base = (ech__kernel){.run = run_primitive, .destroy = destroy_primitive};
     kernel->ctx = device->ctx;
     kernel->stream = onednn->stream;
     dnnl_status_t status = pd ? dnnl_primitive_create(&kernel->primitive, pd) : dnnl_unimplemented;

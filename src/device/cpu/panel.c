@@ -383,7 +383,7 @@ ech_status ech__panel_create_linear(ech__device *device, const ech__kernel_desc 
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
     *k = kernel_of(ech__device_state(device), desc, binding);
-    k->base = (ech__kernel){run, destroy};
+    k->base = (ech__kernel){.run = run, .destroy = destroy};
     k->device = device;
     int64_t sizes[3];
     scratch_of(k, device->threads, sizes);

@@ -200,12 +200,17 @@ static ech_status run_count_correct(const simple_kernel *k, const ech__scalars *
     return ECH_OK;
 }
 
+static ech__sgd_rule sgd_rule(const simple_kernel *k, const ech__scalars *scalars)
+{
+    return (ech__sgd_rule){.lr = (float)scalars->lr,
+                           .momentum = (float)k->attrs.momentum,
+                           .weight_decay = (float)k->attrs.weight_decay,
+                           .nesterov = k->attrs.nesterov};
+}
+
 static ech_status run_sgd(const simple_kernel *k, const ech__scalars *scalars)
 {
-    const ech__sgd_rule rule = {.lr = (float)scalars->lr,
-                                .momentum = (float)k->attrs.momentum,
-                                .weight_decay = (float)k->attrs.weight_decay,
-                                .nesterov = k->attrs.nesterov};
+    const ech__sgd_rule rule = sgd_rule(k, scalars);
     float *p = k->at[0];
     const float *g = k->at[1];
     if (k->nin == 2) {
@@ -217,23 +222,48 @@ static ech_status run_sgd(const simple_kernel *k, const ech__scalars *scalars)
     return ECH_OK;
 }
 
-static ech_status run_adam(const simple_kernel *k, const ech__scalars *scalars)
+static ech__adam_rule adam_rule(const simple_kernel *k, const ech__scalars *scalars)
 {
     const ech__attrs *a = &k->attrs;
     const double t = (double)scalars->step;
-    const ech__adam_rule rule = {.step_size = (float)(scalars->lr / (1 - pow(a->beta1, t))),
-                                 .root_correction = (float)sqrt(1 - pow(a->beta2, t)),
-                                 .shrink = a->decoupled ? (float)(1 - scalars->lr * a->weight_decay)
-                                                        : 1.0f,
-                                 .beta1 = (float)a->beta1,
-                                 .beta2 = (float)a->beta2,
-                                 .rest1 = (float)(1 - a->beta1),
-                                 .rest2 = (float)(1 - a->beta2),
-                                 .epsilon = (float)a->epsilon,
-                                 .weight_decay = a->decoupled ? 0.0f : (float)a->weight_decay};
+    return (ech__adam_rule){.step_size = (float)(scalars->lr / (1 - pow(a->beta1, t))),
+                            .root_correction = (float)sqrt(1 - pow(a->beta2, t)),
+                            .shrink =
+                                a->decoupled ? (float)(1 - scalars->lr * a->weight_decay) : 1.0f,
+                            .beta1 = (float)a->beta1,
+                            .beta2 = (float)a->beta2,
+                            .rest1 = (float)(1 - a->beta1),
+                            .rest2 = (float)(1 - a->beta2),
+                            .epsilon = (float)a->epsilon,
+                            .weight_decay = a->decoupled ? 0.0f : (float)a->weight_decay};
+}
+
+static ech_status run_adam(const simple_kernel *k, const ech__scalars *scalars)
+{
+    const ech__adam_rule rule = adam_rule(k, scalars);
     float *p = k->at[0], *m = k->at[2], *v = k->at[3];
     const float *g = k->at[1];
     FOR_BLOCKS(k, k->n, k->vec->adam(count, &rule, g + first, p + first, m + first, v + first));
+    return ECH_OK;
+}
+
+/* A stretch of an update, by a gradient that is somewhere else. */
+static ech_status run_part(ech__kernel *base, const ech__scalars *scalars, int64_t first,
+                           int64_t count, const void *gradient)
+{
+    const simple_kernel *k = (const simple_kernel *)base;
+    float *p = (float *)k->at[0] + first;
+    if (k->fn == run_adam) {
+        const ech__adam_rule rule = adam_rule(k, scalars);
+        k->vec->adam(count, &rule, gradient, p, (float *)k->at[2] + first,
+                     (float *)k->at[3] + first);
+        return ECH_OK;
+    }
+    const ech__sgd_rule rule = sgd_rule(k, scalars);
+    if (k->nin == 2)
+        k->vec->sgd(count, &rule, gradient, p);
+    else
+        k->vec->sgd_momentum(count, &rule, gradient, p, (float *)k->at[2] + first);
     return ECH_OK;
 }
 
@@ -353,7 +383,8 @@ ech_status ech__simple_create(ech__device *device, const ech__kernel_desc *desc,
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
     const ech__shape *shape = &desc->operands[0].layout.shape;
-    k->base = (ech__kernel){run, destroy};
+    const bool updates = desc->op == ECH__OP_SGD || desc->op == ECH__OP_ADAM;
+    k->base = (ech__kernel){run, destroy, updates ? run_part : NULL};
     k->device = device;
     k->vec = cpu->vec;
     k->fn = functions[desc->op];

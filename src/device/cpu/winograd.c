@@ -488,7 +488,7 @@ ech_status ech__winograd_create(ech__device *device, const ech__kernel_desc *des
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
     const ech__cpu *cpu = ech__device_state(device);
     *k = sizes_of(best_isa(cpu->vec), desc);
-    k->base = (ech__kernel){run, destroy};
+    k->base = (ech__kernel){.run = run, .destroy = destroy};
     k->device = device;
     void *const *at = binding->operands;
     const int weight = ech__weight_operand(desc->op);

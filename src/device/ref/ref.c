@@ -78,7 +78,7 @@ static ech_status ref_create(ech__device *device, const ech__kernel_desc *desc,
     if (!self)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel of %s",
                          ech__op_name(desc->op));
-    self->base = (ech__kernel){ref_run, ref_destroy};
+    self->base = (ech__kernel){.run = ref_run, .destroy = ref_destroy};
     self->device = device;
     self->fn = find(desc);
     self->desc = *desc;
