@@ -238,7 +238,7 @@ static ech_status add_counts(ech_ctx *ctx, const char *text, int64_t first, int6
 }
 
 /* "1,2,4" and "1-16". */
-static ech_status parse_devices(ech_ctx *ctx, const char *text, counts *out)
+static ech_status parse_list(ech_ctx *ctx, const char *text, counts *out)
 {
     const char *at = text;
     out->count = 0;
@@ -258,6 +258,31 @@ static ech_status parse_devices(ech_ctx *ctx, const char *text, counts *out)
             return ECH_OK;
         at = end + 1;
     }
+}
+
+static int compare(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorted, each once. */
+static size_t distinct(int64_t *numbers, size_t count)
+{
+    size_t kept = 0;
+    qsort(numbers, count, sizeof *numbers, compare);
+    for (size_t i = 0; i < count; i++) {
+        if (!kept || numbers[kept - 1] != numbers[i])
+            numbers[kept++] = numbers[i];
+    }
+    return kept;
+}
+
+static ech_status parse_devices(ech_ctx *ctx, const char *text, counts *out)
+{
+    ECH_TRY(parse_list(ctx, text, out));
+    out->count = distinct(out->n, out->count);
+    return ECH_OK;
 }
 
 static ech_status check(ech_ctx *ctx, const args *a, const ech__load *load, const counts *devices)
@@ -373,24 +398,6 @@ typedef struct work {
     int beside;
 } work;
 
-static int compare(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorted, each once. */
-static size_t distinct(int64_t *batches, size_t count)
-{
-    size_t kept = 0;
-    qsort(batches, count, sizeof *batches, compare);
-    for (size_t i = 0; i < count; i++) {
-        if (!kept || batches[kept - 1] != batches[i])
-            batches[kept++] = batches[i];
-    }
-    return kept;
-}
-
 /* The batches per device that are asked about; where they are many, the least, the largest and some between. One that is
  * clearly smaller shows what does not depend on the batch. */
 static size_t wanted_batches(const args *a, const ech__load *load, const counts *devices,
@@ -411,9 +418,8 @@ static size_t wanted_batches(const args *a, const ech__load *load, const counts 
     count = distinct(out, count);
     if (count <= MOST_BATCHES)
         return count;
-    const double least = (double)out[0], most = (double)out[count - 1];
-    for (int i = 0; i < MOST_BATCHES; i++)
-        out[i] = (int64_t)(least * pow(most / least, (double)i / (MOST_BATCHES - 1)) + 0.5);
+    for (size_t i = 0; i < MOST_BATCHES; i++)
+        out[i] = out[i * (count - 1) / (MOST_BATCHES - 1)];
     return distinct(out, MOST_BATCHES);
 }
 

@@ -111,7 +111,10 @@ int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech
             ready = ready_ns[b * world + r] > ready ? ready_ns[b * world + r] : ready;
         const double free_s = t.done_s;
         const double ready_s = ech__seconds(ready - origin) + (direct ? t.comm_s : 0);
-        const double done = ech__timeline_bucket(&t, ready_s, ranks->buckets[b].bytes);
+        /* Handing the result out is then in the time of the update: the sum alone moves half of the bytes. */
+        const ech__bucket *bucket = &ranks->buckets[b];
+        const double done =
+            ech__timeline_bucket(&t, ready_s, bucket->bytes / (bucket->updates && direct ? 2 : 1));
         out[b].start_ns = origin + (int64_t)(1e9 * (free_s > ready_s ? free_s : ready_s));
         out[b].done_ns = origin + (int64_t)(1e9 * done);
     }
@@ -268,6 +271,7 @@ static ech_status note_bucket(ech__ranks *ranks, const exchange_kernel *k)
                          "%d buckets of gradients: at most %d are possible; make them larger",
                          k->bucket + 1, ECH__MAX_STARTED);
     ranks->buckets[k->bucket].bytes = k->count * ech__dtype_bytes(k->dtype);
+    ranks->buckets[k->bucket].updates = k->update != NULL;
     if (k->bucket >= ranks->nbuckets)
         ranks->nbuckets = k->bucket + 1;
     return ECH_OK;

@@ -18,6 +18,8 @@ typedef struct ech__bucket {
     uint64_t ticket;
     ech__coll_times times; /* of the last step */
     bool started;
+    bool
+        updates; /* parameters are changed by the sum where it arises, and handed out instead of it */
 } ech__bucket;
 
 typedef struct ech__ranks {

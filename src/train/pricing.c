@@ -29,6 +29,7 @@ struct ech__pricing {
     ech__priced_op
         *ops; /* [nnodes + 1], in the order of the nodes, and what comes behind the step */
     size_t nops;
+    int64_t *bucket_bytes; /* [nnodes], 0 where there is none */
     int64_t params, exchanged, largest_bucket;
 };
 
@@ -274,7 +275,8 @@ static ech_status describe_all(ech__pricing *p)
     const ech_graph *graph = p->graph;
     int64_t buckets = 0;
     p->ops = ech__arena_array(&p->arena, graph->nnodes + 1, sizeof *p->ops);
-    if (!p->ops)
+    p->bucket_bytes = ech__arena_array(&p->arena, graph->nnodes, sizeof *p->bucket_bytes);
+    if (!p->ops || !p->bucket_bytes)
         return ech__fail(p->ctx, ECH_E_NOMEM, "no memory for %zu operators", graph->nnodes);
     for (size_t n = 0; n < graph->nnodes; n++) {
         const ech__priced_op *op = &p->ops[n];
@@ -282,6 +284,7 @@ static ech_status describe_all(ech__pricing *p)
         if (op->kind != ECH__PRICED_BUCKET)
             continue;
         buckets++;
+        p->bucket_bytes[n] = op->bytes;
         p->exchanged += op->bytes;
         p->largest_bucket = op->bytes > p->largest_bucket ? op->bytes : p->largest_bucket;
     }
@@ -311,9 +314,31 @@ static ech_status prepare_ddp(ech__pricing *p, ech_value loss)
     return ech__copy_weights(p->graph);
 }
 
+/* Arrays that an update changes: the parameters and the optimizer's states. */
+static int changed_arrays(const ech_train_options *o)
+{
+    return o->optimizer != ECH_SGD ? 3 : o->momentum != 0 ? 2 : 1;
+}
+
+/* Devices that share memory and have one thread add up a shard of the gradients, update the parameters by it and hand these
+ * out instead of the sum (parallel/exchange.c). Of the direct exchange A of a bucket, one half is reading gradients and the
+ * other handing out: with s arrays to hand out, and a shard of each to read, it is A/2 (1 + s + s/N) and no optimizer. */
+static void update_together(ech__pricing *p, const ech__price *price)
+{
+    const double s = changed_arrays(&p->options.config->train), N = (double)price->devices;
+    for (size_t n = 0; n < p->graph->nnodes; n++) {
+        if (p->graph->nodes[n].phase == ECH__PHASE_OPTIMIZER)
+            p->ops[n].seconds = 0;
+        if (p->ops[n].kind == ECH__PRICED_BUCKET)
+            p->ops[n].bytes = (int64_t)((double)p->bucket_bytes[n] / 2 * (1 + s + s / N));
+    }
+}
+
 static ech_status price_ddp(ech__pricing *p, ech__price *price)
 {
     const ech__priced_op *ops = p->ops;
+    const ech_train_options *o = &p->options.config->train;
+    const bool together = !p->options.cluster && o->threads == 1 && o->shared_update;
     /* A device alone exchanges nothing, and reports to nobody. */
     if (price->devices == 1) {
         const double forward = sum_of(p, ECH__PRICED_FORWARD);
@@ -322,11 +347,16 @@ static ech_status price_ddp(ech__pricing *p, ech__price *price)
         price->step.step_s = price->step.compute_s + price->overhead_s;
         return ECH_OK;
     }
+    if (together)
+        update_together(p, price);
     price->step =
         ech__price_step(ops, p->nops, &p->cluster, p->algorithm, price->devices, price->overhead_s);
     price->algorithm =
         ech__price_allreduce(&p->cluster, p->algorithm, price->devices, p->largest_bucket)
             .algorithm;
+    if (together) /* gradients of the others' shards in, what was changed out */
+        price->step.busiest_bytes = (double)p->exchanged * changed_arrays(o) *
+                                    (double)(price->devices - 1) / (double)price->devices;
     return ECH_OK;
 }
 
