@@ -13,7 +13,7 @@
 typedef struct args {
     int model, optimizer, parallel, algorithm, tune, recompute;
     int64_t dim, depth, batch, global, threads, measure_batch, device_memory;
-    double momentum, weight_decay, bucket_mb, efficiency;
+    double momentum, weight_decay, bucket_mb, efficiency, seconds;
     bool measure, advise, json, measure_link, measure_copies;
     const char *devices, *link, *cluster, *costs_file, *tuning_file, *plot;
 } args;
@@ -121,6 +121,13 @@ static const ech__option options[] = {
      ECH_OPTION(FLAG, args, measure),
      .group = "Costs",
      .help = "Measure the costs anew, also where they are known."},
+    {.name = "measure-seconds",
+     ECH_OPTION(REAL, args, seconds),
+     .arg = "S",
+     .initial = "1.5",
+     .min = 0.01,
+     .max = 600,
+     .help = "Time for each measurement: each batch, alone and beside others."},
     {.name = "costs-file",
      ECH_OPTION(STRING, args, costs_file),
      .arg = "FILE",
@@ -342,7 +349,7 @@ static ech_status measure(ech__comm *comm, const args *a)
     if (status == ECH_OK && a->measure_batch) {
         const ech__run_config single =
             ech__pricing_single(&config, (ech__strategy)a->parallel, a->measure_batch);
-        status = ech__costs_measure(comm->ctx, costs, &single, comm);
+        status = ech__costs_measure(comm->ctx, costs, &single, comm, a->seconds);
     }
     if (status == ECH_OK && comm->rank == 0)
         status = ech__costs_save(costs);

@@ -4,7 +4,7 @@
  *     ech__costs *costs;
  *     ECH_TRY(ech__costs_open(ctx, path, machine, &costs));        a file that is not there is an empty store
  *     if (!ech__costs_find(costs, key, batch, 1))
- *         ECH_TRY(ech__costs_measure(ctx, costs, &config, comm));      runs the steps, and puts what they took into the store
+ *         ECH_TRY(ech__costs_measure(ctx, costs, &config, comm, 1.5));       runs the steps, and puts what they took into the store
  *     ECH_TRY(ech__costs_save(costs));                             with what others wrote meanwhile
  *     ech__costs_close(costs);
  *
@@ -85,11 +85,11 @@ bool ech__costs_link(const ech__costs *costs, int64_t bytes, ech__link *out);
 
 /* ---- measuring (costs_measure.c, costs_link.c) ---- */
 
-/* Runs training steps of config.train.batch samples on one device for a second or two and puts their costs. As several
+/* Runs training steps of config.train.batch samples on one device for about so many seconds and puts their costs. As several
  * ranks, each runs its own copy, which start every step together; all put the same. config.train.dp_devices 1 measures
  * DataParallel on one device. */
 ech_status ech__costs_measure(ech_ctx *ctx, ech__costs *costs, const ech__run_config *config,
-                              ech__comm *comm);
+                              ech__comm *comm, double seconds);
 /* The exchange between two ranks. */
 ech_status ech__costs_measure_link(ech__costs *costs, ech__comm *comm);
 /* What device 0 does for another one in DataParallel: copies memory that the other one has used, and adds it up. */

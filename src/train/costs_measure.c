@@ -5,7 +5,7 @@
 
 /* Steps of the first, short run, which says how many the second one takes; kernels are timed in it where they must be. */
 enum { PROBE_STEPS = 4, PROBE_WARMUP = 2, LEAST_STEPS = 7, MOST_STEPS = 1500 };
-static const double MEASURED_S = 1.6, WARMUP_SHARE = 0.2;
+static const double WARMUP_SHARE = 0.2;
 
 /* Copies begin every step together, as ranks do that have just exchanged. */
 typedef struct together {
@@ -185,7 +185,7 @@ static ech_status keep(ech__costs *costs, const ech__run *run, ech__comm *comm)
 }
 
 /* As many steps as take about the time that is wanted; the same for all copies. */
-static ech_status size_run(ech_ctx *ctx, ech__comm *comm, ech__run_config *config)
+static ech_status size_run(ech_ctx *ctx, ech__comm *comm, double seconds, ech__run_config *config)
 {
     ech__run *run;
     config->steps = PROBE_STEPS;
@@ -195,7 +195,7 @@ static ech_status size_run(ech_ctx *ctx, ech__comm *comm, ech__run_config *confi
     ech__run_destroy(run);
     if (comm)
         ECH_TRY(ech__comm_broadcast(comm, &step_s, (int64_t)sizeof step_s, 0));
-    const double steps = MEASURED_S / (step_s > 1e-6 ? step_s : 1e-6);
+    const double steps = seconds / (step_s > 1e-6 ? step_s : 1e-6);
     config->steps = steps > MOST_STEPS    ? MOST_STEPS
                     : steps < LEAST_STEPS ? LEAST_STEPS
                                           : (int64_t)steps;
@@ -204,7 +204,7 @@ static ech_status size_run(ech_ctx *ctx, ech__comm *comm, ech__run_config *confi
 }
 
 ech_status ech__costs_measure(ech_ctx *ctx, ech__costs *costs, const ech__run_config *config,
-                              ech__comm *comm)
+                              ech__comm *comm, double seconds)
 {
     ech__run_config c = *config;
     ech__run *run;
@@ -215,7 +215,7 @@ ech_status ech__costs_measure(ech_ctx *ctx, ech__costs *costs, const ech__run_co
     c.straggler = -1;
     if (c.train.dp_devices)
         c.global_batch = c.train.batch;
-    ECH_TRY(size_run(ctx, comm, &c));
+    ECH_TRY(size_run(ctx, comm, seconds, &c));
     ECH_TRY(run_steps(ctx, &c, comm, &run));
     const ech_status status = keep(costs, run, comm);
     ech__run_destroy(run);
