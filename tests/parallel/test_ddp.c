@@ -362,6 +362,17 @@ static void every_role_has_the_same_buckets(void **state)
     }
 }
 
+/* The member of a group at a place; nvalues where there is none. */
+static size_t member_at(const ech_graph *graph, size_t group, size_t place)
+{
+    size_t v = 0;
+    while (v < graph->nvalues &&
+           (!graph->values[v].grouped || graph->values[v].group != (ech_value)group ||
+            (size_t)graph->values[v].place != place))
+        v++;
+    return v;
+}
+
 /* Members lie one behind the other, each at a cache line, and nothing else lies between them. */
 static void expect_packed(const ech__plan *plan)
 {
@@ -372,9 +383,7 @@ static void expect_packed(const ech__plan *plan)
         if (graph->values[group].kind != ECH__VALUE_GROUP)
             continue;
         int64_t end = whole->offset;
-        for (size_t v = 0; v < graph->nvalues; v++) {
-            if (!graph->values[v].grouped || graph->values[v].group != (ech_value)group)
-                continue;
+        for (size_t v, place = 0; (v = member_at(graph, group, place)) < graph->nvalues; place++) {
             assert_true(plan->places[v].used);
             assert_int_equal(plan->places[v].kind, whole->kind);
             assert_int_equal(plan->places[v].offset, end);
