@@ -11,7 +11,7 @@ BUILD  := $(if $(SAN),build/san-$(subst $(comma),-,$(SAN)),build)
 CMAKE  := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake
 PROGRAM := $(BUILD)/echelon
 
-.PHONY: all help setup lab test bench parity install lint format fuzz clean configure
+.PHONY: all help setup lab test bench predict parity install lint format fuzz clean configure
 
 all: configure ## build the library and the program: build/echelon
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
@@ -41,6 +41,11 @@ bench: ## measure against PyTorch, gloo and Open MPI (installs them)
 	bench/run $(PROGRAM)
 	bench/comm $(PROGRAM)
 	bench/ddp $(PROGRAM)
+
+predict: ## compare predicted, emulated and measured step times
+	@tools/setup build
+	@$(MAKE) --no-print-directory all
+	bench/predict $(PROGRAM)
 
 parity: ## compare losses and weights with PyTorch (installs it)
 	@tools/setup build bench

@@ -14,19 +14,22 @@ static const char about[] =
 static const ech__option_section sections[] = {
     {"EXIT STATUS", "0 when all went well, 1 when the command failed, 2 when it was called "
                     "wrongly. A rank that failed gives its own code, or 128 and its signal."},
-    {"ENVIRONMENT", "ECHELON_TUNING: path of the file that keeps kernel timings; by default "
-                    "echelon/tuning.json in "
-                    "XDG_CACHE_HOME or ~/.cache.\n\nNO_COLOR: honoured; no colour is used."},
+    {"ENVIRONMENT",
+     "ECHELON_TUNING: path of the file that keeps kernel timings; by default "
+     "echelon/tuning.json in "
+     "XDG_CACHE_HOME or ~/.cache.\n\nECHELON_COSTS: path of the file that keeps what "
+     "training steps cost; by default costs.json beside it.\n\nNO_COLOR: honoured; no colour is "
+     "used."},
     {"FILES",
      "A run directory holds run.json (configuration, machine, summary), steps.jsonl (one object a "
      "step) and, with --trace, trace.json (opens in Perfetto or chrome://tracing)."},
 };
 
-enum { COMMANDS = 7 };
+enum { COMMANDS = 8 };
 
 static const ech__command_fn functions[COMMANDS] = {
-    ech__run_info,       ech__run_train,    ech__run_run,         ech__run_bench_step,
-    ech__run_bench_comm, ech__run_plan_fit, ech__run_data_cifar10};
+    ech__run_info,       ech__run_train, ech__run_run,      ech__run_bench_step,
+    ech__run_bench_comm, ech__run_plan,  ech__run_plan_fit, ech__run_data_cifar10};
 
 /* The tables live in the commands' files; this is their list. */
 static ech__program program_of(ech__command commands[COMMANDS])
@@ -36,8 +39,9 @@ static ech__program program_of(ech__command commands[COMMANDS])
     commands[2] = ech__cli_run;
     commands[3] = ech__cli_bench_step;
     commands[4] = ech__cli_bench_comm;
-    commands[5] = ech__cli_plan_fit;
-    commands[6] = ech__cli_data_cifar10;
+    commands[5] = ech__cli_plan;
+    commands[6] = ech__cli_plan_fit;
+    commands[7] = ech__cli_data_cifar10;
     return (ech__program){.name = "echelon",
                           .version = ech_version(),
                           .brief = "parallel deep learning in C: train, measure, predict",

@@ -1,5 +1,6 @@
 #include "cli/train_options.h"
 #include "device/device.h"
+#include "train/costs.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -416,6 +417,46 @@ static ech_status find_devices(ech_ctx *ctx, args *a)
     return ECH_OK;
 }
 
+/* About as much as is exchanged at a time, which says how fast the memory is: all gradients, or a full bucket. 0: unknown. */
+static int64_t bucket_bytes(ech_ctx *ctx, const args *a)
+{
+    const ech__model_options options = {(ech__model_kind)a->model, a->dim, a->depth};
+    ech_graph *graph;
+    ech__model model;
+    int64_t all = 0, largest = 0, elements;
+    if (ech_graph_create(ctx, &graph) < 0)
+        return 0;
+    if (ech__model_build(graph, &options, &model) == ECH_OK) {
+        for (size_t v = 0; v < graph->nvalues; v++) {
+            if (graph->values[v].kind != ECH__VALUE_PARAM ||
+                !ech__shape_elems(&graph->values[v].type.shape, &elements))
+                continue;
+            all += elements * (int64_t)sizeof(float);
+            largest = elements * (int64_t)sizeof(float) > largest
+                          ? elements * (int64_t)sizeof(float)
+                          : largest;
+        }
+    }
+    ech_graph_destroy(graph);
+    const double bucket = a->bucket_mb * (1 << 20);
+    const double one = bucket > (double)largest ? bucket : (double)largest;
+    return one < (double)all ? (int64_t)one : all;
+}
+
+/* The exchange through this machine's memory, where echelon plan has measured it. Anything else leaves the default. */
+static void find_own_link(ech_ctx *ctx, const args *a, ech__cluster *cluster)
+{
+    char path[4096];
+    ech__costs *costs;
+    if (ech__costs_default_path(ctx, path, sizeof path) == ECH_OK && *path &&
+        ech__costs_open(ctx, path, NULL, &costs) == ECH_OK) {
+        if (ech__costs_link(costs, bucket_bytes(ctx, a), &cluster->inside))
+            cluster->between = cluster->inside;
+        ech__costs_close(costs);
+    }
+    ctx->error[0] = 0;
+}
+
 /* The links of the virtual clock. */
 static ech_status find_links(ech_ctx *ctx, args *a)
 {
@@ -430,8 +471,10 @@ static ech_status find_links(ech_ctx *ctx, args *a)
         return ech__cluster_load(ctx, a->cluster, &a->emulation.cluster);
     if (a->link)
         return ech__link_parse(ctx, a->link, &a->emulation.cluster.inside);
-    if (a->algorithm == ECH__ALGORITHM_BEST) /* the memory of this machine */
+    if (a->emulation.algorithm == ECH__ALGORITHM_BEST)
         a->emulation.algorithm = ECH__ALGORITHM_DIRECT;
+    if (a->clock != ECH__CLOCK_REAL)
+        find_own_link(ctx, a, &a->emulation.cluster);
     return ECH_OK;
 }
 

@@ -95,9 +95,11 @@ static ech_status run_wait(exchange_kernel *k, const ech__scalars *scalars)
     return ECH_OK;
 }
 
-int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech__coll_times *out)
+int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech__coll_times *out,
+                           int64_t *worked_ns)
 {
     const int world = ranks->comm->world;
+    const bool direct = ranks->algorithm == ECH__ALGORITHM_DIRECT;
     ech__timeline t;
     int64_t origin = INT64_MAX;
     ech__timeline_begin(&t, ranks->cluster, ranks->algorithm, world);
@@ -107,11 +109,16 @@ int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech
         int64_t ready = ready_ns[b * world];
         for (int r = 1; r < world; r++)
             ready = ready_ns[b * world + r] > ready ? ready_ns[b * world + r] : ready;
-        const double free_s = t.done_s, ready_s = ech__seconds(ready - origin);
-        const double done = ech__timeline_bucket(&t, ready_s, ranks->buckets[b].bytes);
+        const double free_s = t.done_s;
+        const double ready_s = ech__seconds(ready - origin) + (direct ? t.comm_s : 0);
+        /* Handing the result out is then in the time of the update: the sum alone moves half of the bytes. */
+        const ech__bucket *bucket = &ranks->buckets[b];
+        const double done =
+            ech__timeline_bucket(&t, ready_s, bucket->bytes / (bucket->updates && direct ? 2 : 1));
         out[b].start_ns = origin + (int64_t)(1e9 * (free_s > ready_s ? free_s : ready_s));
         out[b].done_ns = origin + (int64_t)(1e9 * done);
     }
+    *worked_ns = direct ? (int64_t)(1e9 * t.comm_s) : 0;
     return ranks->nbuckets ? out[ranks->nbuckets - 1].done_ns : 0;
 }
 
@@ -264,6 +271,7 @@ static ech_status note_bucket(ech__ranks *ranks, const exchange_kernel *k)
                          "%d buckets of gradients: at most %d are possible; make them larger",
                          k->bucket + 1, ECH__MAX_STARTED);
     ranks->buckets[k->bucket].bytes = k->count * ech__dtype_bytes(k->dtype);
+    ranks->buckets[k->bucket].updates = k->update != NULL;
     if (k->bucket >= ranks->nbuckets)
         ranks->nbuckets = k->bucket + 1;
     return ECH_OK;

@@ -18,6 +18,8 @@ typedef struct ech__bucket {
     uint64_t ticket;
     ech__coll_times times; /* of the last step */
     bool started;
+    bool
+        updates; /* parameters are changed by the sum where it arises, and handed out instead of it */
 } ech__bucket;
 
 typedef struct ech__ranks {
@@ -41,7 +43,10 @@ void ech__ranks_destroy(ech__ranks *ranks);
 ech__exchange *ech__ranks_exchange(ech__ranks *ranks); /* NULL for NULL */
 
 /* On a virtual clock, when all ranks have told when their buckets were ready: ready_ns[bucket * world + rank] gives each
- * bucket's start and end. Returns when the last one ends. */
-int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech__coll_times *out);
+ * bucket's start and end. Returns when the last one ends. In the direct exchange the devices do the work themselves:
+ * *worked_ns is how much later each of them is at its end because of it, and buckets are later by what came before them;
+ * over links it is 0. */
+int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech__coll_times *out,
+                           int64_t *worked_ns);
 
 #endif

@@ -165,6 +165,16 @@ static ech_status time_candidate(chooser *ch, const ech__kernel_desc *desc,
     return ECH_OK;
 }
 
+/* The time of the only candidate, where it is known: nothing depends on it. */
+static void look_up_time(const chooser *ch, const ech__kernel_desc *desc,
+                         const ech__candidate *candidate, double *seconds)
+{
+    ech__device *device = ch->plan->device;
+    char work[512];
+    describe(desc, device->threads, work, sizeof work);
+    ech__tuning_find(ch->tuning, device->ops->fingerprint(device), work, candidate->name, seconds);
+}
+
 /* ---- choosing ---- */
 
 /* 0 for what a plan wants, 2 for a library's reference code, which only stands in where there is nothing else. */
@@ -192,8 +202,12 @@ static ech_status best_kernel(chooser *ch, const ech__kernel_desc *desc, bool mu
                          "the %s device has no kernel for %s with these types and layouts",
                          ch->plan->device->kind, ech__op_name(desc->op));
     *best = all[0];
-    if (!ch->tuning || (usable == 1 && !must_time))
+    if (!ch->tuning)
         return ECH_OK;
+    if (usable == 1 && !must_time) {
+        look_up_time(ch, desc, &all[0], seconds);
+        return ECH_OK;
+    }
     *seconds = INFINITY;
     for (int i = 0; i < usable; i++) {
         double time;

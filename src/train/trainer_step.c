@@ -117,15 +117,16 @@ static ech_status emulate_exchange(ech_trainer *trainer, ech_step *step)
     ech__coll_times *times = ech__new(trainer->ctx, bytes);
     if (!times)
         return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory to emulate %d ranks", world);
-    int64_t *ready = (int64_t *)(times + nbuckets), end = 0;
+    int64_t *ready = (int64_t *)(times + nbuckets), end = 0, worked;
     for (int i = 0; i < nbuckets * world; i++)
         ready[i] = ech__reports_bucket(reports, i % world, i / world)->ready_ns;
-    const int64_t done = ech__ranks_emulate(trainer->ranks, ready, times);
+    const int64_t done = ech__ranks_emulate(trainer->ranks, ready, times, &worked);
     for (int r = 0; r < world; r++) {
         ech__report *report = ech__reports_change(reports, r);
-        const int64_t from = waits_from(report), until = done > from ? done : from;
-        report->wait_s = ech__seconds(until - from);
-        report->comm_s += report->wait_s;
+        const int64_t from = waits_from(report), able = from + worked;
+        const int64_t until = done > able ? done : able;
+        report->wait_s = ech__seconds(until - able);
+        report->comm_s += ech__seconds(until - from);
         const int64_t over = until + (int64_t)(1e9 * report->optimizer_s);
         end = over > end ? over : end;
         for (int b = 0; b < nbuckets; b++)

@@ -1,0 +1,32 @@
+/* What echelon plan found out, for those that show it. */
+#ifndef ECH_CLI_PLAN_H
+#define ECH_CLI_PLAN_H
+
+#include "train/advise.h"
+
+typedef struct ech__plan_result {
+    const ech__run_config *config;
+    ech__strategy strategy;
+    ech__pricing *pricing;
+    ech__load load;
+    bool given_links;  /* else: this machine's memory */
+    const char *links; /* as they were given */
+    const char *costs; /* file that the costs are kept in */
+    int beside;        /* copies that were measured side by side; 1: none */
+    ech__scaled *rows; /* [count] */
+    size_t count;
+    ech__break_even half;
+    bool advised;
+    double efficiency; /* that was asked for */
+    ech__advice advice;
+} ech__plan_result;
+
+void ech__plan_show(const ech__plan_result *result);
+ech_json *ech__plan_json(const ech__plan_result *result);
+/* "resnet18", "linear 1024x2". */
+const char *ech__plan_model(const ech__run_config *config, char *out, size_t bytes);
+
+/* Samples per second over devices, with the ideal line, as SVG (plan_plot.c). */
+ech_status ech__plan_plot(ech_ctx *ctx, const ech__plan_result *result, const char *path);
+
+#endif

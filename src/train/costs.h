@@ -1,0 +1,98 @@
+/* What a training step costs on one device of this machine, measured once and kept in a file, so that prices for other
+ * numbers of devices can be computed from it (train/pricing.h).
+ *
+ *     ech__costs *costs;
+ *     ECH_TRY(ech__costs_open(ctx, path, machine, &costs));        a file that is not there is an empty store
+ *     if (!ech__costs_find(costs, key, batch, 1))
+ *         ECH_TRY(ech__costs_measure(ctx, costs, &config, comm, 1.5));       runs the steps, and puts what they took into the store
+ *     ECH_TRY(ech__costs_save(costs));                             with what others wrote meanwhile
+ *     ech__costs_close(costs);
+ *
+ * Operators are timed where they stand in the step, so caches hold what they hold in training; the time of the same kernel in a
+ * loop of its own, when caches are warm, is noted beside it. A machine is named by its processor, cores and libraries.
+ */
+#ifndef ECH_TRAIN_COSTS_H
+#define ECH_TRAIN_COSTS_H
+
+#include "comm/comm.h"
+#include "train/run.h"
+
+/* Medians over the timed steps, with the borders of their middle half. */
+typedef struct ech__op_cost {
+    const char *op, *name, *phase;
+    double median_s, low_s, high_s;
+    double tuned_s; /* in a loop of its own; 0: it was not timed */
+} ech__op_cost;
+
+typedef struct ech__step_cost {
+    int64_t batch;
+    int beside;    /* copies that ran at the same time, this one included */
+    int64_t steps; /* that were timed */
+    double step_s, low_s, high_s;
+    double
+        overhead_s; /* of step_s: besides operators and, in DataParallel, the work of device 0 for the others */
+    double wait_s;    /* of overhead_s: for the slowest of the copies */
+    double loading_s; /* waiting for samples and handing them over; not in step_s */
+    int64_t memory[ECH__MEMORY_COUNT];
+    double phase_s[ECH__DP_PHASES]; /* of DataParallel on one device, else 0 */
+    ech__op_cost *ops;              /* in the order of execution */
+    size_t nops;
+} ech__step_cost;
+
+/* Bytes and the time that something takes for so many, from few to many. */
+enum { ECH__COSTS_SIZES = 6 };
+typedef struct ech__size_costs {
+    int count; /* 0: not measured */
+    int64_t bytes[ECH__COSTS_SIZES];
+    double seconds[ECH__COSTS_SIZES];
+} ech__size_costs;
+
+/* Between the sizes on a line; above the last in proportion. */
+double ech__size_seconds(const ech__size_costs *costs, int64_t bytes);
+
+typedef struct ech__machine_costs {
+    ech__size_costs allreduce; /* in place, between two ranks */
+    ech__size_costs copy, add; /* memory that another device has written, by this one */
+} ech__machine_costs;
+
+typedef struct ech__costs ech__costs;
+
+/* machine may be NULL: this one. path NULL: in memory only. */
+ech_status ech__costs_open(ech_ctx *ctx, const char *path, const char *machine, ech__costs **out);
+void ech__costs_close(ech__costs *costs);
+ech_status ech__costs_save(ech__costs *costs);
+/* $ECHELON_COSTS, or echelon/costs.json in the user's cache directory. Empty when there is no such directory. */
+ech_status ech__costs_default_path(ech_ctx *ctx, char *out, size_t bytes);
+
+/* What a step's costs depend on besides batch and machine: model, threads, optimizer, way of going parallel. */
+typedef struct ech__costs_key {
+    char s[160];
+} ech__costs_key;
+ech__costs_key ech__costs_key_of(const ech__run_config *config);
+
+/* NULL where it is not known. Valid until something is put. */
+const ech__step_cost *ech__costs_find(const ech__costs *costs, const char *key, int64_t batch,
+                                      int beside);
+/* Measured batches of a key from small to large, at most max; returns how many. */
+int ech__costs_batches(const ech__costs *costs, const char *key, int beside, int64_t *out, int max);
+/* Copies it, in place of what was known. */
+ech_status ech__costs_put(ech__costs *costs, const char *key, const ech__step_cost *cost);
+/* Of this machine; can be changed. */
+ech__machine_costs *ech__costs_machine(ech__costs *costs);
+/* The link whose price for the direct exchange is as measured, for this many bytes and for few. False where it is not
+ * known. */
+bool ech__costs_link(const ech__costs *costs, int64_t bytes, ech__link *out);
+
+/* ---- measuring (costs_measure.c, costs_link.c) ---- */
+
+/* Runs training steps of config.train.batch samples on one device for about so many seconds and puts their costs. As several
+ * ranks, each runs its own copy, which start every step together; all put the same. config.train.dp_devices 1 measures
+ * DataParallel on one device. */
+ech_status ech__costs_measure(ech_ctx *ctx, ech__costs *costs, const ech__run_config *config,
+                              ech__comm *comm, double seconds);
+/* The exchange between two ranks. */
+ech_status ech__costs_measure_link(ech__costs *costs, ech__comm *comm);
+/* What device 0 does for another one in DataParallel: copies memory that the other one has used, and adds it up. */
+ech_status ech__costs_measure_copies(ech_ctx *ctx, ech__costs *costs);
+
+#endif

@@ -1,0 +1,223 @@
+/* Measures what a step costs: trains for a second or two, alone or beside copies of itself. */
+#include "train/costs.h"
+
+#include <string.h>
+
+/* Steps of the first, short run, which says how many the second one takes; kernels are timed in it where they must be. */
+enum { PROBE_STEPS = 4, PROBE_WARMUP = 2, LEAST_STEPS = 7, MOST_STEPS = 1500 };
+static const double WARMUP_SHARE = 0.2;
+
+/* Copies begin every step together, as ranks do that have just exchanged. */
+typedef struct together {
+    ech__comm *comm;
+    ech_status status;
+} together;
+
+static void meet(void *user, const ech__run *run, const ech__run_step *step)
+{
+    together *t = user;
+    (void)run;
+    (void)step;
+    if (t->comm && t->status == ECH_OK)
+        t->status = ech__comm_barrier(t->comm);
+}
+
+static ech_status run_steps(ech_ctx *ctx, const ech__run_config *config, ech__comm *comm,
+                            ech__run **out)
+{
+    together t = {.comm = comm};
+    ECH_TRY(ech__run_create(ctx, config, out));
+    ech_status status = comm ? ech__comm_barrier(comm) : ECH_OK;
+    if (status == ECH_OK)
+        status = ech__run_steps(*out, &(ech__run_events){.on_step = meet, .user = &t});
+    if (status == ECH_OK)
+        status = t.status;
+    if (status < 0) {
+        ech__run_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+/* ---- what the steps took ---- */
+
+/* The borders of the middle half, and the median. Sorts. */
+static void summarise(double *samples, size_t count, double *low, double *median, double *high)
+{
+    *median = ech__stats_of(samples, count).median;
+    *low = count ? samples[count / 4] : 0;
+    *high = count ? samples[count - 1 - count / 4] : 0;
+}
+
+/* Of all copies, the one in the middle. */
+static ech_status middle_of(ech__comm *comm, double *value, double *all)
+{
+    if (!comm)
+        return ECH_OK;
+    ECH_TRY(ech__comm_allgather(comm, value, all, (int64_t)sizeof *value));
+    *value = ech__stats_of(all, (size_t)comm->world).median;
+    return ECH_OK;
+}
+
+/* Each step as long as its slowest copy takes. samples[steps * (1 + world)] */
+static ech_status slowest_of(ech__comm *comm, double *samples, size_t steps)
+{
+    if (!comm)
+        return ECH_OK;
+    double *all = samples + steps;
+    ECH_TRY(ech__comm_allgather(comm, samples, all, (int64_t)(steps * sizeof *samples)));
+    for (size_t i = 0; i < steps; i++) {
+        for (int r = 0; r < comm->world; r++) {
+            const double other = all[(size_t)r * steps + i];
+            samples[i] = other > samples[i] ? other : samples[i];
+        }
+    }
+    return ECH_OK;
+}
+
+enum { TIME, OUTSIDE, LOADING };
+
+static size_t timed_steps(const ech__run *run, double *samples, int what)
+{
+    size_t count = 0;
+    for (int64_t i = run->config.warmup; i < run->done; i++) {
+        const ech__run_step *step = &run->steps[i];
+        const double time = step->result.time_s;
+        if (step->samples == run->feed.global)
+            samples[count++] = what == LOADING   ? step->data_s
+                               : what == OUTSIDE ? time - step->kernels_s
+                                                 : time;
+    }
+    return count;
+}
+
+/* Medians of parts and not of sums: a disturbance that hits another operator in every step is in none of them. */
+static ech_status sum_up_step(const ech__run *run, ech__comm *comm, double *samples,
+                              ech__step_cost *cost)
+{
+    const size_t count = timed_steps(run, samples, LOADING);
+    double low, high, own;
+    summarise(samples, count, &low, &cost->loading_s, &high);
+    timed_steps(run, samples, OUTSIDE);
+    summarise(samples, count, &low, &cost->overhead_s, &high);
+    ECH_TRY(middle_of(comm, &cost->overhead_s, samples + count));
+    timed_steps(run, samples, TIME);
+    summarise(samples, count, &low, &own, &high);
+    ECH_TRY(middle_of(comm, &own, samples + count));
+    timed_steps(run, samples, TIME);
+    ECH_TRY(slowest_of(comm, samples, count));
+    summarise(samples, count, &cost->low_s, &cost->step_s, &cost->high_s);
+    cost->wait_s = cost->step_s > own ? cost->step_s - own : 0;
+    cost->steps = (int64_t)count;
+    return ECH_OK;
+}
+
+static ech_status sum_up_ops(const ech__run *run, ech__comm *comm, double *samples,
+                             ech__step_cost *cost)
+{
+    const ech__plan *plan = run->trainer->plan;
+    const size_t count = (size_t)run->op_done;
+    for (size_t n = 0; n < cost->nops; n++) {
+        const ech__instr *instr = &plan->instrs[n];
+        ech__op_cost *op = &cost->ops[n];
+        *op = (ech__op_cost){.op = ech__op_name(instr->node->op),
+                             .name = instr->node->name ? instr->node->name : "",
+                             .phase = ech__phase_name(instr->node->phase),
+                             .tuned_s = instr->seconds};
+        for (size_t i = 0; i < count; i++)
+            samples[i] = (double)run->op_seconds[i * plan->ninstrs + n];
+        summarise(samples, count, &op->low_s, &op->median_s, &op->high_s);
+        ECH_TRY(middle_of(comm, &op->median_s, samples));
+        ECH_TRY(middle_of(comm, &op->low_s, samples));
+        ECH_TRY(middle_of(comm, &op->high_s, samples));
+    }
+    return ECH_OK;
+}
+
+/* What device 0 of DataParallel does besides operators of the body, and what its phases take besides them. */
+static ech_status sum_up_phases(const ech__run *run, ech__comm *comm, double *samples,
+                                ech__step_cost *cost)
+{
+    static const ech__dp_phase others[] = {ECH__DP_REPLICATE, ECH__DP_FORWARD, ECH__DP_BACKWARD,
+                                           ECH__DP_REDUCE, ECH__DP_OPTIMIZER};
+    if (!run->trainer->dp)
+        return ECH_OK;
+    for (int p = 0; p < ECH__DP_PHASES; p++) {
+        cost->phase_s[p] = run->dp_totals.phase_s[p];
+        ECH_TRY(middle_of(comm, &cost->phase_s[p], samples));
+    }
+    cost->overhead_s = 0;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        cost->overhead_s += cost->phase_s[others[i]];
+    for (size_t n = 0; n < cost->nops; n++)
+        cost->overhead_s -= cost->ops[n].median_s;
+    return ECH_OK;
+}
+
+static ech_status keep(ech__costs *costs, const ech__run *run, ech__comm *comm)
+{
+    const ech__plan *plan = run->trainer->plan;
+    const size_t world = comm ? (size_t)comm->world : 1;
+    const size_t room = ((size_t)run->done + 1) * (1 + world);
+    ech__step_cost cost = {.batch = plan->batch, .beside = (int)world, .nops = plan->ninstrs};
+    double *samples = ech__new(run->ctx, room * sizeof *samples);
+    cost.ops = ech__new(run->ctx, cost.nops * sizeof *cost.ops);
+    ech_status status = samples && cost.ops
+                            ? ECH_OK
+                            : ech__fail(run->ctx, ECH_E_NOMEM, "no memory to sum up %lld steps",
+                                        (long long)run->done);
+    memcpy(cost.memory, plan->memory, sizeof cost.memory);
+    if (status == ECH_OK)
+        status = sum_up_step(run, comm, samples, &cost);
+    if (status == ECH_OK)
+        status = sum_up_ops(run, comm, samples, &cost);
+    if (status == ECH_OK)
+        status = sum_up_phases(run, comm, samples, &cost);
+    cost.overhead_s += cost.wait_s;
+    if (status == ECH_OK) {
+        ech__run_config config = run->config;
+        config.train.threads = run->trainer->device->threads;
+        status = ech__costs_put(costs, ech__costs_key_of(&config).s, &cost);
+    }
+    ech__delete(run->ctx, cost.ops, cost.nops * sizeof *cost.ops);
+    ech__delete(run->ctx, samples, room * sizeof *samples);
+    return status;
+}
+
+/* As many steps as take about the time that is wanted; the same for all copies. */
+static ech_status size_run(ech_ctx *ctx, ech__comm *comm, double seconds, ech__run_config *config)
+{
+    ech__run *run;
+    config->steps = PROBE_STEPS;
+    config->warmup = PROBE_WARMUP;
+    ECH_TRY(run_steps(ctx, config, comm, &run));
+    double step_s = run->summary.step_time.median;
+    ech__run_destroy(run);
+    if (comm)
+        ECH_TRY(ech__comm_broadcast(comm, &step_s, (int64_t)sizeof step_s, 0));
+    const double steps = seconds / (step_s > 1e-6 ? step_s : 1e-6);
+    config->steps = steps > MOST_STEPS    ? MOST_STEPS
+                    : steps < LEAST_STEPS ? LEAST_STEPS
+                                          : (int64_t)steps;
+    config->warmup = (int64_t)(WARMUP_SHARE * (double)config->steps) + 1;
+    return ECH_OK;
+}
+
+ech_status ech__costs_measure(ech_ctx *ctx, ech__costs *costs, const ech__run_config *config,
+                              ech__comm *comm, double seconds)
+{
+    ech__run_config c = *config;
+    ech__run *run;
+    if (comm && comm->world == 1)
+        comm = NULL;
+    c.train.group = NULL;
+    c.clock = ECH__CLOCK_REAL;
+    c.straggler = -1;
+    if (c.train.dp_devices)
+        c.global_batch = c.train.batch;
+    ECH_TRY(size_run(ctx, comm, seconds, &c));
+    ECH_TRY(run_steps(ctx, &c, comm, &run));
+    const ech_status status = keep(costs, run, comm);
+    ech__run_destroy(run);
+    return status;
+}

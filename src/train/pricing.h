@@ -1,0 +1,83 @@
+/* The price of a training on N devices, from what a step costs on one (train/costs.h) and the links between them
+ * (plan/cluster.h). Nothing is run.
+ *
+ *     ech__pricing *p;
+ *     ECH_TRY(ech__pricing_create(ctx, &(ech__pricing_options){.config = &config, .costs = costs, ...}, &p));
+ *     ech__price price;
+ *     ECH_TRY(ech__pricing_at(p, 64, 64 * 32, &price));     64 devices, 32 samples each
+ *     ech__pricing_destroy(p);
+ *
+ * The graph is the one that would be trained: the same passes, the same buckets. Each operator takes its time at the device's
+ * part of the batch; between measured batches times lie on lines. With links that are given every device has memory of its own;
+ * without, the devices share this machine's, and operators take longer: alone + (beside K others - alone) (N - 1)/(K - 1) up to
+ * the K devices that were measured side by side, and no longer than that beyond them.
+ *
+ * A way of going parallel is a row in pricing.c: what it prepares, how it puts a step on the timeline, what memory it takes.
+ */
+#ifndef ECH_TRAIN_PRICING_H
+#define ECH_TRAIN_PRICING_H
+
+#include "plan/price.h"
+#include "train/costs.h"
+
+#define ECH__STRATEGY_LIST(X)                                                                      \
+    X(DDP, "ddp")                                                                                  \
+    X(DP, "dp")
+
+typedef enum ech__strategy {
+#define ECH__STRATEGY_ENUM(id, text) ECH__STRATEGY_##id,
+    ECH__STRATEGY_LIST(ECH__STRATEGY_ENUM)
+#undef ECH__STRATEGY_ENUM
+        ECH__STRATEGY_COUNT
+} ech__strategy;
+
+const char *ech__strategy_name(ech__strategy strategy);
+/* Most devices that it can have. */
+int64_t ech__strategy_most(ech__strategy strategy);
+
+typedef struct ech__pricing_options {
+    const ech__run_config *config; /* the model and how it is trained; the batch is not looked at */
+    ech__strategy strategy;
+    const ech__costs *costs;
+    const ech__cluster *cluster; /* NULL: devices of this machine, with its links as measured */
+    ech__algorithm algorithm;    /* with a cluster */
+    int beside;                  /* without: copies that were measured side by side; 1: none were */
+} ech__pricing_options;
+
+typedef struct ech__price {
+    int64_t devices, batch, global; /* batch: of the device with most samples */
+    bool measured;                  /* it is the step that was measured */
+    bool between;                   /* the batch was not measured itself */
+    ech__priced_step step;          /* step_s is all of it */
+    double overhead_s;              /* launching and what else is no operator */
+    double wait_s;                  /* for the slowest device */
+    double loading_s;               /* of samples, not in the step */
+    double samples_per_s;
+    int64_t memory;           /* of the device that needs most */
+    ech__algorithm algorithm; /* of the largest bucket */
+} ech__price;
+
+typedef struct ech__pricing ech__pricing;
+
+/* Fails where the costs of no batch are known. Options and what they point to are borrowed. */
+ech_status ech__pricing_create(ech_ctx *ctx, const ech__pricing_options *options,
+                               ech__pricing **out);
+void ech__pricing_destroy(ech__pricing *pricing);
+/* global: samples of a step over all devices, at least as many as there are devices. */
+ech_status ech__pricing_at(ech__pricing *pricing, int64_t devices, int64_t global, ech__price *out);
+
+/* The links that are counted with, and how an all-reduce goes over them. */
+const ech__cluster *ech__pricing_cluster(const ech__pricing *pricing);
+ech__algorithm ech__pricing_algorithm(const ech__pricing *pricing);
+/* Most devices that can be priced, and the batches per device whose costs are known, from small to large. */
+int64_t ech__pricing_most(const ech__pricing *pricing);
+int ech__pricing_batches(const ech__pricing *pricing, int64_t *out, int max);
+int64_t ech__pricing_params(const ech__pricing *pricing);
+/* Bytes that are exchanged for a parameter update, on one device. */
+int64_t ech__pricing_exchanged(const ech__pricing *pricing);
+
+/* The configuration whose costs are to be measured for a strategy on one device. */
+ech__run_config ech__pricing_single(const ech__run_config *config, ech__strategy strategy,
+                                    int64_t batch);
+
+#endif
