@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 typedef struct args {
-    int model, optimizer, parallel, algorithm, tune, recompute;
+    int model, optimizer, parallel, algorithm, tune, recompute, separate_update;
     int64_t dim, depth, batch, global, threads, measure_batch, device_memory;
     double momentum, weight_decay, bucket_mb, efficiency, seconds;
     bool measure, advise, json, measure_link, measure_copies;
@@ -117,6 +117,11 @@ static const ech__option options[] = {
      .min = 1e-6,
      .max = 1e6,
      .help = "Gradients travel in buckets of about this size (MiB)."},
+    {.name = "shared-update",
+     ECH_OPTION(CHOICE, args, separate_update),
+     .choices = "on|off",
+     .initial = "on",
+     .help = "As in echelon train, between devices that share memory."},
     {.name = "measure",
      ECH_OPTION(FLAG, args, measure),
      .group = "Costs",
@@ -215,6 +220,7 @@ static ech__run_config config_of(const args *a)
     c.train.tune = a->tune == 0;
     c.train.recompute = a->recompute == 0;
     c.train.tuning_file = a->tuning_file;
+    c.train.shared_update = a->separate_update == 0;
     const double bytes = a->bucket_mb * (1 << 20);
     c.train.bucket_bytes = bytes >= 1 ? (int64_t)bytes : 1;
     return c;

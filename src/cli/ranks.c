@@ -44,21 +44,23 @@ static void say(void *user, const char *line)
     fprintf(stderr, "echelon %s: %s\n", f->command, line);
 }
 
-static int launch_program(ech_ctx *ctx, const ech__command *command, ech__launch_options *options,
-                          bool hush)
+static int launch_program(ech_ctx *ctx, const ech__command *command,
+                          const ech__launch_options *options, bool hush)
 {
     forward f = {.command = command->name, .hush = hush};
-    options->output = output;
-    options->say = say;
-    options->user = &f;
+    ech__launch_options all = *options;
+    all.output = output;
+    all.say = say;
+    all.user = &f;
     ech__launch_result result;
     fflush(stdout);
-    const ech_status status = ech__launch(ctx, options, &result);
+    const ech_status status = ech__launch(ctx, &all, &result);
     end_line(&f);
     return status < 0 ? ech__cli_fail(ctx, command, result.code) : result.code;
 }
 
-int ech__cli_launch_program(ech_ctx *ctx, const ech__command *command, ech__launch_options *options)
+int ech__cli_launch_program(ech_ctx *ctx, const ech__command *command,
+                            const ech__launch_options *options)
 {
     return launch_program(ctx, command, options, false);
 }

@@ -19,7 +19,7 @@ struct ech__loader {
     ech_ctx *ctx;
     const ech__images *set;
     ech__loader_options options;
-    int64_t global; /* samples of a full step over all ranks */
+    int64_t global;      /* samples of a full step over all ranks */
     int64_t steps;       /* of an epoch */
     float table[3][256]; /* pixel -> normalised, by channel */
 
@@ -145,8 +145,7 @@ static void share_out(const ech__loader *l, int64_t step, ech__batch *batch)
 {
     const int64_t start = step * l->global, left = l->set->count - start;
     batch->global_count = left < l->global ? left : l->global;
-    const ech__part mine =
-        ech__part_of(batch->global_count, l->options.rank, l->options.world);
+    const ech__part mine = ech__part_of(batch->global_count, l->options.rank, l->options.world);
     batch->count = mine.count;
     batch->first = start + mine.first;
 }

@@ -45,7 +45,8 @@ typedef struct ech__loader_options {
         augment; /* crop out of 4 black pixels all around, and flip left to right every other time */
     bool drop_last; /* leave out the samples that do not fill a step of all ranks */
     int rank, world;
-    int64_t global; /* samples of a step over all ranks; batch is the most that one takes. 0: batch * world */
+    int64_t
+        global; /* samples of a step over all ranks; batch is the most that one takes. 0: batch * world */
     int64_t epoch,
         step;       /* where to start; step == steps per epoch is the start of the next epoch */
     int64_t epochs; /* number of the epoch to stop before; 0: go on for ever */

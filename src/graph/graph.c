@@ -203,9 +203,9 @@ ech_status ech__graph_check(const ech_graph *graph)
             }
         }
         const ech__value *value = &graph->values[v];
-        const bool own =
-            value->kind != ECH__VALUE_ACTIVATION && value->kind != ECH__VALUE_GRADIENT &&
-            value->kind != ECH__VALUE_COPY && value->kind != ECH__VALUE_PART;
+        const bool own = value->kind != ECH__VALUE_ACTIVATION &&
+                         value->kind != ECH__VALUE_GRADIENT && value->kind != ECH__VALUE_COPY &&
+                         value->kind != ECH__VALUE_PART;
         for (size_t n = 0; n < graph->nnodes; n++) {
             for (int i = 0; i < graph->nodes[n].nin; i++) {
                 /* A copy made after the optimizer is there for the next step. */

@@ -248,13 +248,14 @@ static ech_status set_up(ech__dp *dp, const ech__dp_options *o)
     const ech__dp_whole *whole;
     dp->wholes[0].plan = o->whole;
     ECH_TRY(ech__dp_whole_of(dp, dp->batch, &whole));
-    const ech__layout *layouts[] = {
+    enum { LAYOUTS = 4 };
+    const ech__layout *layouts[LAYOUTS] = {
         &whole->plan->places[dp->model.prediction].layout,
         &whole->plan->places[dp->model.grad_out].layout,
         &o->plan->places[dp->model.prediction].layout,
         &o->plan->places[dp->model.grad_in].layout,
     };
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+    for (int i = 0; i < LAYOUTS; i++) {
         if (!ech__layout_is_plain(layouts[i]))
             return ech__fail(dp->ctx, ECH_E_UNSUPPORTED,
                              "a prediction of shape %s: devices gather vectors, not images",

@@ -3,6 +3,7 @@
 #include "comm/tree.h"
 #include "parallel/dp_inside.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- phases ---- */
@@ -188,6 +189,7 @@ static void reduce(ech__dp *dp)
     }
     if (n < 2)
         return;
+    assert(first->now); /* the first part of a batch is never empty */
     float *sum = ech__exec_block(first->now->exec, ECH__MEMORY_GRADIENTS, &bytes);
     const int64_t elems = bytes / (int64_t)sizeof *sum;
     const int64_t blocks = (elems + BLOCK - 1) / BLOCK;

@@ -22,7 +22,7 @@ struct exchange_kernel {
     ech__kernel *update;  /* of the parameters, in at[1], by the sum of gradients; NULL: none */
     ech__scalars scalars; /* of the step under way */
     int nchanged;         /* operands behind the gradients that the update changes */
-    char *staging;        /* sync: this rank's vectors, then all ranks' */
+    double *staging;      /* sync: this rank's vectors, then all ranks' */
     void *at[ECH__MAX_OPERANDS];
 };
 
@@ -178,7 +178,7 @@ static void store(const exchange_kernel *k, void *at, int64_t i, double value)
 static ech_status gather(exchange_kernel *k, double first, const double **out)
 {
     const int64_t length = 1 + 2 * k->count;
-    double *mine = (double *)k->staging, *all = mine + length;
+    double *mine = k->staging, *all = mine + length;
     mine[0] = first;
     for (int64_t c = 0; c < k->count; c++) {
         mine[1 + c] = load(k, k->at[0], c);
@@ -308,7 +308,7 @@ static ech_status create(ech__exchange *exchange, const ech__kernel_desc *desc,
                            .bytes = bytes,
                            .update = update,
                            .nchanged = update ? desc->nin - 1 : 0,
-                           .staging = (char *)(k + 1)};
+                           .staging = (double *)(void *)(k + 1)};
     memcpy(k->at, binding->operands, sizeof k->at);
     if (desc->op == ECH__OP_ALLREDUCE) {
         const ech_status status = note_bucket(ranks, k);

@@ -251,7 +251,7 @@ ech_status ech__feed_evaluate(ech__feed *feed, ech_trainer *trainer, const ech__
     ech__loader_options l = ech__loader_defaults();
     l.rank = feed->rank;
     l.world = feed->world;
-    l.global = feed->batch * feed->world;
+    l.global = trainer->plan->batch * feed->world; /* the memory of a training step is enough */
     if (l.global > feed->test->count)
         l.global = feed->test->count;
     l.batch = ech__part_of(l.global, 0, l.world).count;

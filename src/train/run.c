@@ -478,7 +478,7 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
 {
     const ech__run_config *c = &run->config;
     ech__run_step *step = &run->steps[index];
-    const ech__variant *variant;
+    const ech__variant *variant = NULL;
     const int64_t start = ech__clock_wall();
     step->step = index + 1;
     step->epoch = index / run->feed.per_epoch + 1;

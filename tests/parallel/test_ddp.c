@@ -362,6 +362,17 @@ static void every_role_has_the_same_buckets(void **state)
     }
 }
 
+/* The member of a group at a place; nvalues where there is none. */
+static size_t member_at(const ech_graph *graph, size_t group, size_t place)
+{
+    size_t v = 0;
+    while (v < graph->nvalues &&
+           (!graph->values[v].grouped || graph->values[v].group != (ech_value)group ||
+            (size_t)graph->values[v].place != place))
+        v++;
+    return v;
+}
+
 /* Members lie one behind the other, each at a cache line, and nothing else lies between them. */
 static void expect_packed(const ech__plan *plan)
 {
@@ -372,9 +383,7 @@ static void expect_packed(const ech__plan *plan)
         if (graph->values[group].kind != ECH__VALUE_GROUP)
             continue;
         int64_t end = whole->offset;
-        for (size_t v = 0; v < graph->nvalues; v++) {
-            if (!graph->values[v].grouped || graph->values[v].group != (ech_value)group)
-                continue;
+        for (size_t v, place = 0; (v = member_at(graph, group, place)) < graph->nvalues; place++) {
             assert_true(plan->places[v].used);
             assert_int_equal(plan->places[v].kind, whole->kind);
             assert_int_equal(plan->places[v].offset, end);
@@ -385,6 +394,20 @@ static void expect_packed(const ech__plan *plan)
             gradients += whole->bytes;
     }
     assert_int_equal(gradients, plan->memory[ECH__MEMORY_GRADIENTS]);
+}
+
+/* The exchange is only asked when kernels are created. */
+static ech__exchange nobody = {.world = 2};
+
+static ech__plan *plan_of(const ech_graph *graph, ech__device *device, int64_t batch,
+                          const ech__plan *like)
+{
+    ech__plan *plan;
+    const ech__plan_options o = {.batch = batch, .like = like, .exchange = &nobody};
+    if (ech__plan_create(graph, device, &o, &plan) < 0)
+        fail_msg("%s", ech_ctx_error(ctx));
+    expect_packed(plan);
+    return plan;
 }
 
 static void expect_same_places(const ech__plan *plan, const ech__plan *like)
@@ -404,20 +427,6 @@ static void expect_same_places(const ech__plan *plan, const ech__plan *like)
         compared++;
     }
     assert_true(compared > 2 * GRADIENTS);
-}
-
-/* The exchange is only asked when kernels are created. */
-static ech__exchange nobody = {.world = 2};
-
-static ech__plan *plan_of(const ech_graph *graph, ech__device *device, int64_t batch,
-                          const ech__plan *like)
-{
-    ech__plan *plan;
-    const ech__plan_options o = {.batch = batch, .like = like, .exchange = &nobody};
-    if (ech__plan_create(graph, device, &o, &plan) < 0)
-        fail_msg("%s", ech_ctx_error(ctx));
-    expect_packed(plan);
-    return plan;
 }
 
 static void buckets_have_one_place_in_every_plan(void **state)
@@ -450,6 +459,69 @@ static void buckets_have_one_place_in_every_plan(void **state)
     ech__device_destroy(device);
 }
 
+/* ---- updates by the rank that has the sum ---- */
+
+/* Parameters, gradients and states of a bucket lie in the same order and take the same room, and the bucket starts when
+ * nobody reads its parameters any more. */
+static void expect_alike(const ech__plan *plan, const ech__node *bucket)
+{
+    const ech_graph *graph = plan->graph;
+    assert_int_equal(bucket->nin, 3);
+    for (size_t v = 0; v < graph->nvalues; v++) {
+        const ech__value *gradient = &graph->values[v];
+        if (!gradient->grouped || gradient->group != bucket->in[0])
+            continue;
+        char name[64];
+        snprintf(name, sizeof name, "%s.momentum", graph->values[gradient->of].name);
+        const ech_value state = ech__graph_find(graph, name);
+        const ech_value others[] = {gradient->of, state};
+        for (int i = 0; i < 2; i++) {
+            assert_true(others[i] >= 0);
+            assert_int_equal(graph->values[others[i]].group, bucket->in[1 + i]);
+            assert_int_equal(plan->places[others[i]].bytes, plan->places[v].bytes);
+            assert_int_equal(plan->places[others[i]].offset -
+                                 plan->places[bucket->in[1 + i]].offset,
+                             plan->places[v].offset - plan->places[bucket->in[0]].offset);
+        }
+        assert_true(last_touch(graph, gradient->of) < (size_t)(bucket - graph->nodes));
+    }
+}
+
+static void updates_move_into_the_exchange(void **state)
+{
+    (void)state;
+    differentiate();
+    ech__ddp_options o = options_of(700);
+    o.group_params = true;
+    ech_graph *graph = with_buckets(NULL, &o);
+    ech_train_options train = ech_train_defaults();
+    train.momentum = 0.9;
+    train.weight_decay = 0.25;
+    assert_int_equal(ech__optimize(graph, &train), ECH_OK);
+    size_t at[MOST];
+    const int buckets = find_buckets(graph, at);
+    assert_true(buckets > 2);
+    assert_int_equal(count_ops(graph, ECH__OP_SGD), buckets); /* one for all of a bucket */
+    assert_int_equal(ech__ddp_update(graph), ECH_OK);
+    assert_int_equal(count_ops(graph, ECH__OP_SGD), 0);
+    ech__device *device;
+    assert_int_equal(
+        ech__device_create(ctx, &(ech__device_options){.kind = ECH__DEVICE_CPU, .threads = 1},
+                           &device),
+        ECH_OK);
+    ech__plan *plan = plan_of(graph, device, 8, NULL);
+    assert_int_equal(find_buckets(graph, at), buckets);
+    for (int b = 0; b < buckets; b++) {
+        const ech__node *node = &graph->nodes[at[b]];
+        assert_int_equal(node->attrs.update, ECH__OP_SGD);
+        assert_true(node->attrs.momentum == 0.9 && node->attrs.weight_decay == 0.25);
+        expect_alike(plan, node);
+    }
+    ech__plan_destroy(plan);
+    ech__device_destroy(device);
+    ech_graph_destroy(graph);
+}
+
 int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, graph_setup, graph_teardown)
@@ -457,6 +529,7 @@ int main(void)
         TEST(gradients_come_into_buckets_in_the_order_they_are_ready),
         TEST(a_bucket_waits_for_the_readers_of_its_gradients),
         TEST(the_wait_stands_between_the_last_bucket_and_the_optimizer),
+        TEST(updates_move_into_the_exchange),
         TEST(buffers_are_broadcast_together_or_not_at_all),
         TEST(a_model_without_buffers_broadcasts_nothing),
         TEST(statistics_become_those_of_all_ranks),

@@ -112,6 +112,7 @@ static outcome gradients_of(const ech__run_config *config, int world)
     outcome out = {0};
     job j = {.config = *config, .out = &out};
     j.config.train.lr = 0;
+    j.config.train.shared_update = false; /* the sums would be used up where they arise */
     run_ranks(RANKS_AS_THREADS, world, 60, train, &j);
     return out;
 }
@@ -242,6 +243,10 @@ static void equal_worlds_give_equal_bits(void **state)
             assert_string_equal(again, seen[i][world - 2]);
             /* Gradients are added up element by element, whatever they travel with. */
             configs[i].train.bucket_bytes = configs[i].train.bucket_bytes == 1 ? 25 << 20 : 1;
+            train_bits(&configs[i], world, again);
+            assert_string_equal(again, seen[i][world - 2]);
+            /* Whoever updates, it is by the same sums. */
+            configs[i].train.shared_update ^= true;
             train_bits(&configs[i], world, again);
             assert_string_equal(again, seen[i][world - 2]);
         }
