@@ -558,7 +558,6 @@ static ech_status price(ech_ctx *ctx, const work *w, const ech__load *load, cons
                           .given_links = cluster != NULL,
                           .links = a->cluster ? a->cluster : a->link,
                           .costs = w->file,
-                          .beside = w->beside,
                           .advised = a->advise,
                           .efficiency = a->efficiency};
     const ech__pricing_options o = {.config = &config,
@@ -568,8 +567,10 @@ static ech_status price(ech_ctx *ctx, const work *w, const ech__load *load, cons
                                     .algorithm = (ech__algorithm)a->algorithm,
                                     .beside = w->beside};
     ech_status status = ech__pricing_create(ctx, &o, &r.pricing);
-    if (status == ECH_OK)
+    if (status == ECH_OK) {
+        r.beside = ech__pricing_beside(r.pricing);
         status = price_all(ctx, a, devices, &r);
+    }
     if (status == ECH_OK)
         status = show(ctx, a, &r);
     free(r.rows);

@@ -83,7 +83,9 @@ static void show_notes(const ech__plan_result *r)
     if (between)
         puts("* this batch was not measured: times and memory lie on lines between those that "
              "were.");
-    if (beyond)
+    if (beyond && r->beside == 1)
+        puts("What devices take longer because they share this machine's memory is not counted.");
+    else if (beyond)
         printf("More than %d devices of this machine cannot be had: they are priced as if each had "
                "a core, and the memory were shared as by %d.\n",
                r->beside, r->beside);

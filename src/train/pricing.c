@@ -197,11 +197,13 @@ static ech_status match(ech__pricing *p, const ech__step_cost *cost, double **ou
 
 static ech_status find_points(ech__pricing *p)
 {
-    const ech__pricing_options *o = &p->options;
+    ech__pricing_options *o = &p->options;
     const ech__run_config single = ech__pricing_single(o->config, o->strategy, 1);
     const ech__costs_key key = ech__costs_key_of(&single);
-    const bool crowded = !o->cluster && o->beside > 1;
     int64_t batches[MAX_POINTS];
+    if (o->cluster || ech__costs_batches(o->costs, key.s, o->beside, batches, MAX_POINTS) == 0)
+        o->beside = 1; /* copies side by side may have been too large for the memory */
+    const bool crowded = o->beside > 1;
     const int count = ech__costs_batches(o->costs, key.s, 1, batches, MAX_POINTS);
     for (int i = 0; i < count; i++) {
         cost_point *point = &p->points[p->npoints];
@@ -585,6 +587,11 @@ const ech__cluster *ech__pricing_cluster(const ech__pricing *p)
 ech__algorithm ech__pricing_algorithm(const ech__pricing *p)
 {
     return p->algorithm;
+}
+
+int ech__pricing_beside(const ech__pricing *p)
+{
+    return p->options.beside;
 }
 
 int64_t ech__pricing_most(const ech__pricing *p)

@@ -69,6 +69,8 @@ ech_status ech__pricing_at(ech__pricing *pricing, int64_t devices, int64_t globa
 /* The links that are counted with, and how an all-reduce goes over them. */
 const ech__cluster *ech__pricing_cluster(const ech__pricing *pricing);
 ech__algorithm ech__pricing_algorithm(const ech__pricing *pricing);
+/* Copies whose costs side by side are counted with; 1: contention for memory is not. */
+int ech__pricing_beside(const ech__pricing *pricing);
 /* Most devices that can be priced, and the batches per device whose costs are known, from small to large. */
 int64_t ech__pricing_most(const ech__pricing *pricing);
 int ech__pricing_batches(const ech__pricing *pricing, int64_t *out, int max);
