@@ -245,6 +245,18 @@ static void test_contention(void **state)
     ech__pricing_destroy(p);
 }
 
+static void test_no_contention(void **state)
+{
+    fixture *f = *state;
+    ech__pricing *p;
+    const ech__pricing_options o = {.config = &f->config, .costs = f->costs, .beside = 7};
+    assert_int_equal(ech__pricing_create(f->ctx, &o, &p), ECH_OK);
+    assert_int_equal(ech__pricing_beside(p), 1); /* seven side by side were never measured */
+    const ech__price two = price_at(f, p, 2, 16);
+    close_to(two.step.compute_s, computing(f, 8) + f->nupdates * UPDATE / 2);
+    ech__pricing_destroy(p);
+}
+
 /* ---- questions ---- */
 
 static void test_break_even(void **state)
@@ -392,11 +404,11 @@ static void test_bad_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batches),      cmocka_unit_test(test_links),
-        cmocka_unit_test(test_buckets_hide), cmocka_unit_test(test_contention),
-        cmocka_unit_test(test_break_even),   cmocka_unit_test(test_advice),
-        cmocka_unit_test(test_refused),      cmocka_unit_test(test_file),
-        cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_batches),       cmocka_unit_test(test_links),
+        cmocka_unit_test(test_buckets_hide),  cmocka_unit_test(test_contention),
+        cmocka_unit_test(test_no_contention), cmocka_unit_test(test_break_even),
+        cmocka_unit_test(test_advice),        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_file),          cmocka_unit_test(test_bad_files),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
