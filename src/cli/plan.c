@@ -516,7 +516,7 @@ static int measure_all(const work *w, const ech__load *load, const counts *devic
 static ech_status price_all(ech_ctx *ctx, const args *a, const counts *devices, ech__plan_result *r)
 {
     int64_t most = 1;
-    r->rows = calloc(devices->count, sizeof *r->rows);
+    r->rows = calloc(devices->count + 1, sizeof *r->rows);
     if (!r->rows)
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for %zu prices", devices->count);
     r->count = devices->count;

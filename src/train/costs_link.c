@@ -100,7 +100,7 @@ ech_status ech__costs_measure_link(ech__costs *costs, ech__comm *comm)
     ech_status status = ECH_OK;
     for (int i = 0; i < sizes && status == ECH_OK; i++) {
         const int64_t count = RANK_SIZES[i] / (int64_t)sizeof(float);
-        exchange_times with, without;
+        exchange_times with = {0}, without = {0};
         status = time_exchange(comm, at, count, true, &with);
         if (status == ECH_OK)
             status = time_exchange(comm, at, count, false, &without);

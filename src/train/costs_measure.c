@@ -154,33 +154,38 @@ static ech_status sum_up_phases(const ech__run *run, ech__comm *comm, double *sa
     return ECH_OK;
 }
 
+static ech_status sum_up(ech__costs *costs, const ech__run *run, ech__comm *comm, double *samples,
+                         ech__step_cost *cost)
+{
+    ech__run_config config = run->config;
+    config.train.threads = run->trainer->device->threads;
+    memcpy(cost->memory, run->trainer->plan->memory, sizeof cost->memory);
+    ECH_TRY(sum_up_step(run, comm, samples, cost));
+    ECH_TRY(sum_up_ops(run, comm, samples, cost));
+    ECH_TRY(sum_up_phases(run, comm, samples, cost));
+    cost->overhead_s += cost->wait_s;
+    return ech__costs_put(costs, ech__costs_key_of(&config).s, cost);
+}
+
 static ech_status keep(ech__costs *costs, const ech__run *run, ech__comm *comm)
 {
     const ech__plan *plan = run->trainer->plan;
     const size_t world = comm ? (size_t)comm->world : 1;
-    const size_t room = ((size_t)run->done + 1) * (1 + world);
-    ech__step_cost cost = {.batch = plan->batch, .beside = (int)world, .nops = plan->ninstrs};
-    double *samples = ech__new(run->ctx, room * sizeof *samples);
-    cost.ops = ech__new(run->ctx, cost.nops * sizeof *cost.ops);
-    ech_status status = samples && cost.ops
-                            ? ECH_OK
-                            : ech__fail(run->ctx, ECH_E_NOMEM, "no memory to sum up %lld steps",
-                                        (long long)run->done);
-    memcpy(cost.memory, plan->memory, sizeof cost.memory);
-    if (status == ECH_OK)
-        status = sum_up_step(run, comm, samples, &cost);
-    if (status == ECH_OK)
-        status = sum_up_ops(run, comm, samples, &cost);
-    if (status == ECH_OK)
-        status = sum_up_phases(run, comm, samples, &cost);
-    cost.overhead_s += cost.wait_s;
-    if (status == ECH_OK) {
-        ech__run_config config = run->config;
-        config.train.threads = run->trainer->device->threads;
-        status = ech__costs_put(costs, ech__costs_key_of(&config).s, &cost);
+    const size_t bytes = ((size_t)run->done + 1) * (1 + world) * sizeof(double);
+    const size_t op_bytes = plan->ninstrs * sizeof(ech__op_cost);
+    double *samples = ech__new(run->ctx, bytes);
+    ech__op_cost *ops = ech__new(run->ctx, op_bytes);
+    ech_status status;
+    if (samples && ops) {
+        ech__step_cost cost = {
+            .batch = plan->batch, .beside = (int)world, .ops = ops, .nops = plan->ninstrs};
+        status = sum_up(costs, run, comm, samples, &cost);
+    } else {
+        status = ech__fail(run->ctx, ECH_E_NOMEM, "no memory to sum up %lld steps",
+                           (long long)run->done);
     }
-    ech__delete(run->ctx, cost.ops, cost.nops * sizeof *cost.ops);
-    ech__delete(run->ctx, samples, room * sizeof *samples);
+    ech__delete(run->ctx, ops, op_bytes);
+    ech__delete(run->ctx, samples, bytes);
     return status;
 }
 

@@ -65,7 +65,7 @@ memory "lenet, DataParallel" dp 2 --model lenet --global-batch 30
 
 # Others may be at work on this machine: one agreement in a few tries is enough.
 agrees() {
-    for try in 1 2 3 4 5 6; do
+    for _ in 1 2 3 4 5 6; do
         "$ECHELON" plan --json --dim 256 --depth 2 --batch-size 16 --devices 1 --link 1GB/s,1us --measure --measure-seconds 0.3 >price.json 2>>.tries || return 1
         "$ECHELON" train --json --dim 256 --depth 2 --batch-size 16 --threads 1 --steps 200 >train.json 2>>.tries || return 1
         python3 -c '
