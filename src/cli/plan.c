@@ -386,7 +386,7 @@ static int launch(ech_ctx *ctx, const ech__command *command, char **argv, const 
     all[n++] = file;
     all[n++] = job;
     all[n] = NULL;
-    return ech__cli_launch(ctx, command, ranks, 0, all);
+    return ech__cli_launch_helpers(ctx, command, ranks, all);
 }
 
 /* ---- what must be measured ---- */

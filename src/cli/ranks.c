@@ -10,6 +10,7 @@
 typedef struct forward {
     const char *command;
     bool open; /* in a line of rank 0's that has no end yet */
+    bool hush; /* the next line of the launcher, which says where ranks run, is left out */
 } forward;
 
 static void end_line(forward *f)
@@ -35,14 +36,18 @@ static void output(void *user, int rank, const char *text, size_t bytes)
 static void say(void *user, const char *line)
 {
     forward *f = user;
+    if (f->hush) {
+        f->hush = false;
+        return;
+    }
     end_line(f);
     fprintf(stderr, "echelon %s: %s\n", f->command, line);
 }
 
-int ech__cli_launch_program(ech_ctx *ctx, const ech__command *command,
-                            const ech__launch_options *options)
+static int launch_program(ech_ctx *ctx, const ech__command *command,
+                          const ech__launch_options *options, bool hush)
 {
-    forward f = {.command = command->name};
+    forward f = {.command = command->name, .hush = hush};
     ech__launch_options all = *options;
     all.output = output;
     all.say = say;
@@ -52,6 +57,12 @@ int ech__cli_launch_program(ech_ctx *ctx, const ech__command *command,
     const ech_status status = ech__launch(ctx, &all, &result);
     end_line(&f);
     return status < 0 ? ech__cli_fail(ctx, command, result.code) : result.code;
+}
+
+int ech__cli_launch_program(ech_ctx *ctx, const ech__command *command,
+                            const ech__launch_options *options)
+{
+    return launch_program(ctx, command, options, false);
 }
 
 bool ech__cli_is_rank(void)
@@ -83,8 +94,8 @@ static const char *own_path(char *path, size_t size)
     return "/proc/self/exe";
 }
 
-int ech__cli_launch(ech_ctx *ctx, const ech__command *command, int ranks, int max_restarts,
-                    char **argv)
+static int launch_self(ech_ctx *ctx, const ech__command *command, int ranks, int max_restarts,
+                       char **argv, bool hush)
 {
     char path[4096], name[64];
     size_t count = 0, n = 0;
@@ -110,7 +121,18 @@ int ech__cli_launch(ech_ctx *ctx, const ech__command *command, int ranks, int ma
     options.argv = all;
     options.path = own_path(path, sizeof path);
     options.quiet_others = true;
-    const int code = ech__cli_launch_program(ctx, command, &options);
+    const int code = launch_program(ctx, command, &options, hush);
     free(all);
     return code;
+}
+
+int ech__cli_launch(ech_ctx *ctx, const ech__command *command, int ranks, int max_restarts,
+                    char **argv)
+{
+    return launch_self(ctx, command, ranks, max_restarts, argv, false);
+}
+
+int ech__cli_launch_helpers(ech_ctx *ctx, const ech__command *command, int ranks, char **argv)
+{
+    return launch_self(ctx, command, ranks, 0, argv, true);
 }

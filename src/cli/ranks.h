@@ -13,6 +13,8 @@ bool ech__cli_is_rank(void);
  * before. */
 int ech__cli_launch(ech_ctx *ctx, const ech__command *command, int ranks, int max_restarts,
                     char **argv);
+/* The same for ranks that only help the command: where they run is not said. */
+int ech__cli_launch_helpers(ech_ctx *ctx, const ech__command *command, int ranks, char **argv);
 /* The same for any program: ranks, argv and the rest of options are set, its functions are put in here. */
 int ech__cli_launch_program(ech_ctx *ctx, const ech__command *command,
                             const ech__launch_options *options);

@@ -450,7 +450,7 @@ static void find_own_link(ech_ctx *ctx, const args *a, ech__cluster *cluster)
     ech__costs *costs;
     if (ech__costs_default_path(ctx, path, sizeof path) == ECH_OK && *path &&
         ech__costs_open(ctx, path, NULL, &costs) == ECH_OK) {
-        if (ech__costs_link(costs, bucket_bytes(ctx, a), &cluster->inside))
+        if (ech__costs_link(costs, bucket_bytes(ctx, a), false, &cluster->inside))
             cluster->between = cluster->inside;
         ech__costs_close(costs);
     }

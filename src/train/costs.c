@@ -162,12 +162,13 @@ ech_status ech__costs_put(ech__costs *costs, const char *key, const ech__step_co
     return put(costs, costs->machine, key, cost);
 }
 
-bool ech__costs_link(const ech__costs *costs, int64_t bytes, ech__link *out)
+bool ech__costs_link(const ech__costs *costs, int64_t bytes, bool aftermath, ech__link *out)
 {
     const ech__size_costs *c = NULL;
     for (size_t i = 0; i < costs->nmachines; i++) {
         if (!strcmp(costs->machines[i].name, costs->machine))
-            c = &costs->machines[i].costs.allreduce;
+            c = aftermath ? &costs->machines[i].costs.exchange
+                          : &costs->machines[i].costs.allreduce;
     }
     if (!c || c->count < 2)
         return false;
@@ -197,9 +198,8 @@ static ech_status read_sizes(ech_ctx *ctx, const ech_json *object, const char *k
         const ech_json *row = ech__json_at(list, i);
         ECH_TRY(ech__json_get_int(ctx, row, "bytes", &out->bytes[i]));
         ECH_TRY(ech__json_get_real(ctx, row, "seconds", &out->seconds[i]));
-        if (out->bytes[i] <= (i ? out->bytes[i - 1] : 0) || !(out->seconds[i] > 0))
-            return ech__fail(ctx, ECH_E_FORMAT, "%s: sizes must grow, and times must be above 0",
-                             key);
+        if (out->bytes[i] <= (i ? out->bytes[i - 1] : 0) || !(out->seconds[i] >= 0))
+            return ech__fail(ctx, ECH_E_FORMAT, "%s: sizes must grow, and times be 0 or more", key);
     }
     out->count = (int)ech__json_count(list);
     return ECH_OK;
@@ -278,6 +278,9 @@ static ech_status read_machine(ech__costs *costs, const char *name, const ech_js
     if (!m)
         return no_memory(costs);
     ECH_TRY(read_sizes(ctx, object, "allreduce", &m->allreduce));
+    ECH_TRY(read_sizes(ctx, object, "exchange", &m->exchange));
+    ECH_TRY(read_sizes(ctx, object, "fetch", &m->fetch));
+    ECH_TRY(read_sizes(ctx, object, "rewrite", &m->rewrite));
     ECH_TRY(read_sizes(ctx, object, "copy", &m->copy));
     ECH_TRY(read_sizes(ctx, object, "add", &m->add));
     ECH_TRY(ech__json_get_object(ctx, object, "steps", &steps));
@@ -380,6 +383,9 @@ static ech_json *machine_json(const ech__costs *costs, const machine_row *m)
 {
     ech_json *object = ech__json_object(), *steps = ech__json_object();
     ech__json_set(&object, "allreduce", sizes_json(&m->costs.allreduce));
+    ech__json_set(&object, "exchange", sizes_json(&m->costs.exchange));
+    ech__json_set(&object, "fetch", sizes_json(&m->costs.fetch));
+    ech__json_set(&object, "rewrite", sizes_json(&m->costs.rewrite));
     ech__json_set(&object, "copy", sizes_json(&m->costs.copy));
     ech__json_set(&object, "add", sizes_json(&m->costs.add));
     for (size_t i = 0; i < costs->count; i++) {

@@ -51,8 +51,12 @@ typedef struct ech__size_costs {
 double ech__size_seconds(const ech__size_costs *costs, int64_t bytes);
 
 typedef struct ech__machine_costs {
-    ech__size_costs allreduce; /* in place, between two ranks */
-    ech__size_costs copy, add; /* memory that another device has written, by this one */
+    /* Between two ranks, in place, of memory that each has just written. allreduce: until the sum is there. exchange: with what
+     * it adds to writing and reading the same memory before and after it. */
+    ech__size_costs allreduce, exchange;
+    /* One device copies to another one's memory, or adds that to its own; and how much longer the other one then takes to read
+     * what was copied, or to write again what was added. */
+    ech__size_costs copy, add, fetch, rewrite;
 } ech__machine_costs;
 
 typedef struct ech__costs ech__costs;
@@ -79,9 +83,9 @@ int ech__costs_batches(const ech__costs *costs, const char *key, int beside, int
 ech_status ech__costs_put(ech__costs *costs, const char *key, const ech__step_cost *cost);
 /* Of this machine; can be changed. */
 ech__machine_costs *ech__costs_machine(ech__costs *costs);
-/* The link whose price for the direct exchange is as measured, for this many bytes and for few. False where it is not
- * known. */
-bool ech__costs_link(const ech__costs *costs, int64_t bytes, ech__link *out);
+/* The link whose price for the direct exchange is as measured, for this many bytes and for few: of the all-reduce alone, or with
+ * its aftermath. False where it is not known. */
+bool ech__costs_link(const ech__costs *costs, int64_t bytes, bool aftermath, ech__link *out);
 
 /* ---- measuring (costs_measure.c, costs_link.c) ---- */
 

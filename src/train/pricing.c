@@ -321,16 +321,16 @@ static int changed_arrays(const ech_train_options *o)
 }
 
 /* Devices that share memory and have one thread add up a shard of the gradients, update the parameters by it and hand these
- * out instead of the sum (parallel/exchange.c). Of the direct exchange A of a bucket, one half is reading gradients and the
- * other handing out: with s arrays to hand out, and a shard of each to read, it is A/2 (1 + s + s/N) and no optimizer. */
+ * out instead of the sum (parallel/exchange.c). That is an exchange, and an N-th of the optimizer; each state that changes
+ * beside the parameters is written for the others too, which is the half of an exchange. */
 static void update_together(ech__pricing *p, const ech__price *price)
 {
-    const double s = changed_arrays(&p->options.config->train), N = (double)price->devices;
+    const double more = 0.5 * (changed_arrays(&p->options.config->train) - 1);
     for (size_t n = 0; n < p->graph->nnodes; n++) {
         if (p->graph->nodes[n].phase == ECH__PHASE_OPTIMIZER)
-            p->ops[n].seconds = 0;
+            p->ops[n].seconds /= (double)price->devices;
         if (p->ops[n].kind == ECH__PRICED_BUCKET)
-            p->ops[n].bytes = (int64_t)((double)p->bucket_bytes[n] / 2 * (1 + s + s / N));
+            p->ops[n].bytes = (int64_t)((double)p->bucket_bytes[n] * (1 + more));
     }
 }
 
@@ -443,8 +443,9 @@ static ech_status price_dp(ech__pricing *p, ech__price *price)
     if (N > 1 && p->options.cluster)
         exposed += send_all(p, N, m.inputs) + send_all(p, N, m.weights) +
                    2 * send_all(p, N, m.outputs) + send_all(p, N, m.gradients);
-    else if (N > 1)
-        exposed += replicate;
+    else if (N > 1) /* and the others fetch what was copied, and write again what was read */
+        exposed += replicate + ech__size_seconds(&machine->fetch, m.weights) +
+                   ech__size_seconds(&machine->rewrite, m.gradients);
     price->step.compute_s = sum_of(p, ECH__PRICED_FORWARD) + phase[ECH__DP_LOSS] +
                             sum_of(p, ECH__PRICED_BACKWARD) + (N > 1 ? add : 0) +
                             sum_of(p, ECH__PRICED_OPTIMIZER);
@@ -498,7 +499,7 @@ static ech_status find_links(ech__pricing *p)
     }
     p->cluster = (ech__cluster){.nodes = 1};
     p->algorithm = ECH__ALGORITHM_DIRECT;
-    if (!ech__costs_link(o->costs, p->largest_bucket, &p->cluster.inside))
+    if (!ech__costs_link(o->costs, p->largest_bucket, true, &p->cluster.inside))
         p->cluster = ech__cluster_defaults();
     p->cluster.between = p->cluster.inside;
     return ECH_OK;
