@@ -32,6 +32,8 @@ ech__run_config ech__run_defaults(void)
     config.train = ech_train_defaults();
     config.train.batch = 0;
     config.schedule.gamma = 0.1;
+    config.emulation.cluster = ech__cluster_defaults();
+    config.emulation.algorithm = ECH__ALGORITHM_DIRECT; /* the memory of this machine */
     return config;
 }
 
