@@ -157,6 +157,7 @@ static ech_status load(ech__loader *l, int64_t epoch, int64_t step, ech__batch *
         ech__loader_order(o->seed, epoch, l->set->count, l->order);
         l->ordered = epoch;
     }
+    const int64_t start = ech__clock_cpu();
     batch->epoch = epoch;
     batch->step = step;
     share_out(l, step, batch);
@@ -171,6 +172,7 @@ static ech_status load(ech__loader *l, int64_t epoch, int64_t step, ech__batch *
         convert(l, pixels, a, batch->x + i * size);
         batch->y[i] = l->set->labels[sample];
     }
+    batch->cpu_ns = ech__clock_cpu() - start;
     return ECH_OK;
 }
 

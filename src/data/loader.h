@@ -63,6 +63,7 @@ typedef struct ech__batch {
     int64_t global_count; /* samples of all ranks in this step */
     int64_t first;        /* position in the epoch's order of x[0] */
     int64_t epoch, step;  /* both from 0 */
+    int64_t cpu_ns;       /* that the loading thread had a core for it */
 } ech__batch;
 
 typedef struct ech__loader ech__loader;

@@ -465,6 +465,9 @@ static ech_status compute(ech__run *run, ech__run_step *step, const ech__variant
     for (int i = 0; i < run->feed.now.micros; i++) {
         ech__micro micro;
         ECH_TRY(ech__feed_micro(&run->feed, run->trainer, i, &micro, variant));
+        /* A device that is emulated has one core, which its loader shares. */
+        if (i == 0 && run->trainer->emulated && run->feed.now.images)
+            run->trainer->loading_ns = run->feed.now.images->cpu_ns;
         data += ech__clock_wall() - start;
         ECH_TRY(ech__variant_step(run->trainer, *variant, &micro, &step->result));
         ech__trace_ops(run->trace, run->trainer, *variant);

@@ -52,6 +52,8 @@ struct ech_trainer {
     ech__exec *exec;
     ech__variant variants[ECH__MAX_VARIANTS]; /* the first is the trainer's own plan */
     int nvariants;
+    int64_t
+        loading_ns; /* of the next step, on the virtual clock: its samples were loaded by the same core */
     bool emulated; /* times are those of the virtual clock */
     ech__virtual_clock clock;
     ech__emulation emulation;

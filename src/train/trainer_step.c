@@ -214,6 +214,8 @@ ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
     scalars.loss_scale *= micro->weight;
     scalars.share = micro->share;
     const int64_t start = now(trainer);
+    trainer->clock.now_ns += trainer->loading_ns;
+    trainer->loading_ns = 0;
     ECH_TRY(trainer->dp ? ech__trainer_dp_run(trainer, variant, &scalars, &trainer->times)
                         : ech__exec_run(variant->exec, last ? compute | update : compute, &scalars,
                                         &trainer->times));
