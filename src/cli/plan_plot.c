@@ -27,7 +27,7 @@ static double y_at(const axes *a, double rate)
 
 static axes find_axes(FILE *out, const ech__plan_result *r)
 {
-    double most = 2, least = 1e300, highest = 0;
+    double most = 2, least = 1e300, highest = 1e-300;
     for (size_t i = 0; i < r->count; i++) {
         const ech__scaled *s = &r->rows[i];
         const double ideal = s->price.samples_per_s / s->efficiency;
