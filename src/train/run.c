@@ -439,18 +439,18 @@ static void count_samples(const ech__run *run, ech__run_step *step)
     step->samples = (int64_t)samples;
 }
 
-/* What a micro-step spent in kernels. */
-static void add_kernel_times(const ech_trainer *trainer, const ech__variant *variant,
-                             ech__run_step *step)
+/* What a micro-step spent in the kernels of one plan. */
+static void add_kernel_times(const ech_trainer *trainer, const ech__plan *plan,
+                             const ech__exec *exec, ech__run_step *step)
 {
-    const ech__span *spans = ech__exec_spans(variant->exec);
+    const ech__span *spans = ech__exec_spans(exec);
     int64_t all = 0, sums = 0;
-    for (size_t n = 0; n < variant->plan->ninstrs; n++) {
+    for (size_t n = 0; n < plan->ninstrs; n++) {
         const int64_t ns = spans[n].end_ns - spans[n].start_ns;
         if (spans[n].start_ns < trainer->report.start_ns) /* of an earlier step: left to the last */
             continue;
         all += ns;
-        if (variant->plan->instrs[n].node->op == ECH__OP_ACCUMULATE)
+        if (plan->instrs[n].node->op == ECH__OP_ACCUMULATE)
             sums += ns;
     }
     step->kernels_s += ech__seconds(all);
@@ -471,7 +471,12 @@ static ech_status compute(ech__run *run, ech__run_step *step, const ech__variant
         data += ech__clock_wall() - start;
         ECH_TRY(ech__variant_step(run->trainer, *variant, &micro, &step->result));
         ech__trace_ops(run->trace, run->trainer, *variant);
-        add_kernel_times(run->trainer, *variant, step);
+        add_kernel_times(run->trainer, (*variant)->plan, (*variant)->exec, step);
+        const ech__plan *plan;
+        const ech__exec
+            *exec; /* of DataParallel: device 0 has its part of the batch beside the loss */
+        if (run->trainer->dp && ech__dp_last(run->trainer->dp, 0, &plan, &exec))
+            add_kernel_times(run->trainer, plan, exec, step);
         start = ech__clock_wall();
     }
     step->data_s = ech__seconds(data);
