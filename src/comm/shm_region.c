@@ -13,6 +13,54 @@
 
 /* ---- giving and taking ---- */
 
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
+
+/* What the parts of ranks are rounded up to: large ones to huge pages, because kernels that stream through small ones
+ * spend much of their time on finding them. */
+static int64_t grain_of(int64_t bytes)
+{
+    return bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : PAGE;
+}
+
+/* Address space at a multiple of huge pages. NULL: there is none. */
+static char *aligned_space(int64_t bytes)
+{
+    char *space = mmap(NULL, (size_t)bytes + HUGE_PAGE, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (space == MAP_FAILED)
+        return NULL;
+    char *start = (char *)(((uintptr_t)space + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
+    if (start > space)
+        munmap(space, (size_t)(start - space));
+    munmap(start + bytes, (size_t)(space + HUGE_PAGE - start));
+    return start;
+}
+
+static void *map_aligned(int fd, int64_t offset, int64_t bytes, int flags)
+{
+    char *space = aligned_space(bytes);
+    if (!space)
+        return MAP_FAILED;
+    void *base = mmap(space, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | flags,
+                      fd, offset);
+    if (base == MAP_FAILED)
+        munmap(space, (size_t)bytes);
+    return base;
+}
+
+/* Makes huge pages of the small ones that are there, where the system has some; else they stay. */
+static void take_huge_pages(int fd, int64_t offset, int64_t bytes)
+{
+#ifndef MADV_COLLAPSE
+    enum { MADV_COLLAPSE = 25 };
+#endif
+    void *base = map_aligned(fd, offset, bytes, MAP_POPULATE);
+    if (base == MAP_FAILED)
+        return;
+    madvise(base, (size_t)bytes, MADV_COLLAPSE);
+    munmap(base, (size_t)bytes);
+}
+
 static int free_region(ech__shm_head *head)
 {
     for (int i = 0; i < ECH__MAX_REGIONS; i++)
@@ -21,8 +69,8 @@ static int free_region(ech__shm_head *head)
     return -1;
 }
 
-/* Appends `bytes` to the file; local rank 0 does it for all. */
-static ech_status reserve(ech__shm *s, int64_t bytes)
+/* Appends `bytes` to the file, at a multiple of grain; local rank 0 does it for all. */
+static ech_status reserve(ech__shm *s, int64_t bytes, int64_t grain)
 {
     ech__shm_head *head = s->head;
     ech_ctx *ctx = s->base.ctx;
@@ -37,6 +85,7 @@ static ech_status reserve(ech__shm *s, int64_t bytes)
                          "available",
                          (long long)bytes, s->base.world, (long long)can);
     int failed;
+    head->end = ech__round_up(head->end, grain);
     do
         failed = fallocate(s->fd, 0, head->end, bytes);
     while (failed && errno == EINTR);
@@ -44,6 +93,8 @@ static ech_status reserve(ech__shm *s, int64_t bytes)
         return ech__fail(ctx, ECH_E_NOMEM,
                          "the system gave no %lld bytes of shared memory for %d ranks: %s",
                          (long long)bytes, s->base.world, strerror(errno));
+    if (grain == HUGE_PAGE)
+        take_huge_pages(s->fd, head->end, bytes);
     head->regions[i].offset = head->end;
     head->regions[i].bytes = bytes;
     atomic_store(&head->regions[i].holders, s->base.world);
@@ -70,8 +121,7 @@ static void let_go(ech__shm *s, int index)
 static ech_status map_region(ech__shm *s, int index, int64_t stride)
 {
     const ech__shm_region *region = &s->head->regions[index];
-    void *base = mmap(NULL, (size_t)region->bytes, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_POPULATE, s->fd, region->offset);
+    void *base = map_aligned(s->fd, region->offset, region->bytes, MAP_POPULATE);
     if (base == MAP_FAILED)
         return ech__fail(s->base.ctx, ECH_E_NOMEM,
                          "rank %d: %lld bytes of shared memory could not be mapped: %s",
@@ -104,17 +154,18 @@ ech_status ech__shm_alloc(ech__comm *comm, int64_t bytes, void **out)
     ech__shm *s = (ech__shm *)comm;
     ech__shm_head *head = s->head;
     int64_t stride, total;
-    if (!ech__add(bytes, 2 * 4096, &stride) || !ech__mul(stride, comm->world, &total))
+    const int64_t grain = grain_of(bytes);
+    if (!ech__add(bytes, 2 * grain, &stride) || !ech__mul(stride, comm->world, &total))
         return ech__fail(comm->ctx, ECH_E_INVALID, "%lld bytes of shared memory were asked for",
                          (long long)bytes);
-    stride = ech__round_up(bytes ? bytes : 1, 4096);
+    stride = ech__round_up(bytes ? bytes : 1, grain);
     total = stride * comm->world;
     /* Ranks that ask for different sizes are found out as ranks in different collectives are. */
     ech__coll what = {.op = (ech__coll_op)ECH__OP_ALLOC, .dtype = ECH_U8, .count = bytes};
     ech__shm_begin(s, &what, 0);
     ECH_TRY(ech__shm_turn_over(s));
     if (comm->rank == 0) {
-        head->alloc_status = reserve(s, total);
+        head->alloc_status = reserve(s, total, grain);
         snprintf(head->alloc_text, sizeof head->alloc_text, "%s", comm->ctx->error);
     }
     ECH_TRY(ech__shm_turn_over(s));
