@@ -189,6 +189,19 @@ typedef enum ech_optimizer {
 #undef ECH_OPTIMIZER_ENUM
 } ech_optimizer;
 
+/* Mixed precision: the type of linear layers, convolutions, and what flows between them. Parameters, their gradients,
+ * statistics, losses and the optimizer stay in f32. */
+#define ECH_AMP_LIST(X)                                                                            \
+    X(OFF, "off")                                                                                  \
+    X(BF16, "bf16")                                                                                \
+    X(FP16, "fp16")
+
+typedef enum ech_amp {
+#define ECH_AMP_ENUM(id, text) ECH_AMP_##id,
+    ECH_AMP_LIST(ECH_AMP_ENUM)
+#undef ECH_AMP_ENUM
+} ech_amp;
+
 /* PyTorch's rules and defaults, but for lr (0.01). */
 typedef struct ech_train_options {
     int64_t batch;         /* samples per micro-step, of this rank */
@@ -216,6 +229,11 @@ typedef struct ech_train_options {
     int slots;        /* of the reproducible mode: parts of a step, a power of two */
     int dp_devices; /* DataParallel over this many devices of this process; 0: none. batch is then cut
                        into parts, one for each device, and threads are those of each; 0: its share */
+    ech_amp amp;
+    double clip_norm; /* a gradient longer than this is shortened to it; 0: never */
+    double
+        loss_scale; /* of the loss scaler's first step; 0: 65536 with fp16, no scaler otherwise */
+    ech_dtype grad_dtype; /* of gradients on their way between ranks: ECH_F32 or ECH_BF16 */
 } ech_train_options;
 
 ECH_API ech_train_options ech_train_defaults(void);
@@ -225,6 +243,10 @@ typedef struct ech_step {
     double loss;
     double time_s, forward_s, backward_s, optimizer_s;
     double comm_exposed_s; /* spent on the exchange with other ranks, waiting included */
+    double scale;          /* of the loss in this step; 1 without a scaler */
+    bool skipped; /* a gradient was not finite: parameters and optimizer state are as before */
+    double grad_norm,
+        grad_max; /* of the unscaled gradient, before clipping; 0 where nothing asks for them */
 } ech_step;
 
 typedef struct ech_trainer ech_trainer;
