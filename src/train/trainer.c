@@ -74,6 +74,13 @@ static bool updates_together(const ech_trainer *trainer, const ech_train_options
     return trainer->ranks && options->shared_update && threads == 1 && memory;
 }
 
+ech_status ech__trainer_autocast(ech_graph *graph, ech_amp amp)
+{
+    return amp == ECH_AMP_OFF
+               ? ECH_OK
+               : ech__autocast(graph, amp == ECH_AMP_BF16 ? ECH_BF16 : ECH_F16);
+}
+
 /* Every pass, in order. */
 static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role, ech_value loss,
                           const ech__trainer_options *o)
@@ -83,6 +90,7 @@ static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role
     ECH_TRY(ech__autodiff(graph, loss));
     if (options->recompute)
         ECH_TRY(ech__recompute(graph));
+    ECH_TRY(ech__trainer_autocast(graph, options->amp));
     if (role || (trainer->tree && trainer->micro_steps > 1)) {
         const ech__accumulation how = accumulation_of(trainer, role);
         ECH_TRY(ech__accumulate(graph, &how));
@@ -134,6 +142,9 @@ static ech_status check(ech_ctx *ctx, const ech_train_options *o)
     if (o->accum < 1 || o->accum > 1000000)
         return ech__fail(ctx, ECH_E_INVALID, "accumulation over %d micro-steps: from 1 to 1000000",
                          o->accum);
+    if ((unsigned)o->amp > ECH_AMP_FP16)
+        return ech__fail(ctx, ECH_E_INVALID, "mixed precision of kind %d: from %d (off) to %d",
+                         (int)o->amp, (int)ECH_AMP_OFF, (int)ECH_AMP_FP16);
     if (o->bucket_bytes < 1)
         return ech__fail(ctx, ECH_E_INVALID, "buckets of %lld bytes: at least 1 is needed",
                          (long long)o->bucket_bytes);
@@ -208,6 +219,7 @@ static void describe(const ech_trainer *trainer, const ech_train_options *o, FIL
             o->weight_decay, o->nesterov, o->beta1, o->beta2, o->epsilon);
     fprintf(out, "tune: %d\nrecompute: %d\nbucket bytes: %lld\nbroadcast buffers: %d\n", o->tune,
             o->recompute, (long long)o->bucket_bytes, o->broadcast_buffers);
+    fprintf(out, "amp: %d\n", (int)o->amp);
     fprintf(out, "sync bn: %d\nreproducible: %d\nslots: %d\nthreads: %d\n", o->sync_bn,
             o->reproducible, o->slots, trainer->device->threads);
 }
@@ -348,6 +360,7 @@ static ech_status plan_it(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for a trainer");
     trainer->ctx = ctx;
     trainer->seed = options->train->seed;
+    trainer->amp = options->train->amp;
     trainer->counted = -1;
     trainer->scalars =
         (ech__scalars){.lr = options->train->lr, .loss_scale = 1, .step = 1, .share = 1};
