@@ -21,6 +21,7 @@
     X(STATE, "state")           /* of the optimizer, for a parameter: .of */                       \
     X(COPY, "copy")             /* of a parameter or copy, in another type or layout: .of */       \
     X(PART, "part")   /* of a gradient, on its way into a sum; lives as activations do */          \
+    X(SENT, "sent")   /* a gradient in the type in which it travels; of a parameter: .of */        \
     X(SUM, "sum")     /* of parts, kept from micro-step to micro-step; of a parameter: .of */      \
     X(GROUP, "group") /* of values that lie one behind the other, and travel together */
 
@@ -139,6 +140,10 @@ typedef struct ech__accumulation {
     int into;   /* the level that takes the result; levels: the gradient does */
 } ech__accumulation;
 ech_status ech__accumulate(ech_graph *graph, const ech__accumulation *how);
+
+/* Lets every gradient be looked at between the exchange and the optimizer: see check.c. After ech__ddp, before the
+ * optimizer. */
+ech_status ech__check_gradients(ech_graph *graph);
 
 /* Puts an operator that idles for this long before the first backward operator. */
 ech_status ech__insert_delay(ech_graph *graph, double seconds);

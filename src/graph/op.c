@@ -194,6 +194,32 @@ static ech_status infer_accumulate(ech_ctx *ctx, ech__node *node, const ech__typ
     return infer_update(ctx, node, in, out);
 }
 
+static ech_status infer_grad_stats(ech_ctx *ctx, ech__node *node, const ech__type *in,
+                                   ech__type *out)
+{
+    ECH_TRY(same_real_types(ctx, node, in));
+    node->nout = 1;
+    out[0] = vector(ECH_F64, ECH__GRAD_STATS);
+    return ECH_OK;
+}
+
+static bool is_convertible(ech_dtype dtype)
+{
+    return is_real(dtype) || dtype == ECH_BF16;
+}
+
+static ech_status infer_convert(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
+{
+    (void)out;
+    if (!is_convertible(in[0].dtype) || !is_convertible(in[1].dtype) ||
+        in[0].dtype == in[1].dtype)
+        return misfit(ctx, node, in, "one must be bf16 and the other f32 or f64");
+    if (!ech__shape_equal(&in[0].shape, &in[1].shape))
+        return misfit(ctx, node, in, "shapes must be equal");
+    node->nout = 0;
+    return ECH_OK;
+}
+
 /* Vectors of one length that become sums over the ranks; x is there for its shape. */
 static ech_status infer_sync(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
 {
@@ -327,6 +353,8 @@ static const ech__op_row rows[ECH__OP_COUNT] = {
     [ECH__OP_SGD] = {.min_in = 2, .max_in = 3, .reuses = -1, .changes = 1u | 4u, .flat = true, .infer = infer_update},
     [ECH__OP_ADAM] = {.min_in = 4, .max_in = 4, .reuses = -1, .changes = 1u | 4u | 8u, .flat = true, .infer = infer_update},
     [ECH__OP_ACCUMULATE] = {.min_in = 2, .max_in = ECH__MAX_IN, .reuses = -1, .changes = 1u, .flat = true, .infer = infer_accumulate},
+    [ECH__OP_GRAD_STATS] = {.min_in = 1, .max_in = 1, .reuses = -1, .flat = true, .infer = infer_grad_stats},
+    [ECH__OP_CONVERT] = {.min_in = 2, .max_in = 2, .reuses = -1, .changes = 1u, .flat = true, .infer = infer_convert},
     [ECH__OP_ALLREDUCE] = {.min_in = 1, .max_in = 4, .reuses = -1, .changes = 1u, .flat = true, .exchange = true, .infer = infer_nothing},
     [ECH__OP_ALLREDUCE_WAIT] = {.min_in = 0, .max_in = 0, .reuses = -1, .exchange = true, .infer = infer_nothing},
     [ECH__OP_BROADCAST] = {.min_in = 1, .max_in = 1, .reuses = -1, .changes = 1u, .flat = true, .exchange = true, .infer = infer_nothing},

@@ -41,6 +41,8 @@
     X(SGD, "sgd")                               /* *p g (*momentum) */                              \
     X(ADAM, "adam")                             /* *p g *m *v; decoupled: adamw */                  \
     X(ACCUMULATE, "accumulate")                 /* *g part (terms...): g + part, or fresh: terms + part */ \
+    X(GRAD_STATS, "grad_stats")                 /* g -> f64: sum of squares, largest magnitude, how many not finite */ \
+    X(CONVERT, "convert")                       /* *to from: the same numbers in to's type */       \
     X(ALLREDUCE, "allreduce")                   /* *gradients (*params *states): begins the sum over ranks; bucket update */ \
     X(ALLREDUCE_WAIT, "allreduce_wait")         /* nothing; until all begun sums are there */       \
     X(BROADCAST, "broadcast")                   /* *group: rank 0's on every rank */                \
@@ -62,6 +64,7 @@ typedef enum ech__op {
     X(FORWARD, "forward")                                                                          \
     X(BACKWARD, "backward")                                                                        \
     X(EXCHANGE, "exchange") /* with other ranks, once an optimizer step; stands among BACKWARD */  \
+    X(CHECK, "check")       /* of the sums of gradients, before anything is changed by them */     \
     X(OPTIMIZER, "optimizer")                                                                      \
     X(REFRESH, "refresh") /* copies of what the optimizer changed */
 
@@ -71,6 +74,9 @@ typedef enum ech__phase {
 #undef ECH__PHASE_ENUM
         ECH__PHASE_COUNT
 } ech__phase;
+
+/* What grad_stats gives of a gradient, in this order. */
+enum { ECH__GRAD_SQUARES, ECH__GRAD_LARGEST, ECH__GRAD_BROKEN, ECH__GRAD_STATS };
 
 enum { ECH__MAX_IN = 8, ECH__MAX_OUT = 2, ECH__MAX_OPERANDS = ECH__MAX_IN + ECH__MAX_OUT };
 

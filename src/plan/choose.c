@@ -83,7 +83,7 @@ static int by_value(const void *a, const void *b)
 
 static ech_status time_runs(trial *t, ech__kernel *kernel)
 {
-    const ech__scalars scalars = {.lr = 1e-6, .loss_scale = 1, .step = 1};
+    const ech__scalars scalars = {.lr = 1e-6, .loss_scale = 1, .grad_factor = 1, .step = 1};
     double runs[MAX_RUNS], sum = 0;
     int count = 0;
     for (int i = -1; i < MAX_RUNS && (i < MIN_RUNS || sum < ENOUGH_SECONDS); i++) {

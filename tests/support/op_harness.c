@@ -69,7 +69,7 @@ op_case harness_case(harness *h, const ech__node *given, const ech__type *in, un
         fail_msg("%s", ech_ctx_error(h->ctx));
     op_case c = {
         .desc = {.op = node.op, .attrs = node.attrs, .nin = node.nin, .nout = node.nout},
-        .scalars = {.lr = 0.1, .loss_scale = 1, .step = 3},
+        .scalars = {.lr = 0.1, .loss_scale = 1, .grad_factor = 1, .step = 3},
     };
     for (int i = 0; i < node.nin + node.nout; i++)
         c.desc.operands[i] = operand(h, i < node.nin ? &in[i] : &out[i - node.nin], free >> i & 1);

@@ -202,7 +202,8 @@ static ech_status run_count_correct(const simple_kernel *k, const ech__scalars *
 
 static ech__sgd_rule sgd_rule(const simple_kernel *k, const ech__scalars *scalars)
 {
-    return (ech__sgd_rule){.lr = (float)scalars->lr,
+    return (ech__sgd_rule){.factor = (float)scalars->grad_factor,
+                           .lr = (float)scalars->lr,
                            .momentum = (float)k->attrs.momentum,
                            .weight_decay = (float)k->attrs.weight_decay,
                            .nesterov = k->attrs.nesterov};
@@ -226,7 +227,8 @@ static ech__adam_rule adam_rule(const simple_kernel *k, const ech__scalars *scal
 {
     const ech__attrs *a = &k->attrs;
     const double t = (double)scalars->step;
-    return (ech__adam_rule){.step_size = (float)(scalars->lr / (1 - pow(a->beta1, t))),
+    return (ech__adam_rule){.factor = (float)scalars->grad_factor,
+                            .step_size = (float)(scalars->lr / (1 - pow(a->beta1, t))),
                             .root_correction = (float)sqrt(1 - pow(a->beta2, t)),
                             .shrink =
                                 a->decoupled ? (float)(1 - scalars->lr * a->weight_decay) : 1.0f,
@@ -286,6 +288,43 @@ static ech_status run_accumulate(const simple_kernel *k, const ech__scalars *sca
     return ECH_OK;
 }
 
+/* Blocks are added up in their order. */
+static ech_status run_grad_stats(const simple_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    const float *g = k->at[0];
+    double *stats = k->at[1], (*parts)[ECH__GRAD_STATS] = k->scratch;
+    FOR_BLOCKS(k, k->n, k->vec->grad_stats(count, g + first, parts[block]));
+    for (int i = 0; i < ECH__GRAD_STATS; i++)
+        stats[i] = 0;
+    for (int64_t block = 0; block < blocks_of(k->n); block++) {
+        const double *part = parts[block];
+        stats[ECH__GRAD_SQUARES] += part[ECH__GRAD_SQUARES];
+        stats[ECH__GRAD_BROKEN] += part[ECH__GRAD_BROKEN];
+        if (part[ECH__GRAD_LARGEST] > stats[ECH__GRAD_LARGEST])
+            stats[ECH__GRAD_LARGEST] = part[ECH__GRAD_LARGEST];
+    }
+    return ECH_OK;
+}
+
+static ech_status run_to_bf16(const simple_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    uint16_t *to = k->at[0];
+    const float *from = k->at[1];
+    FOR_BLOCKS(k, k->n, k->vec->to_bf16(count, from + first, to + first));
+    return ECH_OK;
+}
+
+static ech_status run_from_bf16(const simple_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    float *to = k->at[0];
+    const uint16_t *from = k->at[1];
+    FOR_BLOCKS(k, k->n, k->vec->from_bf16(count, from + first, to + first));
+    return ECH_OK;
+}
+
 static ech_status run_delay(const simple_kernel *k, const ech__scalars *scalars)
 {
     (void)scalars;
@@ -308,10 +347,23 @@ static const simple_fn functions[ECH__OP_COUNT] = {
     [ECH__OP_SGD] = run_sgd,
     [ECH__OP_ADAM] = run_adam,
     [ECH__OP_ACCUMULATE] = run_accumulate,
+    [ECH__OP_GRAD_STATS] = run_grad_stats,
     [ECH__OP_DELAY] = run_delay,
 };
 
 /* ---- offering and creating ---- */
+
+/* NULL where there is none for these types. */
+static simple_fn function_of(const ech__kernel_desc *desc)
+{
+    const ech_dtype first = desc->nin ? desc->operands[0].dtype : ECH_F32;
+    if (desc->op != ECH__OP_CONVERT)
+        return first == ECH_F32 ? functions[desc->op] : NULL;
+    const ech_dtype from = desc->operands[1].dtype;
+    return first == ECH_BF16 && from == ECH_F32   ? run_to_bf16
+           : first == ECH_F32 && from == ECH_BF16 ? run_from_bf16
+                                                  : NULL;
+}
 
 static int64_t elements(const ech__kernel_desc *desc)
 {
@@ -326,6 +378,8 @@ static int64_t scratch_of(const ech__kernel_desc *desc)
 {
     if (desc->op == ECH__OP_MSE)
         return blocks_of(elements(desc)) * (int64_t)sizeof(double);
+    if (desc->op == ECH__OP_GRAD_STATS)
+        return blocks_of(elements(desc)) * ECH__GRAD_STATS * (int64_t)sizeof(double);
     if (desc->op == ECH__OP_CROSS_ENTROPY)
         return desc->operands[0].layout.shape.dims[0] * (int64_t)sizeof(double);
     return 0;
@@ -354,7 +408,7 @@ static bool all_alike(const ech__kernel_desc *desc)
 
 void ech__simple_offer(const ech__kernel_desc *desc, ech__offer *offer)
 {
-    if (!functions[desc->op] || (desc->nin && desc->operands[0].dtype != ECH_F32))
+    if (!function_of(desc))
         return;
     if (!ech__op_info(desc->op)->flat && !all_plain(desc) && !all_alike(desc))
         return;
@@ -387,7 +441,7 @@ ech_status ech__simple_create(ech__device *device, const ech__kernel_desc *desc,
     k->base = (ech__kernel){run, destroy, updates ? run_part : NULL};
     k->device = device;
     k->vec = cpu->vec;
-    k->fn = functions[desc->op];
+    k->fn = function_of(desc);
     k->attrs = desc->attrs;
     k->nin = desc->nin;
     k->n = elements(desc);

@@ -11,12 +11,14 @@
 
 enum { ECH__SUM_BLOCK = 4096 };
 
+/* factor: on the gradient, before anything else; 1 leaves its bits. */
 typedef struct ech__sgd_rule {
-    float lr, momentum, weight_decay;
+    float factor, lr, momentum, weight_decay;
     bool nesterov;
 } ech__sgd_rule;
 
 typedef struct ech__adam_rule {
+    float factor;
     float step_size;                  /* lr / (1 - beta1^t) */
     float root_correction;            /* sqrt(1 - beta2^t) */
     float shrink;                     /* 1 - lr * weight_decay, or 1 */
@@ -41,6 +43,11 @@ typedef struct ech__vec {
                          float *buf);
     void (*adam)(int64_t n, const ech__adam_rule *rule, const float *g, float *p, float *m,
                  float *v);
+    /* Over at most ECH__SUM_BLOCK elements: the sum of squares, the largest magnitude, and how many are not finite. */
+    void (*grad_stats)(int64_t n, const float *g, double out[3]);
+    /* To the nearest bf16, ties to even; a NaN stays one. */
+    void (*to_bf16)(int64_t n, const float *x, uint16_t *y);
+    void (*from_bf16)(int64_t n, const uint16_t *x, float *y);
 } ech__vec;
 
 extern const ech__vec ech__vec_generic;

@@ -21,9 +21,10 @@ static const char *ref_fingerprint(ech__device *device)
 /* NULL where the types are not for this device. */
 static ech__ref_fn find(const ech__kernel_desc *desc)
 {
-    if (desc->nin == 0 || desc->operands[0].dtype == ECH_F32)
+    const int decides = desc->op == ECH__OP_CONVERT && desc->operands[0].dtype == ECH_BF16 ? 1 : 0;
+    if (desc->nin == 0 || desc->operands[decides].dtype == ECH_F32)
         return ech__ref_f32[desc->op];
-    return desc->operands[0].dtype == ECH_F64 ? ech__ref_f64[desc->op] : NULL;
+    return desc->operands[decides].dtype == ECH_F64 ? ech__ref_f64[desc->op] : NULL;
 }
 
 /* The layout that flat operands share: that of the first one which is not free. */
@@ -48,7 +49,8 @@ static ech_status ref_candidates(ech__device *device, const ech__kernel_desc *de
     for (int i = 0; i < desc->nin + desc->nout; i++) {
         const ech__operand *operand = &desc->operands[i];
         const ech__layout wanted =
-            flat ? shared_layout(desc) : ech__layout_plain(&operand->layout.shape);
+            flat && i < desc->nin ? shared_layout(desc)
+                                  : ech__layout_plain(&operand->layout.shape);
         if (!operand->free && !ech__layout_equal(&operand->layout, &wanted))
             return ECH_OK;
         plain.layouts[i] = wanted;
