@@ -197,7 +197,7 @@ static ech_status infer_accumulate(ech_ctx *ctx, ech__node *node, const ech__typ
 static ech_status infer_grad_stats(ech_ctx *ctx, ech__node *node, const ech__type *in,
                                    ech__type *out)
 {
-    ECH_TRY(same_real_types(ctx, node, in));
+    ECH_TRY(ech__op_types(ctx, node, in));
     node->nout = 1;
     out[0] = vector(ECH_F64, ECH__GRAD_STATS);
     return ECH_OK;

@@ -187,9 +187,6 @@ static ech_status check(ech_ctx *ctx, const ech_train_options *o)
     if (o->accum < 1 || o->accum > 1000000)
         return ech__fail(ctx, ECH_E_INVALID, "accumulation over %d micro-steps: from 1 to 1000000",
                          o->accum);
-    if ((unsigned)o->amp > ECH_AMP_FP16)
-        return ech__fail(ctx, ECH_E_INVALID, "mixed precision of kind %d: from %d (off) to %d",
-                         (int)o->amp, (int)ECH_AMP_OFF, (int)ECH_AMP_FP16);
     if (o->bucket_bytes < 1)
         return ech__fail(ctx, ECH_E_INVALID, "buckets of %lld bytes: at least 1 is needed",
                          (long long)o->bucket_bytes);
@@ -264,7 +261,6 @@ static void describe(const ech_trainer *trainer, const ech_train_options *o, FIL
             o->weight_decay, o->nesterov, o->beta1, o->beta2, o->epsilon);
     fprintf(out, "tune: %d\nrecompute: %d\nbucket bytes: %lld\nbroadcast buffers: %d\n", o->tune,
             o->recompute, (long long)o->bucket_bytes, o->broadcast_buffers);
-    fprintf(out, "amp: %d\n", (int)o->amp);
     fprintf(out, "sync bn: %d\nreproducible: %d\nslots: %d\nthreads: %d\n", o->sync_bn,
             o->reproducible, o->slots, trainer->device->threads);
     fprintf(out, "amp: %s\nclip norm: %.17g\nloss scale: %.17g\ngradient type: %s\n",
