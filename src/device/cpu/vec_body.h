@@ -140,7 +140,8 @@ static void to_bf16(int64_t n, const float *restrict x, uint16_t *restrict y)
         uint32_t bits;
         memcpy(&bits, &x[i], sizeof bits);
         const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-        const uint32_t quiet = bits >> 16 | 0x40; /* else a NaN with low bits only would round to inf */
+        const uint32_t quiet =
+            bits >> 16 | 0x40; /* else a NaN with low bits only would round to inf */
         y[i] = (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
     }
 }
