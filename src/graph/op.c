@@ -211,8 +211,7 @@ static bool is_convertible(ech_dtype dtype)
 static ech_status infer_convert(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
 {
     (void)out;
-    if (!is_convertible(in[0].dtype) || !is_convertible(in[1].dtype) ||
-        in[0].dtype == in[1].dtype)
+    if (!is_convertible(in[0].dtype) || !is_convertible(in[1].dtype) || in[0].dtype == in[1].dtype)
         return misfit(ctx, node, in, "one must be bf16 and the other f32 or f64");
     if (!ech__shape_equal(&in[0].shape, &in[1].shape))
         return misfit(ctx, node, in, "shapes must be equal");

@@ -129,21 +129,18 @@ static ech_value add_sent(ech_graph *graph, ech_value gradient, ech_dtype wire)
     const ech__value *value = &graph->values[gradient], *param = &graph->values[value->of];
     const char *name = ech__arena_printf(&graph->arena, "%s.sent", param->name);
     if (!name)
-        return (ech_value)ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the buckets of gradients");
-    const ech__value sent = {.name = name,
-                             .kind = ECH__VALUE_SENT,
-                             .type = {wire, value->type.shape},
-                             .of = value->of};
+        return (ech_value)ech__fail(graph->ctx, ECH_E_NOMEM,
+                                    "no memory for the buckets of gradients");
+    const ech__value sent = {
+        .name = name, .kind = ECH__VALUE_SENT, .type = {wire, value->type.shape}, .of = value->of};
     return ech__graph_value(graph, &sent);
 }
 
 static ech_status add_conversion(ech_graph *graph, ech_value to, ech_value from)
 {
     const ech_value param = graph->values[to].of;
-    const ech__node node = {.op = ECH__OP_CONVERT,
-                            .name = graph->values[param].name,
-                            .nin = 2,
-                            .in = {to, from}};
+    const ech__node node = {
+        .op = ECH__OP_CONVERT, .name = graph->values[param].name, .nin = 2, .in = {to, from}};
     return ech__graph_add(graph, &node) < 0 ? graph->status : ECH_OK;
 }
 

@@ -142,6 +142,11 @@ double ech__loss_scale(const ech_train_options *o)
     return o->amp == ECH_AMP_FP16 ? ECH__SCALER_INITIAL : 0;
 }
 
+bool ech__checks_gradients(const ech_train_options *o)
+{
+    return ech__loss_scale(o) > 0 || o->clip_norm > 0;
+}
+
 const char *ech__amp_name(ech_amp amp)
 {
     static const char *const names[] = {
@@ -408,7 +413,7 @@ static ech_status plan_it(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
     trainer->counted = -1;
     trainer->scaler = ech__scaler_start(ech__loss_scale(options->train));
     trainer->clip_norm = options->train->clip_norm;
-    trainer->checks = trainer->scaler.on || trainer->clip_norm > 0;
+    trainer->checks = ech__checks_gradients(options->train);
     trainer->scalars = (ech__scalars){
         .lr = options->train->lr, .loss_scale = 1, .grad_factor = 1, .step = 1, .share = 1};
     const ech_status status = make_plan(trainer, graph, loss, options);

@@ -132,6 +132,8 @@ double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *varia
 
 /* The scale that a scaler starts with by these options; 0: none is wanted. */
 double ech__loss_scale(const ech_train_options *options);
+/* Whether gradients are looked at before they are used: to scale the loss, or to clip. */
+bool ech__checks_gradients(const ech_train_options *options);
 const char *ech__amp_name(ech_amp amp);
 
 /* NULL for the real clock. */

@@ -22,7 +22,7 @@ static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
                          "%d data parallel devices %s: DataParallel adds gradients up in f32 and "
                          "uses them at once",
                          o->dp_devices,
-                         trainer->scaler.on   ? "with a loss scale"
+                         trainer->scaler.on       ? "with a loss scale"
                          : trainer->clip_norm > 0 ? "with clipped gradients"
                                                   : "with gradients in bf16");
     return ECH_OK;

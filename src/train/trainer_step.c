@@ -224,9 +224,8 @@ static ech_status run_micro_step(ech_trainer *trainer, const ech__variant *varia
     const int64_t start = now(trainer);
     trainer->clock.now_ns += trainer->loading_ns;
     trainer->loading_ns = 0;
-    ECH_TRY(trainer->dp
-                ? ech__trainer_dp_run(trainer, variant, &scalars, &trainer->times)
-                : ech__exec_run(variant->exec, compute | more, &scalars, &trainer->times));
+    ECH_TRY(trainer->dp ? ech__trainer_dp_run(trainer, variant, &scalars, &trainer->times)
+                        : ech__exec_run(variant->exec, compute | more, &scalars, &trainer->times));
     trainer->time_ns += now(trainer) - start;
     trainer->micro = micro->index + 1;
     trainer->report.loss +=

@@ -67,8 +67,7 @@ static ech_status ref_candidates(ech__device *device, const ech__kernel_desc *de
     for (int i = 0; i < desc->nin + desc->nout; i++) {
         const ech__operand *operand = &desc->operands[i];
         const ech__layout wanted =
-            flat && i < desc->nin ? shared_layout(desc)
-                                  : ech__layout_plain(&operand->layout.shape);
+            flat && i < desc->nin ? shared_layout(desc) : ech__layout_plain(&operand->layout.shape);
         if (!operand->free && !ech__layout_equal(&operand->layout, &wanted))
             return ECH_OK;
         plain.layouts[i] = wanted;
