@@ -110,7 +110,7 @@ static ech_status run_trial(void *arg)
     const int64_t bytes = trial_bytes(t->desc, t->candidate);
     void *memory;
     ECH_TRY(device->ops->alloc(device, bytes, &memory));
-    ech__binding binding;
+    ech__binding binding = {.copy = NULL};
     char *at = memory;
     for (int i = 0; i < t->desc->nin + t->desc->nout; i++) {
         binding.operands[i] = at;

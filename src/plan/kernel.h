@@ -64,6 +64,9 @@ struct ech__kernel {
 typedef struct ech__binding {
     void *operands[ECH__MAX_OPERANDS];
     void *scratch;
+    /* Of an optimizer: a copy of its parameter in a 16-bit type, which lies alike and is written with it. NULL: none. */
+    void *copy;
+    ech_dtype copy_type;
 } ech__binding;
 
 #define ECH__MEMORY_LIST(X)                                                                        \

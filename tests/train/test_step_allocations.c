@@ -333,7 +333,7 @@ static int64_t bytes_of(const ech__operand *operand)
 static ech_status run_trial(void *arg)
 {
     trial *t = arg;
-    ech__binding binding;
+    ech__binding binding = {.scratch = NULL};
     binding.scratch = aligned_alloc(
         ECH__ALIGN, (size_t)ech__round_up(t->candidate->scratch_bytes + 1, ECH__ALIGN));
     const int operands = t->desc->nin + t->desc->nout;

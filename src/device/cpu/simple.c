@@ -24,6 +24,8 @@ struct simple_kernel {
     void *at[ECH__MAX_OPERANDS];
     ech__ports ports;
     void *scratch;
+    void *copy; /* of an optimizer's parameter, in 16 bits; NULL: none */
+    ech_dtype copy_type;
 };
 
 enum { BLOCK = ECH__SUM_BLOCK };
@@ -221,17 +223,31 @@ static ech__sgd_rule sgd_rule(const simple_kernel *k, const ech__scalars *scalar
                            .nesterov = k->attrs.nesterov};
 }
 
+/* What the optimizer has just changed, while it is in the cache. */
+static void refresh_copy(const simple_kernel *k, int64_t first, int64_t count)
+{
+    if (k->copy)
+        k->vec->narrow(k->copy_type, count, (const float *)k->at[0] + first,
+                       (uint16_t *)k->copy + first);
+}
+
 static ech_status run_sgd(const simple_kernel *k, const ech__scalars *scalars)
 {
     const ech__sgd_rule rule = sgd_rule(k, scalars);
     float *p = k->at[0];
     const float *g = k->at[1];
     if (k->nin == 2) {
-        FOR_BLOCKS(k, k->n, k->vec->sgd(count, &rule, g + first, p + first));
+        FOR_BLOCKS(k, k->n, {
+            k->vec->sgd(count, &rule, g + first, p + first);
+            refresh_copy(k, first, count);
+        });
         return ECH_OK;
     }
     float *buf = k->at[2];
-    FOR_BLOCKS(k, k->n, k->vec->sgd_momentum(count, &rule, g + first, p + first, buf + first));
+    FOR_BLOCKS(k, k->n, {
+        k->vec->sgd_momentum(count, &rule, g + first, p + first, buf + first);
+        refresh_copy(k, first, count);
+    });
     return ECH_OK;
 }
 
@@ -257,7 +273,10 @@ static ech_status run_adam(const simple_kernel *k, const ech__scalars *scalars)
     const ech__adam_rule rule = adam_rule(k, scalars);
     float *p = k->at[0], *m = k->at[2], *v = k->at[3];
     const float *g = k->at[1];
-    FOR_BLOCKS(k, k->n, k->vec->adam(count, &rule, g + first, p + first, m + first, v + first));
+    FOR_BLOCKS(k, k->n, {
+        k->vec->adam(count, &rule, g + first, p + first, m + first, v + first);
+        refresh_copy(k, first, count);
+    });
     return ECH_OK;
 }
 
@@ -487,6 +506,8 @@ ech_status ech__simple_create(ech__device *device, const ech__kernel_desc *desc,
     if (desc->op == ECH__OP_ADD && desc->operands[1].layout.shape.ndims != shape->ndims)
         k->row_step = k->cols;
     k->scratch = binding->scratch;
+    k->copy = binding->copy;
+    k->copy_type = binding->copy_type;
     k->ports = ech__ports_of(cpu->vec, desc, BLOCK);
     ech__ports_bind(&k->ports, desc, binding, (char *)binding->scratch + sums_bytes(desc));
     for (int i = 0; i < desc->nin + desc->nout; i++)

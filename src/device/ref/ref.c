@@ -91,6 +91,8 @@ static ech_status ref_run(ech__kernel *kernel, const ech__scalars *scalars)
         if (is_staged(desc, i))
             ech__narrow(desc->operands[i].dtype, self->extent[i], self->at[i], self->low[i]);
     }
+    if (self->copy)
+        ech__narrow(self->copy_type, self->extent[0], self->at[0], self->copy);
     return ECH_OK;
 }
 
@@ -112,6 +114,8 @@ static ech_status ref_create(ech__device *device, const ech__kernel_desc *desc,
     self->device = device;
     self->fn = find(desc);
     self->desc = *desc;
+    self->copy = binding->copy;
+    self->copy_type = binding->copy_type;
     char *scratch = binding->scratch;
     for (int i = 0; i < desc->nin + desc->nout; i++) {
         self->low[i] = binding->operands[i];

@@ -22,6 +22,8 @@ struct ech__ref_kernel {
     int64_t extent[ECH__MAX_OPERANDS]; /* elements of each operand, padding included */
     void *at[ECH__MAX_OPERANDS];  /* in the type that is computed in */
     void *low[ECH__MAX_OPERANDS]; /* what is of 16 bits, as it lies in memory */
+    void *copy;                   /* of the first operand, see ech__binding */
+    ech_dtype copy_type;
 };
 
 extern const ech__ref_fn ech__ref_f32[ECH__OP_COUNT], ech__ref_f64[ECH__OP_COUNT];
