@@ -1,6 +1,7 @@
 /* Trainings in mixed precision: they come to the loss that f32 comes to, with the same bits in every run and half of the memory for
  * activations, in every way that a training can be cut up. */
 #include "support/cmocka_first.h"
+#include "support/golden.h"
 #include "train/run.h"
 
 #include <math.h>
@@ -76,6 +77,52 @@ static void lenet_comes_to_the_loss_of_f32(void **state)
         assert_true(fabs(low.loss - wide.loss) <= 0.02 * wide.loss);
         assert_string_not_equal(low.sha256, wide.sha256); /* it did compute in the other type */
     }
+}
+
+/* Every loss of PyTorch's trainings in f64: relative, a few roundings of the type. */
+static void check_golden(ech_ctx *ctx, const ech_json *golden, ech_amp amp, double tolerance)
+{
+    ech_graph *graph;
+    assert_int_equal(ech_graph_create(ctx, &graph), ECH_OK);
+    const ech_value loss = golden_build(ctx, graph, golden);
+    ech_train_options options = golden_options(golden);
+    options.amp = amp;
+    ech_trainer *trainer;
+    if (ech_trainer_create(ctx, graph, loss, &options, &trainer) < 0)
+        fail_msg("%s: %s", golden_name(golden), ech_ctx_error(ctx));
+    golden_write(ctx, trainer, golden);
+    double losses[GOLDEN_STEPS], worst = 0;
+    const int steps = golden_losses(golden, losses);
+    for (int s = 0; s < steps; s++) {
+        ech_step step;
+        assert_int_equal(ech_trainer_step(trainer, &step), ECH_OK);
+        assert_false(step.skipped);
+        worst = fmax(worst, fabs(step.loss - losses[s]) / losses[s]);
+    }
+    print_message("%-20s %s: losses off by %.1e\n", golden_name(golden), ech__amp_name(amp),
+                  worst);
+    assert_true(worst <= tolerance);
+    assert_true(worst > 1e-7); /* else nothing was rounded */
+    ech_trainer_destroy(trainer);
+    ech_graph_destroy(graph);
+}
+
+static void losses_are_near_pytorch(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"linear.json", "classifier.json", "lenet.json",
+                                        "resnet.json"};
+    ech_ctx *ctx;
+    assert_int_equal(ech_ctx_create(NULL, &ctx), ECH_OK);
+    for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
+        ech_json *doc = golden_open(ctx, files[f]);
+        for (size_t i = 0; i < golden_count(doc); i++) {
+            check_golden(ctx, golden_case(doc, i), ECH_AMP_BF16, 4 * 0x1p-8);
+            check_golden(ctx, golden_case(doc, i), ECH_AMP_FP16, 4 * 0x1p-11);
+        }
+        ech__json_destroy(doc);
+    }
+    ech_ctx_destroy(ctx);
 }
 
 /* ---- equal bits ---- */
@@ -230,6 +277,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lenet_comes_to_the_loss_of_f32),
+        cmocka_unit_test(losses_are_near_pytorch),
         cmocka_unit_test(the_same_seed_gives_the_same_bits),
         cmocka_unit_test(activations_take_half),
         cmocka_unit_test(micro_steps),
