@@ -18,8 +18,8 @@ def measure(model, loss_of, x, y, steps, warmup, quiet=False, accum=1, dtype=Non
         optimizer.zero_grad()
         for _ in range(accum):
             with autocast():
-                loss = loss_of(model(x), y) / accum
-            loss.backward()
+                loss = loss_of(model(x), y)
+            (loss / accum if accum > 1 else loss).backward()
         optimizer.step()
         times.append(time.perf_counter() - start)
     if quiet:
@@ -29,6 +29,6 @@ def measure(model, loss_of, x, y, steps, warmup, quiet=False, accum=1, dtype=Non
         "threads": torch.get_num_threads(),
         "warmup": warmup,
         "samples_s": times[warmup:],
-        "final_loss": loss.item() * accum,
+        "final_loss": loss.item(),
         "peak_resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }))
