@@ -77,6 +77,13 @@ static bool updates_together(const ech_trainer *trainer, const ech_train_options
     return trainer->ranks && options->shared_update && threads == 1 && memory && seen;
 }
 
+ech_status ech__trainer_autocast(ech_graph *graph, ech_amp amp)
+{
+    return amp == ECH_AMP_OFF
+               ? ECH_OK
+               : ech__autocast(graph, amp == ECH_AMP_BF16 ? ECH_BF16 : ECH_F16);
+}
+
 /* Every pass, in order. */
 static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role, ech_value loss,
                           const ech__trainer_options *o)
@@ -86,6 +93,7 @@ static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role
     ECH_TRY(ech__autodiff(graph, loss));
     if (options->recompute)
         ECH_TRY(ech__recompute(graph));
+    ECH_TRY(ech__trainer_autocast(graph, options->amp));
     if (role || (trainer->tree && trainer->micro_steps > 1)) {
         const ech__accumulation how = accumulation_of(trainer, role);
         ECH_TRY(ech__accumulate(graph, &how));
@@ -401,6 +409,7 @@ static ech_status plan_it(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for a trainer");
     trainer->ctx = ctx;
     trainer->seed = options->train->seed;
+    trainer->amp = options->train->amp;
     trainer->counted = -1;
     trainer->scaler = ech__scaler_start(ech__loss_scale(options->train));
     trainer->clip_norm = options->train->clip_norm;

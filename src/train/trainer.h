@@ -83,6 +83,7 @@ struct ech_trainer {
     ech_value counted; /* a kept scalar to add up beside the loss; -1: none */
     bool stale;        /* parameters were written: their copies are not theirs any more */
     uint64_t seed;
+    ech_amp amp;
     bool chosen_anew;  /* the choices that were asked for are not possible here */
     int timed_kernels; /* candidates that were timed to make the plan */
     double planning_s;
@@ -106,6 +107,9 @@ typedef struct ech__trainer_options {
 } ech__trainer_options;
 ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
                                const ech__trainer_options *options, ech_trainer **out);
+
+/* Mixed precision for a graph of the trainer, where there is to be any. */
+ech_status ech__trainer_autocast(ech_graph *graph, ech_amp amp);
 
 /* The variant for a batch size and a place in the step (NULL: evaluation), made when it is not there yet. It is the
  * trainer's. */

@@ -46,6 +46,7 @@ ech_status ech__trainer_dp_graph(ech_trainer *trainer, ech_value loss,
     ECH_TRY(ech__autodiff_from(graph, halves->prediction, halves->grad_in));
     if (options->recompute)
         ECH_TRY(ech__recompute(graph));
+    ECH_TRY(ech__trainer_autocast(graph, options->amp));
     ECH_TRY(ech__optimize(graph, options));
     if (options->delay_ms > 0)
         ECH_TRY(ech__insert_delay(graph, options->delay_ms * 1e-3));

@@ -15,7 +15,9 @@ static ech_status evaluated_graph(ech_trainer *trainer)
     ECH_TRY(ech__graph_clone(trainer->model, &trainer->evaluated));
     ech__graph_keep(trainer->evaluated, trainer->graph->loss);
     ECH_TRY(ech__infer_only(trainer->evaluated));
-    return ech__fuse(trainer->evaluated);
+    ECH_TRY(ech__fuse(trainer->evaluated));
+    ECH_TRY(ech__trainer_autocast(trainer->evaluated, trainer->amp));
+    return ech__copy_weights(trainer->evaluated); /* which the training's own plan refreshes */
 }
 
 static ech_status make_variant(ech_trainer *trainer, ech__variant *v)

@@ -1,10 +1,12 @@
-/* Loops over f32 arrays, compiled once for each vector width and chosen when a device opens.
+/* Loops over arrays of f32, and between these and 16 bits, compiled once for each vector width and chosen when a device opens.
  *
  * The arithmetic is the same in every width, down to the order of the sums, so the bits are too. Ranges may be
  * split anywhere between threads, but for the sums, which are taken over whole blocks of ECH__SUM_BLOCK.
  */
 #ifndef ECH_DEVICE_CPU_VEC_H
 #define ECH_DEVICE_CPU_VEC_H
+
+#include "tensor/half.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,9 +47,9 @@ typedef struct ech__vec {
                  float *v);
     /* Over at most ECH__SUM_BLOCK elements: the sum of squares, the largest magnitude, and how many are not finite. */
     void (*grad_stats)(int64_t n, const float *g, double out[3]);
-    /* To the nearest bf16, ties to even; a NaN stays one. */
-    void (*to_bf16)(int64_t n, const float *x, uint16_t *y);
-    void (*from_bf16)(int64_t n, const uint16_t *x, float *y);
+    /* Numbers of 16 bits (bf16, f16) to f32, and back to the nearest, ties to even; a NaN stays one. */
+    void (*widen)(ech_dtype dtype, int64_t n, const void *src, float *dst);
+    void (*narrow)(ech_dtype dtype, int64_t n, const float *src, void *dst);
 } ech__vec;
 
 extern const ech__vec ech__vec_generic;

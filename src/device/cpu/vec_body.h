@@ -4,7 +4,6 @@
 #include <float.h>
 #include <math.h>
 #include <stddef.h>
-#include <string.h>
 
 static void relu(int64_t n, const float *x, float *y)
 {
@@ -134,24 +133,14 @@ static void grad_stats(int64_t n, const float *g, double out[3])
     out[2] = (double)count;
 }
 
-static void to_bf16(int64_t n, const float *restrict x, uint16_t *restrict y)
+static void widen(ech_dtype dtype, int64_t n, const void *src, float *dst)
 {
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-        const uint32_t quiet =
-            bits >> 16 | 0x40; /* else a NaN with low bits only would round to inf */
-        y[i] = (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
-    }
+    ech__widen_here(dtype, n, src, dst);
 }
 
-static void from_bf16(int64_t n, const uint16_t *restrict x, float *restrict y)
+static void narrow(ech_dtype dtype, int64_t n, const float *src, void *dst)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t bits = (uint32_t)x[i] << 16;
-        memcpy(&y[i], &bits, sizeof bits);
-    }
+    ech__narrow_here(dtype, n, src, dst);
 }
 
 const ech__vec VEC_TABLE = {
@@ -167,6 +156,6 @@ const ech__vec VEC_TABLE = {
     .sgd_momentum = sgd_momentum,
     .adam = adam,
     .grad_stats = grad_stats,
-    .to_bf16 = to_bf16,
-    .from_bf16 = from_bf16,
+    .widen = widen,
+    .narrow = narrow,
 };
