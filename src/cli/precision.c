@@ -8,12 +8,10 @@ static ech_status find_loss_scale(ech_ctx *ctx, ech__train_args *a)
 {
     const char *text = a->loss_scale_text;
     char *end;
-    a->loss_scale = 0;
-    if (!text)
+    a->loss_scale = text ? -1 : 0;
+    if (!text || !strcmp(text, "off"))
         return ECH_OK;
-    a->loss_scale = strcmp(text, "off") ? strtod(text, &end) : -1;
-    if (!strcmp(text, "off"))
-        return ECH_OK;
+    a->loss_scale = strtod(text, &end);
     if (end == text || *end)
         return ech__fail(ctx, ECH_E_INVALID, "--loss-scale '%s': is neither a number nor off",
                          text);

@@ -123,7 +123,7 @@ static size_t behind_buckets(const ech_graph *graph)
 
 /* ---- gradients in a smaller type ---- */
 
-/* What travels for a gradient, and the operator that makes it. */
+/* What travels for a gradient. */
 static ech_value add_sent(ech_graph *graph, ech_value gradient, ech_dtype wire)
 {
     const ech__value *value = &graph->values[gradient], *param = &graph->values[value->of];

@@ -328,6 +328,7 @@ static ech_status prepare_ddp(ech__pricing *p, ech_value loss)
     ECH_TRY(ech__autodiff(p->graph, loss));
     if (o->recompute)
         ECH_TRY(ech__recompute(p->graph));
+    ECH_TRY(ech__trainer_autocast(p->graph, o->amp));
     ECH_TRY(ech__ddp(p->graph, &(ech__ddp_options){.bucket_bytes = o->bucket_bytes,
                                                    .wire = o->grad_dtype,
                                                    .broadcast_buffers = o->broadcast_buffers}));

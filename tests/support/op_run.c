@@ -57,8 +57,8 @@ static double element(const op_case *c, int i, data_kind kind, double u)
         return floor(u * (double)c->desc.operands[0].layout.shape.dims[1]);
     if (c->desc.operands[i].dtype == ECH_U8) /* places in a window */
         return floor(u * (double)(c->desc.attrs.kernel * c->desc.attrs.kernel));
-    const double x = kind == DATA_EXACT ? floor(u * 17) / 8 - 1
-                                        : rounded(c->desc.operands[i].dtype, u * 2 - 1);
+    const double x =
+        kind == DATA_EXACT ? floor(u * 17) / 8 - 1 : rounded(c->desc.operands[i].dtype, u * 2 - 1);
     if (!is_mean_of_squares(c->desc.op, i))
         return x;
     return c->desc.op == ECH__OP_ADAM ? fabs(x) : fabs(x) + 0.125; /* a variance is divided by */
@@ -110,11 +110,11 @@ static void to_memory(const ech__operand *to, const double *data, int64_t elems,
         uint16_t low = 0;
         if (ech__dtype_is_low(to->dtype))
             ech__narrow(to->dtype, 1, &f32, &low);
-        const void *from = to->dtype == ECH_F64   ? (const void *)&data[k]
+        const void *from = to->dtype == ECH_F64           ? (const void *)&data[k]
                            : ech__dtype_is_low(to->dtype) ? (const void *)&low
-                           : to->dtype == ECH_F32 ? (const void *)&f32
-                           : to->dtype == ECH_U8  ? (const void *)&u8
-                                                  : (const void *)&s32;
+                           : to->dtype == ECH_F32         ? (const void *)&f32
+                           : to->dtype == ECH_U8          ? (const void *)&u8
+                                                          : (const void *)&s32;
         memcpy(canonical + k * bytes, from, (size_t)bytes);
     }
     ech__layout_scatter(&to->layout, bytes, 0, elems, canonical, memory);
