@@ -10,8 +10,9 @@
 typedef struct caster {
     ech_graph *graph;
     ech_dtype dtype;
-    size_t nvalues;                   /* when the pass began */
-    ech_value *low[ECH__PHASE_COUNT]; /* [nvalues] the cast of a value, by the phase that made it; -1: none */
+    size_t nvalues; /* when the pass began */
+    ech_value *low
+        [ECH__PHASE_COUNT]; /* [nvalues] the cast of a value, by the phase that made it; -1: none */
 } caster;
 
 static ech_status no_memory(const caster *c)
@@ -29,8 +30,8 @@ static bool is_f32(const caster *c, ech_value v)
 static bool flows(const caster *c, const ech__node *node, int i)
 {
     const ech__value *values = c->graph->values;
-    const bool row = node->op == ECH__OP_ADD && values[node->in[i]].type.shape.ndims !=
-                                                    values[node->in[0]].type.shape.ndims;
+    const bool row = node->op == ECH__OP_ADD &&
+                     values[node->in[i]].type.shape.ndims != values[node->in[0]].type.shape.ndims;
     return (ech__op_info(node->op)->low_in >> i & 1) && !row;
 }
 
@@ -99,11 +100,11 @@ static ech_status cast_outputs(caster *c, size_t at)
             value->type.dtype = c->dtype;
             continue;
         }
-        const ech_value low = ech__graph_value(
-            graph, &(ech__value){.name = value->name,
-                                 .kind = ECH__VALUE_ACTIVATION,
-                                 .type = {c->dtype, value->type.shape},
-                                 .of = -1});
+        const ech_value low =
+            ech__graph_value(graph, &(ech__value){.name = value->name,
+                                                  .kind = ECH__VALUE_ACTIVATION,
+                                                  .type = {c->dtype, value->type.shape},
+                                                  .of = -1});
         const ech_value cast =
             low < 0 ? low : insert_cast(c, low, ECH_F32, graph->nodes[at].phase, at + 1);
         if (cast < 0)

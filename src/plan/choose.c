@@ -406,12 +406,11 @@ static void describe_operands(ech__plan *plan, ech__instr *instr)
         const bool weight = value->kind == ECH__VALUE_PARAM || value->kind == ECH__VALUE_GRADIENT ||
                             value->kind == ECH__VALUE_COPY || value->kind == ECH__VALUE_PART;
         plan->places[v].used = true;
-        instr->desc.operands[i] =
-            (ech__operand){.dtype = value->type.dtype,
-                           .layout = plan->places[v].layout,
-                           .free = weight && value->type.shape.ndims >= 2 &&
-                                   !ech__op_info(node->op)->flat && node->op != ECH__OP_REORDER &&
-                                   node->op != ECH__OP_CAST};
+        instr->desc.operands[i] = (ech__operand){
+            .dtype = value->type.dtype,
+            .layout = plan->places[v].layout,
+            .free = weight && value->type.shape.ndims >= 2 && !ech__op_info(node->op)->flat &&
+                    node->op != ECH__OP_REORDER && node->op != ECH__OP_CAST};
     }
 }
 

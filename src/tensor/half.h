@@ -84,8 +84,7 @@ static inline void ech__widen_here(ech_dtype dtype, int64_t n, const void *src, 
     }
 #ifdef __AVX512F__
     for (; i + 16 <= n; i += 16)
-        _mm512_storeu_ps(dst + i,
-                         _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(from + i))));
+        _mm512_storeu_ps(dst + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(from + i))));
 #endif
 #ifdef __F16C__
     for (; i + 8 <= n; i += 8)
@@ -106,8 +105,8 @@ static inline void ech__narrow_here(ech_dtype dtype, int64_t n, const float *src
     }
 #ifdef __AVX512F__
     for (; i + 16 <= n; i += 16)
-        _mm256_storeu_si256((__m256i *)(to + i), _mm512_cvtps_ph(_mm512_loadu_ps(src + i),
-                                                                 _MM_FROUND_TO_NEAREST_INT));
+        _mm256_storeu_si256((__m256i *)(to + i),
+                            _mm512_cvtps_ph(_mm512_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
 #endif
 #ifdef __F16C__
     for (; i + 8 <= n; i += 8)

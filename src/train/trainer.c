@@ -79,9 +79,8 @@ static bool updates_together(const ech_trainer *trainer, const ech_train_options
 
 ech_status ech__trainer_autocast(ech_graph *graph, ech_amp amp)
 {
-    return amp == ECH_AMP_OFF
-               ? ECH_OK
-               : ech__autocast(graph, amp == ECH_AMP_BF16 ? ECH_BF16 : ECH_F16);
+    return amp == ECH_AMP_OFF ? ECH_OK
+                              : ech__autocast(graph, amp == ECH_AMP_BF16 ? ECH_BF16 : ECH_F16);
 }
 
 /* Every pass, in order. */

@@ -200,8 +200,8 @@ static void pool_nodes(harness *h, ech_dtype low, const int64_t *dims, const int
     visit(h, &(ech__node){.op = ECH__OP_AVGPOOL2D_BWD, .nin = 1, .attrs = attrs}, &dy);
 }
 
-static const int64_t IMAGES[][4] = {{1, 1, 1, 1},  {1, 3, 5, 5},    {3, 17, 2, 3},
-                                    {40, 5, 4, 4}, {600, 3, 1, 1},  {2, 17, 24, 25}};
+static const int64_t IMAGES[][4] = {{1, 1, 1, 1},  {1, 3, 5, 5},   {3, 17, 2, 3},
+                                    {40, 5, 4, 4}, {600, 3, 1, 1}, {2, 17, 24, 25}};
 static const int64_t WINDOWS[][3] = {{2, 2, 0}, {3, 2, 1}, {4, 4, 0}};
 
 static void for_each_image(harness *h, node_fn visit)
@@ -255,8 +255,7 @@ static void matrices(void **state)
 static void check_move(harness *h, ech__op op, const ech__type *from, ech_dtype to,
                        const ech__layout *layout)
 {
-    op_case c =
-        harness_case(h, &(ech__node){.op = op, .nin = 1, .attrs = {.dtype = to}}, from, 0);
+    op_case c = harness_case(h, &(ech__node){.op = op, .nin = 1, .attrs = {.dtype = to}}, from, 0);
     c.desc.operands[0].layout = ech__layout_plain(&from->shape);
     c.desc.operands[1].layout = *layout;
     harness_check(h, &c);
@@ -419,9 +418,9 @@ static void performance(void **state)
         const ech__type x = image(TYPES[t], 32, 64, 32, 32), v = vector(64);
         op_case c = harness_case(h, &(ech__node){.op = ECH__OP_BN_STATS, .nin = 1}, &x, 0);
         harness_measure(h, &c);
-        c = harness_case(
-            h, &(ech__node){.op = ECH__OP_BN_APPLY, .nin = 5, .attrs = {.epsilon = 1e-5}},
-            (ech__type[]){x, v, v, v, v}, 0);
+        c = harness_case(h,
+                         &(ech__node){.op = ECH__OP_BN_APPLY, .nin = 5, .attrs = {.epsilon = 1e-5}},
+                         (ech__type[]){x, v, v, v, v}, 0);
         harness_measure(h, &c);
         const ech__type w = matrix(ECH_F32, 2048, 2048);
         c = harness_case(

@@ -268,8 +268,7 @@ static void nonsense_is_refused(void **state)
 {
     (void)state;
     assert_int_equal(ech__autocast(g, ECH_F64), ECH_E_INVALID);
-    assert_string_equal(ech_ctx_error(ctx),
-                        "mixed precision in f64: bf16 and f16 are possible");
+    assert_string_equal(ech_ctx_error(ctx), "mixed precision in f64: bf16 and f16 are possible");
     const ech_value a = ech_input(g, "a", ECH_BF16, 1, (int64_t[]){3});
     const ech_value b = ech_input(g, "b", ECH_F16, 1, (int64_t[]){3});
     expect_refused(ech_add(g, a, b),
@@ -281,11 +280,10 @@ static void casts_between_other_types_are_refused(void **state)
 {
     (void)state;
     const ech_value a = ech_input(g, "a", ECH_F32, 1, (int64_t[]){3});
-    expect_refused(ech__graph_add(g, &(ech__node){.op = ECH__OP_CAST,
-                                                  .attrs = {.dtype = ECH_F32},
-                                                  .nin = 1,
-                                                  .in = {a}}),
-                   "cast 'cast_0' on f32 [3]: only f32 becomes bf16 or f16, and these f32");
+    expect_refused(
+        ech__graph_add(
+            g, &(ech__node){.op = ECH__OP_CAST, .attrs = {.dtype = ECH_F32}, .nin = 1, .in = {a}}),
+        "cast 'cast_0' on f32 [3]: only f32 becomes bf16 or f16, and these f32");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, graph_setup, graph_teardown)

@@ -30,12 +30,12 @@ static void known_numbers(void **state)
         uint16_t h;
         double x;
     } known[] = {
-        {ECH_BF16, 0x0000, 0},           {ECH_BF16, 0x3f80, 1},
-        {ECH_BF16, 0xc040, -3},          {ECH_BF16, 0x0080, 0x1p-126},
-        {ECH_BF16, 0x0001, 0x1p-133},    {ECH_BF16, 0x7f7f, 0x1.fep127},
-        {ECH_F16, 0x3c00, 1},            {ECH_F16, 0xc200, -3},
-        {ECH_F16, 0x0400, 0x1p-14},      {ECH_F16, 0x0001, 0x1p-24},
-        {ECH_F16, 0x03ff, 0x1.ff8p-15},  {ECH_F16, 0x7bff, 65504},
+        {ECH_BF16, 0x0000, 0},          {ECH_BF16, 0x3f80, 1},
+        {ECH_BF16, 0xc040, -3},         {ECH_BF16, 0x0080, 0x1p-126},
+        {ECH_BF16, 0x0001, 0x1p-133},   {ECH_BF16, 0x7f7f, 0x1.fep127},
+        {ECH_F16, 0x3c00, 1},           {ECH_F16, 0xc200, -3},
+        {ECH_F16, 0x0400, 0x1p-14},     {ECH_F16, 0x0001, 0x1p-24},
+        {ECH_F16, 0x03ff, 0x1.ff8p-15}, {ECH_F16, 0x7bff, 65504},
         {ECH_F16, 0x8001, -0x1p-24},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -95,7 +95,8 @@ static void the_nearest_is_taken(void **state)
                                   (uint32_t)(ech__rng_uniform(1, 3, k) * 0x1p16f);
             check_nearest(TYPES[t], ech__float_of_bits(bits));
         }
-        for (uint32_t h = 0; h < 0x10000; h++) { /* half way to the next, and on both sides of that */
+        for (uint32_t h = 0; h < 0x10000;
+             h++) { /* half way to the next, and on both sides of that */
             const float x = widened(TYPES[t], (uint16_t)h);
             const float y = widened(TYPES[t], (uint16_t)(h + 1));
             if (!isfinite(x) || !isfinite(y))

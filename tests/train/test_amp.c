@@ -99,8 +99,7 @@ static void check_golden(ech_ctx *ctx, const ech_json *golden, ech_amp amp, doub
         assert_false(step.skipped);
         worst = fmax(worst, fabs(step.loss - losses[s]) / losses[s]);
     }
-    print_message("%-20s %s: losses off by %.1e\n", golden_name(golden), ech__amp_name(amp),
-                  worst);
+    print_message("%-20s %s: losses off by %.1e\n", golden_name(golden), ech__amp_name(amp), worst);
     assert_true(worst <= tolerance);
     assert_true(worst > 1e-7); /* else nothing was rounded */
     ech_trainer_destroy(trainer);

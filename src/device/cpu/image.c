@@ -284,10 +284,9 @@ static void bn_bwd_data(const image_kernel *k)
     }
     FOR_PIECES(k, pixels, {
         const float *y = mask ? ech__port_in(&k->ports, 7, at, count * B) : NULL;
-        k->isa->normalise_bwd(count, vectors_of(k, block, 4),
-                              ech__port_in(&k->ports, 0, at, count * B),
-                              ech__port_in(&k->ports, 1, at, count * B), y,
-                              ech__port_out(&k->ports, k->nin, at));
+        k->isa->normalise_bwd(
+            count, vectors_of(k, block, 4), ech__port_in(&k->ports, 0, at, count * B),
+            ech__port_in(&k->ports, 1, at, count * B), y, ech__port_out(&k->ports, k->nin, at));
         ech__port_done(&k->ports, k->nin, at, count * B);
     });
 }
@@ -309,8 +308,7 @@ static void maxpool2d(const image_kernel *k)
     uint8_t *place = k->at[2];
     const int64_t xs = x_plane(k), ys = y_plane(k);
     FOR_PLANES(k, {
-        k->isa->maxpool(&k->windows, valid_of(k, block),
-                        ech__port_in(&k->ports, 0, plane * xs, xs),
+        k->isa->maxpool(&k->windows, valid_of(k, block), ech__port_in(&k->ports, 0, plane * xs, xs),
                         ech__port_out(&k->ports, 1, plane * ys), place + plane * ys);
         ech__port_done(&k->ports, 1, plane * ys, ys);
     });
@@ -553,8 +551,7 @@ ech_status ech__image_create(ech__device *device, const ech__kernel_desc *desc,
     k->fn = table[desc->op].fn;
     measure(k, cpu->vec, desc);
     k->scratch = binding->scratch;
-    ech__ports_bind(&k->ports, desc, binding,
-                    (char *)binding->scratch + sums_bytes(k, desc->op));
+    ech__ports_bind(&k->ports, desc, binding, (char *)binding->scratch + sums_bytes(k, desc->op));
     for (int i = 0; i < desc->nin + desc->nout; i++)
         k->at[i] = binding->operands[i];
     *out = &k->base;

@@ -99,7 +99,7 @@ int ech__onednn_conv_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, 
         const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(
             pd,
             directions.op[k] == ECH__OP_CONV2D_BWD_WEIGHTS ? dnnl_query_diff_weights_md
-                                                        : dnnl_query_weights_md,
+                                                           : dnnl_query_weights_md,
             0);
         if (ech__onednn_layout(md, &out[count]))
             count++;

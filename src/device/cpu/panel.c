@@ -27,7 +27,7 @@ enum {
     WIDE = 8,       /* panels of the forward result that take turns over one depth */
     INPUTS = 192,   /* of the backward-data result at a time */
     MOST = 1 << 28, /* samples, inputs or outputs: so that no product of two overflows */
-    PARTS = 4,              /* of the scratch */
+    PARTS = 4,      /* of the scratch */
     STREAM_FROM = 24 << 20, /* bytes of dw that no cache holds until the optimizer reads them */
 };
 

@@ -97,8 +97,8 @@ static ech_status run_relu(const simple_kernel *k, const ech__scalars *scalars)
 
 static ech_status run_relu_bwd(const simple_kernel *k, const ech__scalars *scalars)
 {
-    (void)scalars;
-    FOR_BLOCKS(k, k->n, { /* dy y -> dx */
+    (void)scalars; /* dy y -> dx */
+    FOR_BLOCKS(k, k->n, {
         k->vec->relu_bwd(count, IN(0), IN(1), OUT(2));
         DONE(2);
     });

@@ -57,8 +57,7 @@ static int64_t stage_bytes(const ech__kernel_desc *desc, int i, bool but_weight,
                            const ech__layout *layout)
 {
     int64_t n;
-    if (!is_staged(desc, i, but_weight) || !ech__layout_extent(layout, &n) ||
-        n > INT64_MAX / 64)
+    if (!is_staged(desc, i, but_weight) || !ech__layout_extent(layout, &n) || n > INT64_MAX / 64)
         return 0;
     return ech__round_up(n * (int64_t)sizeof(float), ALIGN);
 }
@@ -153,8 +152,7 @@ ech_status ech__staged_create(ech__device *device, const ech__kernel_desc *desc,
     for (int i = 0; i < desc->nin + desc->nout; i++) {
         if (!is_staged(desc, i, but_weight))
             continue;
-        staged s = {
-            desc->operands[i].dtype, 0, binding->operands[i], (float *)(void *)scratch};
+        staged s = {desc->operands[i].dtype, 0, binding->operands[i], (float *)(void *)scratch};
         ech__layout_extent(&candidate->layouts[i], &s.n);
         scratch += stage_bytes(desc, i, but_weight, &candidate->layouts[i]);
         wide.operands[i] = s.wide;
@@ -167,8 +165,7 @@ ech_status ech__staged_create(ech__device *device, const ech__kernel_desc *desc,
     ech__candidate inner = *candidate;
     snprintf(inner.name, sizeof inner.name, "%s", candidate->name + PREFIX);
     const ech__kernel_desc inner_desc = inside(desc, but_weight);
-    const ech_status status =
-        ech__cpu_create_wide(device, &inner_desc, &inner, &wide, &k->inner);
+    const ech_status status = ech__cpu_create_wide(device, &inner_desc, &inner, &wide, &k->inner);
     if (status < 0) {
         destroy(&k->base);
         return status;

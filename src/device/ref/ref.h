@@ -20,9 +20,9 @@ struct ech__ref_kernel {
     ech__ref_fn fn;
     ech__kernel_desc desc;
     int64_t extent[ECH__MAX_OPERANDS]; /* elements of each operand, padding included */
-    void *at[ECH__MAX_OPERANDS];  /* in the type that is computed in */
-    void *low[ECH__MAX_OPERANDS]; /* what is of 16 bits, as it lies in memory */
-    void *copy;                   /* of the first operand, see ech__binding */
+    void *at[ECH__MAX_OPERANDS];       /* in the type that is computed in */
+    void *low[ECH__MAX_OPERANDS];      /* what is of 16 bits, as it lies in memory */
+    void *copy;                        /* of the first operand, see ech__binding */
     ech_dtype copy_type;
 };
 
