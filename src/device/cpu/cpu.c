@@ -214,7 +214,8 @@ static void offer_low(ech__device *device, const ech__kernel_desc *desc, ech__of
         return;
     }
     offer_onednn(cpu, desc, offer);
-    if (desc->op == ECH__OP_LINEAR || desc->op == ECH__OP_LINEAR_BWD_DATA)
+    if (is_linear(desc->op) &&
+        ech__dtype_is_low(desc->operands[ech__weight_operand(desc->op)].dtype))
         ech__staged_offer(device, desc, true, offer);
     ech__staged_offer(device, desc, false, offer);
 }
