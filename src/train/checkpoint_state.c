@@ -121,14 +121,14 @@ static ech_status parse_position(ech_ctx *ctx, const ech_json *json, ech__checkp
     out->updates = out->step; /* as before there was scaling */
     if (ech__json_find(json, "updates"))
         ECH_TRY(get_count(ctx, json, "updates", &out->updates));
-    if (out->updates > out->step)
-        return ech__fail(ctx, ECH_E_FORMAT, "%lld updates in %lld steps are too many",
-                         (long long)out->updates, (long long)out->step);
     if (out->step < 1 || out->epoch_step > out->step || out->epoch > out->step)
         return ech__fail(
             ctx, ECH_E_FORMAT,
             "%lld steps, %lld epochs and %lld steps of the next do not belong together",
             (long long)out->step, (long long)out->epoch, (long long)out->epoch_step);
+    if (out->updates > out->step)
+        return ech__fail(ctx, ECH_E_FORMAT, "%lld updates in %lld steps are too many",
+                         (long long)out->updates, (long long)out->step);
     return ECH_OK;
 }
 
