@@ -71,7 +71,7 @@ END
 # A scale at the end of f32 overflows with large samples until it has been halved often enough.
 make large.safetensors 1000 1000
 free_of_scale=(--dim 48 --depth 2 --data large.safetensors --optimizer adam --lr 0.001)
-over=("${free_of_scale[@]}" --loss-scale 3e38)
+over=("${free_of_scale[@]}" --loss-scale 1.7014118346046923e38) # 2^127: exact
 check "a scale that is too large" run over "${over[@]}" --steps 40
 holds "is halved from step to step" over/steps.jsonl \
     'r[0]["skipped"] and not r[-1]["skipped"] and all(b["scale"] == a["scale"] / (2 if a["skipped"] else 1) for a, b in zip(r, r[1:]))'
@@ -83,7 +83,7 @@ run short "${free_of_scale[@]}" --steps $((40 - skipped))
 same "what is left is the training without the skipped steps" "$(get over.json 's["params_sha256"]')" \
     "$(get short.json 's["params_sha256"]')"
 run over2 "${over[@]}" --steps 40 --devices 2
-holds "two devices skip together" over2.json 't["skipped_steps"] > 0 and t["scale_history"][-1][1] < 3e38'
+holds "two devices skip together" over2.json 't["skipped_steps"] > 0 and t["scale_history"][-1][1] < 2**127'
 
 # With a sample that is far too large every step breaks, and no scale helps.
 make huge.safetensors 1e30 0.5
@@ -137,7 +137,7 @@ same "scale and steps of adam go on to the same bits" "$whole" "$(get resumed.js
 holds "and all skipped steps are counted" resumed.json "t['skipped_steps'] == $skipped"
 holds "the scale goes on where it was" resumed.json \
     "t['scale_history'][-1][1] == json.load(open('over.json'))['summary']['stability']['scale_history'][-1][1]"
-says "another scale is refused" 'made with --loss-scale 3e\+38; this run has off' \
+says "another scale is refused" 'made with --loss-scale 1.70141183e\+38; this run has off' \
     train "${free_of_scale[@]}" --steps 40 --resume ckpt
 train "${small[@]}" --steps 5 --save old >/dev/null 2>&1
 python3 - <<'END'
