@@ -38,8 +38,7 @@ static bool flows(const caster *c, const ech__node *node, int i)
 /* Whether the node is to work on the low type: it begins the flow, or stands in it. */
 static bool is_reached(const caster *c, const ech__node *node)
 {
-    const ech__op_row *row = ech__op_info(node->op);
-    if (row->weight && is_f32(c, node->in[0]) && is_f32(c, node->in[row->weight]))
+    if (ech__op_info(node->op)->product && is_f32(c, node->in[0]) && is_f32(c, node->in[1]))
         return true;
     for (int i = 0; i < node->nin; i++) {
         if (flows(c, node, i) && c->graph->values[node->in[i]].type.dtype == c->dtype)

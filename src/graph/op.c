@@ -323,12 +323,12 @@ static ech_status backward_cross_entropy(struct ech__autodiff *ad, const ech__no
 
 /* clang-format off */
 static const ech__op_row rows[ECH__OP_COUNT] = {
-    [ECH__OP_LINEAR] = {.min_in = 2, .max_in = 3, .reuses = -1, .low_in = 1u, .low_out = 1u, .weight = 1, .infer = infer_linear, .backward = backward_linear},
-    [ECH__OP_LINEAR_BWD_DATA] = {.min_in = 2, .max_in = 2, .reuses = -1, .low_in = 1u, .low_out = 1u, .weight = 1, .infer = infer_linear_bwd_data},
-    [ECH__OP_LINEAR_BWD_WEIGHTS] = {.min_in = 2, .max_in = 2, .reuses = -1, .low_in = 3u, .infer = infer_linear_bwd_weights},
-    [ECH__OP_CONV2D] = {.min_in = 2, .max_in = 3, .reuses = -1, .low_in = 1u, .low_out = 1u, .weight = 1, .infer = ech__infer_conv2d, .backward = ech__backward_conv2d},
-    [ECH__OP_CONV2D_BWD_DATA] = {.min_in = 2, .max_in = 2, .reuses = -1, .low_in = 1u, .low_out = 1u, .weight = 1, .infer = ech__infer_conv2d_bwd_data},
-    [ECH__OP_CONV2D_BWD_WEIGHTS] = {.min_in = 2, .max_in = 2, .reuses = -1, .low_in = 3u, .infer = ech__infer_conv2d_bwd_weights},
+    [ECH__OP_LINEAR] = {.min_in = 2, .max_in = 3, .reuses = -1, .low_in = 1u, .low_out = 1u, .weight = 1, .product = true, .infer = infer_linear, .backward = backward_linear},
+    [ECH__OP_LINEAR_BWD_DATA] = {.min_in = 2, .max_in = 2, .reuses = -1, .low_in = 1u, .low_out = 1u, .weight = 1, .product = true, .infer = infer_linear_bwd_data},
+    [ECH__OP_LINEAR_BWD_WEIGHTS] = {.min_in = 2, .max_in = 2, .reuses = -1, .low_in = 3u, .product = true, .infer = infer_linear_bwd_weights},
+    [ECH__OP_CONV2D] = {.min_in = 2, .max_in = 3, .reuses = -1, .low_in = 1u, .low_out = 1u, .weight = 1, .product = true, .infer = ech__infer_conv2d, .backward = ech__backward_conv2d},
+    [ECH__OP_CONV2D_BWD_DATA] = {.min_in = 2, .max_in = 2, .reuses = -1, .low_in = 1u, .low_out = 1u, .weight = 1, .product = true, .infer = ech__infer_conv2d_bwd_data},
+    [ECH__OP_CONV2D_BWD_WEIGHTS] = {.min_in = 2, .max_in = 2, .reuses = -1, .low_in = 3u, .product = true, .infer = ech__infer_conv2d_bwd_weights},
     [ECH__OP_BN_STATS] = {.min_in = 1, .max_in = 1, .reuses = -1, .low_in = 1u, .infer = ech__infer_bn_stats},
     [ECH__OP_BN_RUNNING] = {.min_in = 5, .max_in = 5, .reuses = -1, .changes = 1u | 2u, .low_in = 16u, .infer = ech__infer_bn_running},
     [ECH__OP_BN_APPLY] = {.min_in = 5, .max_in = 6, .reuses = -1, .low_in = 1u | 32u, .low_out = 1u, .infer = ech__infer_bn_apply, .backward = ech__backward_bn_apply},

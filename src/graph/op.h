@@ -122,6 +122,7 @@ typedef struct ech__op_row {
     /* Mixed precision. Inputs with a bit in low_in may be of 16 bits, all of one type; then so are the outputs with a bit
      * in low_out, and everything else is f32. */
     unsigned low_in, low_out;
+    bool product;  /* linear layers and convolutions: what flows begins there */
     int weight;    /* the input that is a weight: of the one type or the other; 0: none */
     bool exchange; /* done by the ranks together (plan/exchange.h), not by a device */
     /* Gives the outputs' types (node->nout is set by it) or says what does not fit. */

@@ -57,7 +57,7 @@ static ech__run_config lenet_config(ech_amp amp)
         c.data = "cifar10";
         c.data_dir = getenv("ECH_CIFAR");
     }
-    c.train.lr = 0.01;
+    c.train.lr = 0.05;
     c.train.momentum = 0.9;
     c.steps = 200;
     return c;
@@ -68,19 +68,21 @@ static void lenet_comes_to_the_loss_of_f32(void **state)
     (void)state;
     ech__run_config c = lenet_config(ECH_AMP_OFF);
     const outcome wide = train_all(&c, 20);
+    print_message("lenet, 200 steps: f32 %.4f\n", wide.loss);
     assert_true(wide.loss < 2); /* it has learned something: ln 10 is chance */
     for (ech_amp amp = ECH_AMP_BF16; amp <= ECH_AMP_FP16; amp++) {
         c = lenet_config(amp);
         const outcome low = train_all(&c, 20);
-        print_message("lenet, 200 steps: %s %.4f, f32 %.4f, %d skipped\n", ech__amp_name(amp),
-                      low.loss, wide.loss, low.skipped);
+        print_message("lenet, 200 steps: %s %.4f, %d skipped\n", ech__amp_name(amp), low.loss,
+                      low.skipped);
         assert_true(fabs(low.loss - wide.loss) <= 0.02 * wide.loss);
         assert_string_not_equal(low.sha256, wide.sha256); /* it did compute in the other type */
     }
 }
 
-/* Every loss of PyTorch's trainings in f64: relative, a few roundings of the type. */
-static void check_golden(ech_ctx *ctx, const ech_json *golden, ech_amp amp, double tolerance)
+/* Every loss of PyTorch's trainings in f64. The first is a mean over roundings of the type; later ones, whose ReLUs have
+ * fallen on other sides of zero here and there, are within a hundredth. */
+static void check_golden(ech_ctx *ctx, const ech_json *golden, ech_amp amp, double first)
 {
     ech_graph *graph;
     assert_int_equal(ech_graph_create(ctx, &graph), ECH_OK);
@@ -98,9 +100,12 @@ static void check_golden(ech_ctx *ctx, const ech_json *golden, ech_amp amp, doub
         assert_int_equal(ech_trainer_step(trainer, &step), ECH_OK);
         assert_false(step.skipped);
         worst = fmax(worst, fabs(step.loss - losses[s]) / losses[s]);
+        if (s == 0 && worst > first)
+            fail_msg("%s, %s: the first loss is off by %.1e", golden_name(golden),
+                     ech__amp_name(amp), worst);
     }
     print_message("%-20s %s: losses off by %.1e\n", golden_name(golden), ech__amp_name(amp), worst);
-    assert_true(worst <= tolerance);
+    assert_true(worst <= 0.01);
     assert_true(worst > 1e-7); /* else nothing was rounded */
     ech_trainer_destroy(trainer);
     ech_graph_destroy(graph);
@@ -116,8 +121,8 @@ static void losses_are_near_pytorch(void **state)
     for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
         ech_json *doc = golden_open(ctx, files[f]);
         for (size_t i = 0; i < golden_count(doc); i++) {
-            check_golden(ctx, golden_case(doc, i), ECH_AMP_BF16, 4 * 0x1p-8);
-            check_golden(ctx, golden_case(doc, i), ECH_AMP_FP16, 4 * 0x1p-11);
+            check_golden(ctx, golden_case(doc, i), ECH_AMP_BF16, 0x1p-8);
+            check_golden(ctx, golden_case(doc, i), ECH_AMP_FP16, 0x1p-11);
         }
         ech__json_destroy(doc);
     }
@@ -173,9 +178,9 @@ static void activations_take_half(void **state)
     } cases[] = {
         {{.kind = ECH__MODEL_LINEAR, .dim = 1024, .depth = 2}, 64, true},
         {{.kind = ECH__MODEL_LINEAR, .dim = 2048, .depth = 4}, 32, true},
-        {{.kind = ECH__MODEL_LENET}, 64, true},
-        {{.kind = ECH__MODEL_RESNET18}, 32, true},
-        {{.kind = ECH__MODEL_RESNET18}, 32, false},
+        {{.kind = ECH__MODEL_LENET, .dim = 1, .depth = 1}, 64, true},
+        {{.kind = ECH__MODEL_RESNET18, .dim = 1, .depth = 1}, 32, true},
+        {{.kind = ECH__MODEL_RESNET18, .dim = 1, .depth = 1}, 32, false},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         ech__run_config c = config_of(cases[k].model.kind, ECH_AMP_OFF);
@@ -207,7 +212,9 @@ static void expect_near(ech__run_config c, const char *what)
 {
     c.train.amp = ECH_AMP_OFF;
     const outcome wide = train_all(&c, 3);
-    for (ech_amp amp = ECH_AMP_BF16; amp <= ECH_AMP_FP16; amp++) {
+    /* Where devices of one process use gradients at once, there is no loss to be scaled, and so no fp16. */
+    const ech_amp last = c.train.dp_devices ? ECH_AMP_BF16 : ECH_AMP_FP16;
+    for (ech_amp amp = ECH_AMP_BF16; amp <= last; amp++) {
         c.train.amp = amp;
         c.train.loss_scale = amp == ECH_AMP_FP16 ? 1024 : 0;
         const outcome low = train_all(&c, 3);
