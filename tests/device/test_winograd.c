@@ -105,7 +105,7 @@ typedef struct kernel_run {
     int count;
     const ech__candidate *candidate;
     bool listed; /* the candidate is of the device's own list */
-    ech__binding binding = {.scratch = NULL};
+    ech__binding binding;
     ech__kernel *kernel;
     char *blocks[ECH__MAX_OPERANDS + 1]; /* the last: scratch */
     int64_t bytes[ECH__MAX_OPERANDS + 1];
