@@ -51,6 +51,8 @@ ech__run_config ech__pricing_single(const ech__run_config *config, ech__strategy
     c.global_batch = 0;
     c.train.group = NULL;
     c.train.accum = 1;
+    if (ech__loss_scale(&c.train) == 0) /* as it is, without a word about why */
+        c.train.loss_scale = -1;
     c.train.dp_devices = strategy == ECH__STRATEGY_DP ? 1 : 0;
     return c;
 }
