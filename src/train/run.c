@@ -347,6 +347,8 @@ static ech_status set_up(ech__run *run)
     ech__feed_options options = feed_options(run);
     ECH_TRY(ech__feed_open(ctx, &options, &run->feed));
     ECH_TRY(fill_in(ctx, c, &run->feed));
+    if (c->against && run->rank == 0)
+        ECH_TRY(ech__baseline_open(run, c->against, &run->baseline));
     ECH_TRY(choose_clock(run));
     ECH_TRY(agree(run));
     if (run->resumed)
@@ -389,6 +391,7 @@ void ech__run_destroy(ech__run *run)
         return;
     const ech__run_config *c = &run->config;
     const size_t ninstrs = run->trainer ? run->trainer->plan->ninstrs : 0;
+    ech__baseline_close(run->ctx, run->baseline);
     ech__traffic_fini(&run->traffic);
     ech__dp_totals_fini(&run->dp_totals);
     ech__checkpoint_dir_close(run->checkpoints);
