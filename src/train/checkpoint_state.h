@@ -4,7 +4,7 @@
  *      "config":   the options that must agree, under their names on the command line,
  *      "position": {"step": 120, "epoch": 2, "epoch_step": 20},     steps done; epochs done; steps of this one
  *      "losses":   {"first": 2.31, "last": 0.4},
- *      "now":      {"samples", "loss", "correct", "time_s", "compute_s"},    sums of the epoch that is under way
+ *      "now":      {"samples", "loss", "correct", "time_s", "compute_s", "data_s"},    sums of the epoch that is under way
  *      "epochs":   [{"time_s", "compute_s", "loss", "train_accuracy", ...}],
  *      "choices":  {"kernels": [...], "layouts": {...}}}
  *

@@ -146,6 +146,7 @@ static ech_status exchange_reports(ech_trainer *trainer, ech_step *step)
     const int64_t start = ech__clock_wall();
     trainer->report.wait_s = ech__seconds(trainer->ranks->wait_ns);
     trainer->report.sync_s = ech__seconds(trainer->ranks->sync_ns);
+    trainer->report.buffers_s = ech__seconds(trainer->ranks->buffers_ns);
     ECH_TRY(ech__reports_exchange(&trainer->reports, &trainer->report));
     step->loss = 0;
     for (int rank = 0; rank < trainer->comm->world; rank++)
@@ -197,7 +198,8 @@ static void begin(ech_trainer *trainer)
     trainer->time_ns = 0;
     trainer->report = (ech__report){.start_ns = now(trainer)};
     if (trainer->ranks)
-        trainer->ranks->sync_ns = trainer->ranks->wait_ns = trainer->ranks->update_ns = 0;
+        trainer->ranks->sync_ns = trainer->ranks->buffers_ns = trainer->ranks->wait_ns =
+            trainer->ranks->update_ns = 0;
 }
 
 ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
