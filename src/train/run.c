@@ -130,11 +130,13 @@ static ech_status fill_in_schedule(ech_ctx *ctx, ech__run_config *c, const ech__
     s->warmup_from = c->lr_warmup_from >= 0
                          ? c->lr_warmup_from
                          : ech__schedule_warmup_from(lr, s->lr, s->warmup);
-    if (s->warmup && s->warmup >= c->steps)
+    const bool decays = s->kind == ECH__SCHEDULE_COSINE || s->kind == ECH__SCHEDULE_LINEAR;
+    if (decays && s->warmup >= c->steps)
         return ech__fail(ctx, ECH_E_INVALID,
-                         "the learning rate warms up over %g epochs, %lld steps, and the run has "
-                         "%lld: at least one must be left",
-                         c->lr_warmup_epochs, (long long)s->warmup, (long long)c->steps);
+                         "the learning rate warms up over %g epochs, %lld steps, of a run of %lld: "
+                         "at least one must be left for the %s schedule",
+                         c->lr_warmup_epochs, (long long)s->warmup, (long long)c->steps,
+                         ech__schedule_name(s->kind));
     return ECH_OK;
 }
 

@@ -269,14 +269,20 @@ ech_status ech_trainer_accumulate(ech_trainer *trainer)
     return own_micro_step(trainer, false, NULL);
 }
 
-ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *out)
+ech_status ech__trainer_check_scalar(const ech_trainer *trainer, ech_value value)
 {
-    const ech__variant *training = &trainer->variants[0], *variant;
     const ech_graph *model = trainer->model;
     if (value < 0 || (size_t)value >= model->nvalues ||
         model->values[value].type.shape.ndims != 0 || !trainer->graph->values[value].kept)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
                          "value %d is neither the loss nor a count of correct samples", (int)value);
+    return ECH_OK;
+}
+
+ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *out)
+{
+    const ech__variant *training = &trainer->variants[0], *variant;
+    ECH_TRY(ech__trainer_check_scalar(trainer, value));
     ECH_TRY(ech__trainer_variant(trainer, training->batch, NULL, &variant));
     ECH_TRY(ech__variant_take_inputs(trainer, training, variant));
     ECH_TRY(ech__variant_evaluate(trainer, variant));
