@@ -78,8 +78,8 @@ static ech_status test(ech_trainer *t, ech_loader *images, const model *m, ech_g
         double right;
         ech_status status = ech_loader_next(images, &batch);
         if (status == ECH_OK)
-            status = ech_trainer_evaluate_batch(t, "images", "labels", &batch, &m->correct, 1,
-                                                &right);
+            status =
+                ech_trainer_evaluate_batch(t, "images", "labels", &batch, &m->correct, 1, &right);
         if (status < 0)
             return status;
         correct += (float)right;

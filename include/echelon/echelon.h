@@ -196,13 +196,13 @@ ECH_API ech_status ech_group_sum(ech_group *group, float *data, int64_t count);
 typedef struct ech_loader ech_loader;
 
 typedef struct ech_loader_options {
-    const char *dir; /* CIFAR-10's binary files; NULL: a made-up set of the same shapes */
-    bool test;       /* the test set, in its order and as it is, instead of the training set */
-    int64_t limit;   /* samples to use, balanced over the classes; 0: all */
-    int64_t batch;   /* samples of this rank in a step; the same on every rank */
-    uint64_t seed;   /* of order and augmentation */
-    bool shuffle;    /* another order in every epoch; off: that of the files */
-    bool augment;    /* random crops and flips */
+    const char *dir;  /* CIFAR-10's binary files; NULL: a made-up set of the same shapes */
+    bool test;        /* the test set, in its order and as it is, instead of the training set */
+    int64_t limit;    /* samples to use, balanced over the classes; 0: all */
+    int64_t batch;    /* samples of this rank in a step; the same on every rank */
+    uint64_t seed;    /* of order and augmentation */
+    bool shuffle;     /* another order in every epoch; off: that of the files */
+    bool augment;     /* random crops and flips */
     ech_group *group; /* ranks that share the set; borrowed; NULL: none */
 } ech_loader_options;
 

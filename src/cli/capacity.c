@@ -32,8 +32,8 @@ static void show_rows(const ech__capacity *c, const ech__need *needs, size_t cou
     char model[64];
     printf("%s, %s, recompute %s: memory of a batch on one device by kind, as planned\n\n%9s",
            ech__plan_model(&c->config, model, sizeof model),
-           ech__optimizer_name(c->config.train.optimizer),
-           c->config.train.recompute ? "bn" : "off", "batch");
+           ech__optimizer_name(c->config.train.optimizer), c->config.train.recompute ? "bn" : "off",
+           "batch");
     for (int k = 0; k < ECH__MEMORY_COUNT; k++)
         printf(" %11s", ech__memory_name((ech__memory_kind)k));
     printf(" %11s %9s\n", "total", "of limit");
@@ -145,8 +145,8 @@ static ech_status parse_list(ech_ctx *ctx, const char *text, int64_t *batches, s
         const bool digit = *at >= '0' && *at <= '9';
         const long long batch = digit ? strtoll(at, &end, 10) : 0;
         if (!digit || (*end && *end != ','))
-            return ech__fail(ctx, ECH_E_INVALID,
-                             "--fit '%s': must be batches such as 32,128,512", text);
+            return ech__fail(ctx, ECH_E_INVALID, "--fit '%s': must be batches such as 32,128,512",
+                             text);
         if (batch < 1 || batch > LARGEST_BATCH)
             return ech__fail(ctx, ECH_E_INVALID, "--fit %s: a batch must be from 1 to %d", text,
                              LARGEST_BATCH);

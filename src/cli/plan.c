@@ -663,9 +663,10 @@ static int fit(ech_ctx *ctx, const ech__command *command, const args *a)
     const bool other = a->batch || a->global || a->advise || a->plot || a->measure;
     if (other || a->parallel != ECH__STRATEGY_DDP) {
         ech__fail(ctx, ECH_E_INVALID, "--fit has the batches and measures nothing: %s",
-                  other ? "--batch-size, --global-batch, --advise, --plot and --measure have nothing "
-                          "to do"
-                        : "ask echelon train --parallel dp --fit about the devices of DataParallel");
+                  other
+                      ? "--batch-size, --global-batch, --advise, --plot and --measure have nothing "
+                        "to do"
+                      : "ask echelon train --parallel dp --fit about the devices of DataParallel");
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     }
     return ech__cli_fit_list(ctx, command, &config, a->fit, a->json);

@@ -15,7 +15,7 @@ ech_status ech__capacity_init(ech_ctx *ctx, const ech__run_config *config, int d
     train->group = NULL; /* devices of one training need as much each as one alone */
     if (train->reproducible && train->slots >= devices)
         train->slots /= devices;
-    train->tune = false; /* a question about memory should not take seconds */
+    train->tune = false;                  /* a question about memory should not take seconds */
     train->device_memory = INT64_MAX / 4; /* the plan says what it needs, not that it is too much */
     return ECH_OK;
 }

@@ -147,8 +147,7 @@ ech_status ech__drift_measure(ech__drift_record *r, ech_trainer *trainer, int64_
         ECH_TRY(read_one(trainer, r->names[k], MEAN, r->mine + at, r->channels[k]));
         ECH_TRY(read_one(trainer, r->names[k], VARIANCE, r->mine + r->total + at, r->channels[k]));
     }
-    ECH_TRY(ech__comm_allgather(trainer->comm, r->mine, r->all,
-                                stride * (int64_t)sizeof *r->mine));
+    ECH_TRY(ech__comm_allgather(trainer->comm, r->mine, r->all, stride * (int64_t)sizeof *r->mine));
     at = 0;
     for (size_t k = 0; k < r->nlayers; at += r->channels[k++])
         r->rows[(size_t)epoch * r->nlayers + k] =

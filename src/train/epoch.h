@@ -16,10 +16,11 @@ typedef struct ech__evaluation {
 typedef struct ech__run_epoch {
     int64_t epoch; /* from 1 */
     int64_t samples;
-    double time_s;       /* of training: steps, waiting for data, and what is done around them */
-    double compute_s;    /* of it, steps: forward to optimizer, the exchange with other ranks included */
-    double data_s;       /* of it, waiting for samples and handing them over; of the rank with most */
-    double evaluation_s; /* after time_s */
+    double time_s; /* of training: steps, waiting for data, and what is done around them */
+    double
+        compute_s; /* of it, steps: forward to optimizer, the exchange with other ranks included */
+    double data_s; /* of it, waiting for samples and handing them over; of the rank with most */
+    double evaluation_s;         /* after time_s */
     double loss, train_accuracy; /* means over the samples, as they were trained on */
     ech__evaluation test;
     ech__drift drift; /* of running statistics between ranks, where they are not broadcast */

@@ -127,9 +127,8 @@ static ech_status fill_in_schedule(ech_ctx *ctx, ech__run_config *c, const ech__
     if (!s->interval)
         s->interval = c->steps > 3 ? c->steps / 3 : 1;
     s->warmup = ech__schedule_warmup(c->lr_warmup_epochs, feed->per_epoch);
-    s->warmup_from = c->lr_warmup_from >= 0
-                         ? c->lr_warmup_from
-                         : ech__schedule_warmup_from(lr, s->lr, s->warmup);
+    s->warmup_from = c->lr_warmup_from >= 0 ? c->lr_warmup_from
+                                            : ech__schedule_warmup_from(lr, s->lr, s->warmup);
     const bool decays = s->kind == ECH__SCHEDULE_COSINE || s->kind == ECH__SCHEDULE_LINEAR;
     if (decays && s->warmup >= c->steps)
         return ech__fail(ctx, ECH_E_INVALID,
@@ -181,9 +180,9 @@ static ech_status make_trainer(ech__run *run)
 ech_status ech__run_batch(ech_ctx *ctx, const ech__run_config *c, int world, int64_t *out)
 {
     const ech__run run = {.ctx = ctx, .config = *c, .world = world};
+    ECH_TRY(check(ctx, c));
     const ech__feed_options o = feed_options(&run);
     *out = o.batch ? o.batch : 64;
-    ECH_TRY(check(ctx, c));
     if (c->data && !ech__model_takes_images(c->model.kind)) { /* the file says what a batch is */
         ech__feed feed;
         ECH_TRY(ech__feed_open(ctx, &o, &feed));

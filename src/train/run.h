@@ -51,7 +51,7 @@ typedef struct ech__run_config {
     int64_t
         lr_scale_base; /* train.lr is of steps of so many samples, and is scaled to those of this run; 0: it is not */
     double lr_warmup_epochs; /* 0: no warm-up; fractions are possible */
-    double lr_warmup_from;   /* rate of its first step; below 0: as ech__schedule_warmup_from says */
+    double lr_warmup_from; /* rate of its first step; below 0: as ech__schedule_warmup_from says */
     const char *save_params; /* where to put the final parameters; NULL: nowhere */
     const char *save;        /* directory of checkpoints; NULL: none */
     int64_t save_every;      /* steps; 0: at the end, and at the end of each of the epochs */
@@ -120,7 +120,7 @@ typedef struct ech__run {
     int64_t nepochs, epochs_done;
     ech__epoch_sums now;
     ech__drift_record drift; /* of running statistics between ranks, where they are not broadcast */
-    float *op_seconds; /* [op_steps][ninstrs]: operators of the first timed full steps */
+    float *op_seconds;       /* [op_steps][ninstrs]: operators of the first timed full steps */
     int64_t op_steps, op_done;
     ech__run_op *ops;         /* [ninstrs], after the last step */
     ech__traffic traffic;     /* between ranks */

@@ -3,9 +3,9 @@
 #include "support/cmocka_first.h"
 
 typedef struct sizes {
-    int64_t fixed, each;  /* bytes of nothing, and of a sample */
-    int64_t page, jump;   /* rounded up to pages; one more jump for each 100 samples */
-    int64_t countable;    /* batches beyond have no size; 0: all have one */
+    int64_t fixed, each; /* bytes of nothing, and of a sample */
+    int64_t page, jump;  /* rounded up to pages; one more jump for each 100 samples */
+    int64_t countable;   /* batches beyond have no size; 0: all have one */
     int asked;
 } sizes;
 

@@ -15,11 +15,11 @@ enum { MOST_RANKS = 4, EPOCHS = 2, CHANNELS = 16 };
 
 typedef struct job {
     ech__run_config config;
-    ech__run_epoch epochs[EPOCHS];          /* as rank 0 has them */
+    ech__run_epoch epochs[EPOCHS]; /* as rank 0 has them */
     ech__epoch_shares shares;
-    size_t layers;                          /* with a drift of their own, in the last epoch */
-    ech__drift first_layer;                 /* "bn1" */
-    float mean[MOST_RANKS][CHANNELS];       /* bn1's running statistics on each rank */
+    size_t layers;                    /* with a drift of their own, in the last epoch */
+    ech__drift first_layer;           /* "bn1" */
+    float mean[MOST_RANKS][CHANNELS]; /* bn1's running statistics on each rank */
     float variance[MOST_RANKS][CHANNELS];
     int64_t buffer_bytes;
     double buffers_s;
@@ -151,9 +151,9 @@ static void test_drift_by_hand(void **state)
     const float mean[] = {1, 5, 100, 3, 5, -100}, variance[] = {4, 1, 9, 4, 3, 90};
     const ech__drift d = ech__drift_of(mean, variance, 2, 3, 2);
     assert_int_equal(d.ranks, 2);
-    assert_true(fabs(d.mean_largest - 0.5) < 1e-5);          /* 1 from 2, in units of 2 */
-    assert_true(fabs(d.mean_rms - sqrt(0.25 / 2)) < 1e-5);   /* of the two channels one differs */
-    assert_true(fabs(d.variance_largest - 0.5) < 1e-4);      /* 1 from 2 */
+    assert_true(fabs(d.mean_largest - 0.5) < 1e-5);        /* 1 from 2, in units of 2 */
+    assert_true(fabs(d.mean_rms - sqrt(0.25 / 2)) < 1e-5); /* of the two channels one differs */
+    assert_true(fabs(d.variance_largest - 0.5) < 1e-4);    /* 1 from 2 */
     assert_true(fabs(d.variance_rms - sqrt(0.25 / 2)) < 1e-4);
     const ech__drift none = ech__drift_of(mean, variance, 1, 3, 3);
     assert_true(none.mean_largest == 0 && none.variance_rms == 0);
