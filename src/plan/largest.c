@@ -25,7 +25,7 @@ static int64_t next_batch(const search *s, int round)
     const int64_t least = s->good.batch + 1;
     const int64_t most = s->bad.batch ? s->bad.batch - 1 : INT32_MAX;
     int64_t guess = on_line(s);
-    if (s->bad.batch && round % 3 == 2)
+    if (s->bad.batch && round % 2 == 0)
         guess = s->good.batch + (s->bad.batch - s->good.batch) / 2;
     return guess < least ? least : guess > most ? most : guess;
 }

@@ -75,7 +75,7 @@ static void work(ech__comm *comm, void *user)
     ech_train_options o = ech_train_defaults();
     const ech_loader_options l = loading(&group, false);
     o.batch = l.batch;
-    o.lr = 0.05;
+    o.lr = 0.01;
     o.threads = 1;
     o.tune = false;
     o.group = &group;
