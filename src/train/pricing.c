@@ -543,7 +543,7 @@ static ech_status price_dp(ech__pricing *p, ech__price *price)
         exposed += replicate + ech__size_seconds(&machine->fetch, m.weights) +
                    ech__size_seconds(&machine->rewrite, m.gradients);
     const double parts = sum_of(p, ECH__PRICED_FORWARD) + sum_of(p, ECH__PRICED_BACKWARD);
-    fill_times(p, price->batch, 0); /* it updates alone, too */
+    fill_times(p, N, price->batch, 0); /* it updates alone, too */
     price->step.compute_s =
         parts + phase[ECH__DP_LOSS] + (N > 1 ? add : 0) + sum_of(p, ECH__PRICED_OPTIMIZER);
     price->step.comm_s = price->step.exposed_s = exposed;
