@@ -9,7 +9,7 @@
 #include "tensor/shape.h"
 
 #include <string.h>
-#ifdef __F16C__
+#if defined(__F16C__) || defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -78,6 +78,13 @@ static inline void ech__widen_here(ech_dtype dtype, int64_t n, const void *src, 
     const uint16_t *from = src;
     int64_t i = 0;
     if (dtype == ECH_BF16) {
+#ifdef __AVX2__
+        for (; i + 8 <= n; i += 8) {
+            const __m256i bits =
+                _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(from + i)));
+            _mm256_storeu_ps(dst + i, _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16)));
+        }
+#endif
         for (; i < n; i++)
             dst[i] = ech__widen_bf16(from[i]);
         return;
@@ -94,11 +101,33 @@ static inline void ech__widen_here(ech_dtype dtype, int64_t n, const void *src, 
         dst[i] = ech__widen_f16(from[i]);
 }
 
+#ifdef __AVX2__
+/* Eight numbers rounded to bf16, each in the lower half of 32 bits. */
+static inline __m256i ech__round_bf16(const float *src)
+{
+    const __m256 x = _mm256_loadu_ps(src);
+    const __m256i bits = _mm256_castps_si256(x), upper = _mm256_srli_epi32(bits, 16);
+    const __m256i even = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+    const __m256i half = _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff));
+    const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, half), 16);
+    const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    return _mm256_blendv_epi8(rounded, quiet, nan);
+}
+#endif
+
 static inline void ech__narrow_here(ech_dtype dtype, int64_t n, const float *src, void *dst)
 {
     uint16_t *to = dst;
     int64_t i = 0;
     if (dtype == ECH_BF16) {
+#ifdef __AVX2__
+        for (; i + 16 <= n; i += 16) {
+            const __m256i low = ech__round_bf16(src + i), high = ech__round_bf16(src + i + 8);
+            const __m256i turned = _mm256_packus_epi32(low, high); /* quarters 0 2 1 3 */
+            _mm256_storeu_si256((__m256i *)(to + i), _mm256_permute4x64_epi64(turned, 0xd8));
+        }
+#endif
         for (; i < n; i++)
             to[i] = ech__narrow_bf16(src[i]);
         return;

@@ -10,7 +10,7 @@
 #include <omp.h>
 #include <string.h>
 
-enum { BLOCK = ECH__IMAGE_BLOCK, UNIT = ECH__IMAGE_UNIT };
+enum { BLOCK = ECH__IMAGE_BLOCK, UNIT = ECH__IMAGE_UNIT, PIECE = 128 };
 
 typedef struct image_kernel image_kernel;
 
@@ -144,12 +144,13 @@ static float *vectors_of(const image_kernel *k, int64_t block, int count)
         }                                                                                          \
     } while (0)
 
-/* The same in pieces of at most UNIT pixels: count of them from number `at` on. */
+/* The same in pieces of at most PIECE pixels, so that all operands of one are in the nearest cache at a time: count of them
+ * from number `at` on. */
 #define FOR_PIECES(k, pixels_, body)                                                               \
     FOR_PLANES(k, {                                                                                \
-        for (int64_t first_ = 0; first_ < (pixels_); first_ += UNIT) {                             \
+        for (int64_t first_ = 0; first_ < (pixels_); first_ += PIECE) {                            \
             const int64_t left_ = (pixels_)-first_;                                                \
-            const int64_t count = left_ < UNIT ? left_ : UNIT;                                     \
+            const int64_t count = left_ < PIECE ? left_ : PIECE;                                   \
             const int64_t at = (plane * (pixels_) + first_) * (k)->isa->channels;                  \
             body;                                                                                  \
         }                                                                                          \
@@ -460,12 +461,14 @@ static bool layouts_fit(const ech__kernel_desc *desc, int64_t B)
     return true;
 }
 
-/* A unit of a batch norm; else a plane, of the image or of what a pool makes of it. */
+/* What is summed or goes pixel by pixel; else a plane, of the image or of what a pool makes of it. */
 static int64_t largest_piece(const image_kernel *k, ech__op op)
 {
     if (op == ECH__OP_BN_RUNNING) /* it only asks how many pixels there are */
         return 0;
-    if (op >= ECH__OP_BN_STATS && op <= ECH__OP_BN_BWD_DATA)
+    if (op == ECH__OP_BN_APPLY || op == ECH__OP_BN_BWD_DATA)
+        return (int64_t)PIECE * k->isa->channels;
+    if (op == ECH__OP_BN_STATS || op == ECH__OP_BN_REDUCE)
         return (int64_t)UNIT * k->isa->channels;
     return x_plane(k) > y_plane(k) ? x_plane(k) : y_plane(k);
 }

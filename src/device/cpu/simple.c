@@ -28,7 +28,7 @@ struct simple_kernel {
     ech_dtype copy_type;
 };
 
-enum { BLOCK = ECH__SUM_BLOCK };
+enum { BLOCK = ECH__SUM_BLOCK, PIECE = 1024 };
 
 /* The block in hand of an operand. */
 #define IN(i) ech__port_in(&k->ports, i, first, count)
@@ -40,24 +40,27 @@ static int64_t blocks_of(int64_t n)
     return n / BLOCK + (n % BLOCK != 0);
 }
 
-/* Runs body with first and count set to each block in turn; threads take neighbouring blocks. */
-#define FOR_BLOCKS(k, n_, body)                                                                    \
+/* Runs body with first and count set to each block of size_ in turn; threads take neighbouring blocks. */
+#define FOR_SIZED_BLOCKS(k, n_, size_, body)                                                       \
     do {                                                                                           \
-        const int64_t total_ = (n_), nblocks_ = blocks_of(total_);                                 \
+        const int64_t total_ = (n_), nblocks_ = total_ / (size_) + (total_ % (size_) != 0);        \
         _Pragma("omp parallel for schedule(static) num_threads((k)->device->threads)") for (       \
             int64_t block = 0; block < nblocks_; block++)                                          \
         {                                                                                          \
-            const int64_t first = block * BLOCK;                                                   \
-            const int64_t count = total_ - first < BLOCK ? total_ - first : BLOCK;                 \
+            const int64_t first = block * (size_);                                                 \
+            const int64_t count = total_ - first < (size_) ? total_ - first : (size_);             \
             body;                                                                                  \
         }                                                                                          \
     } while (0)
+#define FOR_BLOCKS(k, n_, body) FOR_SIZED_BLOCKS(k, n_, BLOCK, body)
+/* What is elementwise goes in smaller ones, so that all operands of one are in the nearest cache at a time. */
+#define FOR_PIECES(k, n_, body) FOR_SIZED_BLOCKS(k, n_, PIECE, body)
 
 static ech_status run_add(const simple_kernel *k, const ech__scalars *scalars)
 {
     (void)scalars;
     if (!k->row_step) {
-        FOR_BLOCKS(k, k->n, {
+        FOR_PIECES(k, k->n, {
             k->vec->add(count, IN(0), IN(1), OUT(2));
             DONE(2);
         });
@@ -88,7 +91,7 @@ static ech_status run_sum_rows(const simple_kernel *k, const ech__scalars *scala
 static ech_status run_relu(const simple_kernel *k, const ech__scalars *scalars)
 {
     (void)scalars;
-    FOR_BLOCKS(k, k->n, {
+    FOR_PIECES(k, k->n, {
         k->vec->relu(count, IN(0), OUT(1));
         DONE(1);
     });
@@ -98,7 +101,7 @@ static ech_status run_relu(const simple_kernel *k, const ech__scalars *scalars)
 static ech_status run_relu_bwd(const simple_kernel *k, const ech__scalars *scalars)
 {
     (void)scalars; /* dy y -> dx */
-    FOR_BLOCKS(k, k->n, {
+    FOR_PIECES(k, k->n, {
         k->vec->relu_bwd(count, IN(0), IN(1), OUT(2));
         DONE(2);
     });
@@ -120,7 +123,7 @@ static ech_status run_mse(const simple_kernel *k, const ech__scalars *scalars)
 static ech_status run_mse_bwd(const simple_kernel *k, const ech__scalars *scalars)
 {
     const float scale = (float)(2.0 * scalars->loss_scale / (double)k->n);
-    FOR_BLOCKS(k, k->n, {
+    FOR_PIECES(k, k->n, {
         k->vec->scaled_difference(count, scale, IN(0), IN(1), OUT(2));
         DONE(2);
     });
