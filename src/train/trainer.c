@@ -467,7 +467,7 @@ static ech_status make_exec(ech_trainer *trainer, const ech_train_options *optio
     ECH_TRY(options->init ? ech_trainer_load(trainer, options->init) : ech__params_init(trainer));
     ECH_TRY(share_weights(trainer));
     trainer->stale = true;
-    if (options->amp == ECH_AMP_BF16 && !trainer->scaler.on && ech__trainer_rank(trainer) == 0)
+    if (options->amp == ECH_AMP_BF16 && options->loss_scale == 0 && ech__trainer_rank(trainer) == 0)
         ech__log(trainer->ctx, "the loss is not scaled: bf16 has the exponents of f32, so that "
                                "nothing vanishes or overflows in it that would not in f32");
     if (options->dp_devices)

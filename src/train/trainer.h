@@ -62,7 +62,7 @@ struct ech_trainer {
     ech__variant variants[ECH__MAX_VARIANTS]; /* the first is the trainer's own plan */
     int nvariants;
     int64_t
-        loading_ns; /* of the next step, on the virtual clock: its samples were loaded by the same core */
+        loading_ns; /* to be added to the next step, on the virtual clock: loading of samples by the same core */
     bool emulated; /* times are those of the virtual clock */
     ech__virtual_clock clock;
     ech__emulation emulation;
@@ -126,6 +126,8 @@ ech_status ech__variant_gradients(ech_trainer *trainer, const ech__variant *vari
                                   const ech__micro *micro);
 /* One forward pass of an evaluating variant. */
 ech_status ech__variant_evaluate(ech_trainer *trainer, const ech__variant *variant);
+/* Whether a program may ask for it after a forward pass. */
+ech_status ech__trainer_check_scalar(const ech_trainer *trainer, ech_value value);
 /* A kept scalar after a step. */
 double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant,
                            ech_value value);
