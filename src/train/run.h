@@ -70,6 +70,7 @@ struct ech__run_step {
     double sums_s;       /* of it, adding up gradients of micro-steps */
     ech_step result;
     double lr, data_s;
+    double loader_s; /* CPU time of the thread that loads samples, since the step before */
 };
 
 /* One operator of the plan, over the timed steps. */
@@ -118,6 +119,7 @@ struct ech__run {
     ech__epoch_sums now;
     float *op_seconds; /* [op_steps][ninstrs]: operators of the first timed full steps */
     int64_t op_steps, op_done;
+    int64_t loader_ns;        /* CPU time of the thread that loads samples, until the last step */
     ech__run_op *ops;         /* [ninstrs], after the last step */
     ech__baseline *baseline;  /* losses of config.against; NULL: none, and on other ranks than 0 */
     ech__traffic traffic;     /* between ranks */
