@@ -176,6 +176,58 @@ ECH_API ech_status ech_group_barrier(ech_group *group);
 /* Adds up data[count] over the ranks; the result has the same bits on all of them. */
 ECH_API ech_status ech_group_sum(ech_group *group, float *data, int64_t count);
 
+/* ---- images ----
+ *
+ * Batches of labelled images, loaded ahead by a thread of their own, normalised, and shared out to the ranks of a group:
+ *
+ *     ech_loader_options o = ech_loader_defaults();
+ *     o.dir = "cifar";  o.batch = 128;  o.group = group;
+ *     ech_loader *train;        ech_loader_open(ctx, &o, &train);
+ *     for (int64_t i = 0; i < ech_loader_steps(train); i++) {          one epoch
+ *         ech_batch b;          ech_loader_next(train, &b);
+ *         ech_trainer_step_batch(t, "images", "labels", &b, &step);
+ *     }
+ *     ech_loader_close(train);
+ *
+ * What is in a batch is a function of the options, the rank and the step: the same seed gives the same bits, and N ranks
+ * together see in a step what one rank with N times the batch sees. Each sample comes once in an epoch; the last step of an
+ * epoch has what is left, split evenly, so that ranks may have different numbers of samples then, or none. */
+
+typedef struct ech_loader ech_loader;
+
+typedef struct ech_loader_options {
+    const char *dir;  /* CIFAR-10's binary files; NULL: a made-up set of the same shapes */
+    bool test;        /* the test set, in its order and as it is, instead of the training set */
+    int64_t limit;    /* samples to use, balanced over the classes; 0: all */
+    int64_t batch;    /* samples of this rank in a step; the same on every rank */
+    uint64_t seed;    /* of order and augmentation */
+    bool shuffle;     /* another order in every epoch; off: that of the files */
+    bool augment;     /* random crops and flips */
+    ech_group *group; /* ranks that share the set; borrowed; NULL: none */
+} ech_loader_options;
+
+/* The samples of one rank in one step. */
+typedef struct ech_batch {
+    const float *images;   /* [count, 3, 32, 32] */
+    const int32_t *labels; /* [count], from 0 to 9 */
+    int64_t count;
+    int64_t global_count; /* over all ranks */
+    int64_t epoch, step;  /* both from 0 */
+    double waited_s;      /* how long it was not ready */
+} ech_batch;
+
+/* Batch 64, shuffled and augmented, made-up images. */
+ECH_API ech_loader_options ech_loader_defaults(void);
+/* Reads and checks the files; loading starts right away. */
+ECH_API ech_status ech_loader_open(ech_ctx *ctx, const ech_loader_options *options,
+                                   ech_loader **out);
+/* At any time; NULL is fine. */
+ECH_API void ech_loader_close(ech_loader *loader);
+ECH_API int64_t ech_loader_steps(const ech_loader *loader);   /* of an epoch, on every rank */
+ECH_API int64_t ech_loader_samples(const ech_loader *loader); /* of an epoch, over all ranks */
+/* The next step's, epoch after epoch. What it points to is valid until the next call. */
+ECH_API ech_status ech_loader_next(ech_loader *loader, ech_batch *out);
+
 /* ---- training ---- */
 
 #define ECH_OPTIMIZER_LIST(X)                                                                      \
@@ -282,6 +334,15 @@ ECH_API ech_status ech_trainer_update_scale(ech_trainer *trainer);
 /* A forward pass over the present inputs that changes nothing, by the running statistics of batch norms: gives
  * the loss, or a count of correct samples. */
 ECH_API ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *out);
+/* One training step over a batch of a loader, which goes to the inputs of these names; out may be NULL. Every sample weighs
+ * alike, also where ranks have different numbers of them. The trainer has no accumulation, and its batch is the loader's. */
+ECH_API ech_status ech_trainer_step_batch(ech_trainer *trainer, const char *images,
+                                          const char *labels, const ech_batch *batch,
+                                          ech_step *out);
+/* A forward pass over a batch, as ech_trainer_evaluate: out[i] is values[i], over the samples of this rank. */
+ECH_API ech_status ech_trainer_evaluate_batch(ech_trainer *trainer, const char *images,
+                                              const char *labels, const ech_batch *batch,
+                                              const ech_value *values, int count, double *out);
 /* The learning rate of the steps that follow. */
 ECH_API void ech_trainer_set_lr(ech_trainer *trainer, double lr);
 

@@ -1,5 +1,6 @@
 /* echelon plan: measures what a step costs on one device where that is not known yet, and prices it on others. */
 #include "cli/plan.h"
+#include "cli/capacity.h"
 #include "cli/cli.h"
 #include "cli/ranks.h"
 #include "device/device.h"
@@ -15,7 +16,7 @@ typedef struct args {
     int64_t dim, depth, batch, global, accum, threads, measure_batch, device_memory;
     double momentum, weight_decay, bucket_mb, efficiency, seconds;
     bool measure, advise, json, measure_link, measure_copies;
-    const char *devices, *link, *cluster, *costs_file, *tuning_file, *plot;
+    const char *devices, *link, *cluster, *costs_file, *tuning_file, *plot, *fit;
 } args;
 
 #define CHOICE(id, text) "|" text
@@ -181,7 +182,13 @@ static const ech__option options[] = {
      .arg = "BYTES",
      .min = 1,
      .max = HUGE_VAL,
-     .help = "Of --advise: most memory of a device."},
+     .help = "Most memory of a device, of --advise and for the largest batch that fits; it may be "
+             "more than this machine has. Default: the memory of the machine."},
+    {.name = "fit",
+     ECH_OPTION(STRING, args, fit),
+     .arg = "BATCH,...",
+     .help = "Print the memory of these batches by kind, whether each fits a device, and the "
+             "largest batch that does, from the plan alone; nothing is measured."},
     {.name = "plot",
      ECH_OPTION(STRING, args, plot),
      .arg = "FILE.svg",
@@ -204,6 +211,8 @@ static const ech__option_example examples[] = {
      "The same step cut over devices of this machine."},
     {"echelon plan --model resnet18 --devices 1-64 --cluster cluster.json --plot scaling.svg",
      "Nodes with several devices each, and the curve."},
+    {"echelon plan --model resnet18 --momentum 0.9 --fit 32,128,512,2048,8192 --device-memory 48GB",
+     "Which batches a device with 48 GB would take."},
     {"echelon plan --model lenet --devices 1,64 --link 1GB/s,20us --advise --efficiency 0.9",
      "Which batch and how many devices still pay."},
 };
@@ -573,6 +582,18 @@ static ech_status show(ech_ctx *ctx, const args *a, const ech__plan_result *r)
     return status;
 }
 
+/* From the plan alone: what one device needs, and the most that it could take. */
+static ech_status find_capacity(ech_ctx *ctx, const args *a, int64_t batch, ech__plan_result *r)
+{
+    ech__capacity capacity;
+    ech__run_config config = config_of(a);
+    config.train.device_memory = a->device_memory;
+    ECH_TRY(ech__capacity_init(ctx, &config, 1, &capacity));
+    r->limit = capacity.limit;
+    ECH_TRY(ech__capacity_need(&capacity, batch, &r->need));
+    return ech__capacity_largest(&capacity, &r->largest);
+}
+
 static ech_status price(ech_ctx *ctx, const work *w, const ech__load *load, const counts *devices,
                         const ech__cluster *cluster)
 {
@@ -595,6 +616,8 @@ static ech_status price(ech_ctx *ctx, const work *w, const ech__load *load, cons
                                     .algorithm = (ech__algorithm)a->algorithm,
                                     .beside = w->beside};
     ech_status status = ech__pricing_create(ctx, &o, &r.pricing);
+    if (status == ECH_OK && r.strategy == ECH__STRATEGY_DDP)
+        status = find_capacity(ctx, a, ech__load_of(load, 1), &r);
     if (status == ECH_OK) {
         r.beside = ech__pricing_beside(r.pricing);
         status = price_all(ctx, a, devices, &r);
@@ -665,6 +688,22 @@ static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const ar
     return code;
 }
 
+static int fit(ech_ctx *ctx, const ech__command *command, const args *a)
+{
+    ech__run_config config = config_of(a);
+    config.train.device_memory = a->device_memory;
+    const bool other = a->batch || a->global || a->advise || a->plot || a->measure;
+    if (other || a->parallel != ECH__STRATEGY_DDP) {
+        ech__fail(ctx, ECH_E_INVALID, "--fit has the batches and measures nothing: %s",
+                  other
+                      ? "--batch-size, --global-batch, --advise, --plot and --measure have nothing "
+                        "to do"
+                      : "ask echelon train --parallel dp --fit about the devices of DataParallel");
+        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    }
+    return ech__cli_fit_list(ctx, command, &config, a->fit, a->json);
+}
+
 int ech__run_plan(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     args a = {0};
@@ -674,6 +713,8 @@ int ech__run_plan(ech_ctx *ctx, const ech__command *command, char **argv)
         return code;
     if (a.measure_batch || a.measure_link || a.measure_copies)
         return measure_as_rank(ctx, command, &a);
+    if (a.fit)
+        return fit(ctx, command, &a);
     counts *devices = malloc(sizeof *devices);
     if (!devices) {
         ech__fail(ctx, ECH_E_NOMEM, "no memory for the numbers of devices");

@@ -1,5 +1,6 @@
 #include "cli/plan.h"
 #include "base/format.h"
+#include "cli/capacity.h"
 
 #include <stdio.h>
 
@@ -117,6 +118,16 @@ static void show_break_even(const ech__plan_result *r)
         printf("; on 2 devices with no batch.\n");
 }
 
+static void show_memory(const ech__plan_result *r)
+{
+    if (!r->need.batch)
+        return;
+    putchar('\n');
+    ech__show_need(&r->need);
+    putchar('\n');
+    ech__show_largest(r->limit, r->largest);
+}
+
 static void show_advice(const ech__plan_result *r)
 {
     const ech__price *best = &r->advice.best.price;
@@ -147,6 +158,7 @@ void ech__plan_show(const ech__plan_result *r)
         show_row(&r->rows[i]);
     show_notes(r);
     show_break_even(r);
+    show_memory(r);
     show_advice(r);
 }
 
@@ -239,6 +251,13 @@ ech_json *ech__plan_json(const ech__plan_result *r)
     for (size_t i = 0; i < r->count; i++)
         ech__json_append(&rows, row_json(&r->rows[i]));
     ech__json_set(&json, "rows", rows);
+    if (r->need.batch) {
+        ech_json *memory = ech__json_object();
+        ech__need_json(&memory, &r->need);
+        ech__json_set_int(&memory, "device_memory", r->limit);
+        ech__json_set_int(&memory, "largest_batch", r->largest);
+        ech__json_set(&json, "memory", memory);
+    }
     if (r->half.devices)
         ech__json_set_int(&half, "devices", r->half.devices);
     else

@@ -298,7 +298,8 @@ static const ech__option train_options[] = {
      ECH_OPTION(CHOICE, args, schedule),
      .choices = ECH__SCHEDULE_LIST(CHOICE),
      .initial = "constant",
-     .help = "How the learning rate changes with the steps."},
+     .help = "How the learning rate changes with the steps: not at all, in drops, or down to 0 at "
+             "the last step on half a cosine or on a line."},
     {.name = "lr-step",
      ECH_OPTION(INT, args, interval),
      .arg = "N",
@@ -312,6 +313,28 @@ static const ech__option train_options[] = {
      .min = 0,
      .max = 1,
      .help = "Factor of each drop of the step schedule."},
+    {.name = "lr-scale-base",
+     ECH_OPTION(INT, args, lr_scale_base),
+     .arg = "B",
+     .min = 1,
+     .max = 1 << 30,
+     .help = "The linear scaling rule: --lr is of steps of B samples, and a step of N samples over "
+             "all devices gets N/B times as much."},
+    {.name = "lr-warmup-epochs",
+     ECH_OPTION(REAL, args, lr_warmup_epochs),
+     .arg = "E",
+     .initial = "0",
+     .min = 0,
+     .max = 100000,
+     .help = "Raise the learning rate on a line, step by step, over the first E epochs, which may "
+             "be a fraction: from --lr where --lr-scale-base makes it larger, else from 0. The "
+             "schedule begins after them."},
+    {.name = "lr-warmup-from",
+     ECH_OPTION(REAL, args, lr_warmup_from),
+     .arg = "RATE",
+     .min = 0,
+     .max = 1e6,
+     .help = "Start that line here instead."},
     {.name = "delay-ms",
      ECH_OPTION(REAL, args, delay_ms),
      .arg = "MS",
@@ -351,7 +374,8 @@ static const ech__option train_options[] = {
          "checkpoint of --save."},
     {.name = "fit",
      ECH_OPTION(FLAG, args, fit),
-     .help = "Print the memory that the run would need, by kind, and run nothing."},
+     .help = "Print the memory that the run would need on a device, by kind, and the largest batch "
+             "that fits --device-memory, which may be more than this machine has. Runs nothing."},
     {.name = "save",
      ECH_OPTION(STRING, args, save),
      .arg = "DIR",
@@ -398,6 +422,10 @@ static const ech__option_example train_examples[] = {
      "The same on two machines."},
     {"echelon train --dim 8192 --depth 8 --device-memory 4GB --fit",
      "Ask whether it fits before running it."},
+    {"echelon train --model resnet18 --data cifar10 --data-dir cifar --devices 2 --batch-size 128 "
+     "--epochs 5 --lr 0.1 --momentum 0.9 --lr-scale-base 128 --lr-warmup-epochs 0.5 --lr-schedule "
+     "cosine",
+     "A large batch with the learning rate that goes with it."},
 };
 
 const ech__command ech__cli_train = {
@@ -582,12 +610,14 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
     if (a->fit && (a->save || a->resume))
         return ech__fail(ctx, ECH_E_INVALID,
                          "--fit runs nothing; --save and --resume have nothing to do");
-    if (a->fit && (a->json || a->run_dir || a->save_params))
+    if (a->fit && (a->run_dir || a->save_params))
         return ech__fail(ctx, ECH_E_INVALID,
-                         "--fit runs nothing; --json, --run-dir and --save-params have nothing to "
-                         "write");
+                         "--fit runs nothing; --run-dir and --save-params have nothing to write");
     if (a->interval && a->schedule != ECH__SCHEDULE_STEP)
         return ech__fail(ctx, ECH_E_INVALID, "--lr-step needs --lr-schedule step");
+    if (a->lr_warmup_from >= 0 && !(a->lr_warmup_epochs > 0))
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--lr-warmup-from needs --lr-warmup-epochs: how long to warm up");
     if (ech__option_given(command, r, "lr-gamma") && a->schedule != ECH__SCHEDULE_STEP)
         return ech__fail(ctx, ECH_E_INVALID, "--lr-gamma needs --lr-schedule step");
     return ECH_OK;
@@ -602,6 +632,7 @@ static args initial_args(void)
                   .beta2 = o.beta2,
                   .epsilon = o.epsilon,
                   .gamma = 0.1,
+                  .lr_warmup_from = -1,
                   .slots = o.slots};
 }
 

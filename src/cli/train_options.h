@@ -21,6 +21,8 @@ typedef struct ech__train_args {
         separate_update, amp, grad_dtype;
     int64_t dim, depth, batch, global_batch, steps, warmup, threads, seed, interval;
     int64_t device_memory, accum, slots, max_restarts;
+    int64_t lr_scale_base;
+    double lr_warmup_epochs, lr_warmup_from;
     double lr, momentum, weight_decay, beta1, beta2, epsilon, gamma, delay_ms, bucket_mb, clip_norm;
     bool nesterov, fit, trace, json, no_shuffle, no_augment, sync_bn, no_broadcast, reproducible;
     int64_t epochs, limit, save_every;

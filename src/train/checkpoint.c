@@ -80,13 +80,18 @@ static void set_precision(ech_json **json, const ech_train_options *o)
     set_switch(json, "loss-scale", ech__loss_scale(o));
 }
 
-static void set_schedule(ech_json **json, const ech__schedule *s)
+static void set_schedule(ech_json **json, const ech__run_config *c)
 {
+    const ech__schedule *s = &c->schedule;
+    ech__json_set_int(json, "lr-scale-base", c->lr_scale_base);
+    ech__json_set_real(json, "lr-warmup-epochs", c->lr_warmup_epochs);
+    if (s->warmup)
+        ech__json_set_real(json, "lr-warmup-from", s->warmup_from);
     ech__json_set_string(json, "lr-schedule", ech__schedule_name(s->kind));
     if (s->kind == ECH__SCHEDULE_STEP) {
         ech__json_set_int(json, "lr-step", s->interval);
         ech__json_set_real(json, "lr-gamma", s->gamma);
-    } else if (s->kind == ECH__SCHEDULE_COSINE) {
+    } else if (s->kind != ECH__SCHEDULE_CONSTANT) {
         ech__json_set_int(json, "steps", s->steps); /* the whole curve follows from it */
     }
 }
@@ -100,7 +105,7 @@ static ech_json *config_json(const ech__run *run)
     set_data(&json, run);
     set_optimizer(&json, &run->config);
     set_precision(&json, &run->config.train);
-    set_schedule(&json, &run->config.schedule);
+    set_schedule(&json, &run->config);
     ech__json_set_int(&json, "threads", threads ? threads : ech__device_cores());
     return json;
 }

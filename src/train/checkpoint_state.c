@@ -44,24 +44,44 @@ static ech_json *sums_json(const ech__epoch_sums *sums)
     ech__json_set_real(&json, "correct", sums->correct);
     ech__json_set_real(&json, "time_s", sums->time_s);
     ech__json_set_real(&json, "compute_s", sums->compute_s);
+    ech__json_set_real(&json, "data_s", sums->data_s);
+    return json;
+}
+
+static ech_json *drift_json(const ech__drift *d)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_int(&json, "ranks", d->ranks);
+    ech__json_set_real(&json, "mean_largest", d->mean_largest);
+    ech__json_set_real(&json, "mean_rms", d->mean_rms);
+    ech__json_set_real(&json, "variance_largest", d->variance_largest);
+    ech__json_set_real(&json, "variance_rms", d->variance_rms);
+    return json;
+}
+
+static ech_json *epoch_json(const ech__run_epoch *e)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_real(&json, "time_s", e->time_s);
+    ech__json_set_real(&json, "compute_s", e->compute_s);
+    ech__json_set_real(&json, "data_s", e->data_s);
+    ech__json_set_real(&json, "evaluation_s", e->evaluation_s);
+    ech__json_set_int(&json, "samples", e->samples);
+    ech__json_set_real(&json, "loss", e->loss);
+    ech__json_set_real(&json, "train_accuracy", e->train_accuracy);
+    ech__json_set_int(&json, "test_samples", e->test.samples);
+    ech__json_set_real(&json, "test_loss", e->test.loss);
+    ech__json_set_real(&json, "test_accuracy", e->test.accuracy);
+    if (e->drift.ranks)
+        ech__json_set(&json, "drift", drift_json(&e->drift));
     return json;
 }
 
 static ech_json *epochs_json(const ech__checkpoint_state *s)
 {
     ech_json *array = ech__json_array();
-    for (size_t i = 0; i < s->nepochs; i++) {
-        const ech__run_epoch *e = &s->epochs[i];
-        ech_json *json = ech__json_object();
-        ech__json_set_real(&json, "time_s", e->time_s);
-        ech__json_set_real(&json, "compute_s", e->compute_s);
-        ech__json_set_real(&json, "loss", e->loss);
-        ech__json_set_real(&json, "train_accuracy", e->train_accuracy);
-        ech__json_set_int(&json, "test_samples", e->test.samples);
-        ech__json_set_real(&json, "test_loss", e->test.loss);
-        ech__json_set_real(&json, "test_accuracy", e->test.accuracy);
-        ech__json_append(&array, json);
-    }
+    for (size_t i = 0; i < s->nepochs; i++)
+        ech__json_append(&array, epoch_json(&s->epochs[i]));
     return array;
 }
 
@@ -160,16 +180,34 @@ static ech_status parse_sums(ech_ctx *ctx, const ech_json *json, ech__epoch_sums
     ECH_TRY(ech__json_get_real(ctx, json, "correct", &out->correct));
     ECH_TRY(ech__json_get_real(ctx, json, "time_s", &out->time_s));
     ECH_TRY(ech__json_get_real(ctx, json, "compute_s", &out->compute_s));
+    ECH_TRY(ech__json_get_real(ctx, json, "data_s", &out->data_s));
     return out->samples >= 0
                ? ECH_OK
                : ech__fail(ctx, ECH_E_FORMAT, "an epoch cannot have %lld samples so far",
                            (long long)out->samples);
 }
 
+static ech_status parse_drift(ech_ctx *ctx, const ech_json *json, ech__drift *out)
+{
+    int64_t ranks;
+    ECH_TRY(get_count(ctx, json, "ranks", &ranks));
+    out->ranks = (int)ranks;
+    ECH_TRY(ech__json_get_real(ctx, json, "mean_largest", &out->mean_largest));
+    ECH_TRY(ech__json_get_real(ctx, json, "mean_rms", &out->mean_rms));
+    ECH_TRY(ech__json_get_real(ctx, json, "variance_largest", &out->variance_largest));
+    return ech__json_get_real(ctx, json, "variance_rms", &out->variance_rms);
+}
+
 static ech_status parse_epoch(ech_ctx *ctx, const ech_json *json, ech__run_epoch *out)
 {
+    const ech_json *drift = ech__json_find(json, "drift");
     ECH_TRY(ech__json_get_real(ctx, json, "time_s", &out->time_s));
     ECH_TRY(ech__json_get_real(ctx, json, "compute_s", &out->compute_s));
+    ECH_TRY(ech__json_get_real(ctx, json, "data_s", &out->data_s));
+    ECH_TRY(ech__json_get_real(ctx, json, "evaluation_s", &out->evaluation_s));
+    ECH_TRY(get_count(ctx, json, "samples", &out->samples));
+    if (drift)
+        ECH_TRY(parse_drift(ctx, drift, &out->drift));
     ECH_TRY(ech__json_get_real(ctx, json, "loss", &out->loss));
     ECH_TRY(ech__json_get_real(ctx, json, "train_accuracy", &out->train_accuracy));
     ECH_TRY(get_count(ctx, json, "test_samples", &out->test.samples));
@@ -274,7 +312,8 @@ static const char *before_there_was(const char *option)
     static const struct {
         const char *option, *value;
     } later[] = {
-        {"amp", "off"}, {"grad-dtype", "f32"}, {"clip-norm", "off"}, {"loss-scale", "off"}};
+        {"amp", "off"},        {"grad-dtype", "f32"}, {"clip-norm", "off"},
+        {"loss-scale", "off"}, {"lr-scale-base", "0"}, {"lr-warmup-epochs", "0.0"}};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
         if (!strcmp(option, later[i].option))
             return later[i].value;

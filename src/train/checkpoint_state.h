@@ -6,7 +6,7 @@
  *                  steps done; epochs done; steps of this one; steps that were not skipped (all of them where it is missing)
  *      "scaler":   {"scale": 32768.0, "good": 17, "skipped": 2, "stuck": 0},     where the loss is scaled
  *      "losses":   {"first": 2.31, "last": 0.4},
- *      "now":      {"samples", "loss", "correct", "time_s", "compute_s"},    sums of the epoch that is under way
+ *      "now":      {"samples", "loss", "correct", "time_s", "compute_s", "data_s"},    sums of the epoch that is under way
  *      "epochs":   [{"time_s", "compute_s", "loss", "train_accuracy", ...}],
  *      "choices":  {"kernels": [...], "layouts": {...}}}
  *

@@ -48,7 +48,11 @@ typedef struct ech__run_config {
     int straggler;            /* rank that idles straggle_ms in every step */
     double straggle_ms;
     ech__schedule
-        schedule; /* lr and steps are taken from above; interval 0: a third of the steps */
+        schedule; /* kind, interval (0: a third of the steps) and gamma; the rest follows from above and from these: */
+    int64_t
+        lr_scale_base; /* train.lr is of steps of so many samples, and is scaled to those of this run; 0: it is not */
+    double lr_warmup_epochs; /* 0: no warm-up; fractions are possible */
+    double lr_warmup_from; /* rate of its first step; below 0: as ech__schedule_warmup_from says */
     const char *save_params; /* where to put the final parameters; NULL: nowhere */
     const char *save;        /* directory of checkpoints; NULL: none */
     int64_t save_every;      /* steps; 0: at the end, and at the end of each of the epochs */
@@ -68,6 +72,7 @@ struct ech__run_step {
     double correct;      /* of them, where the model counts */
     double kernels_s;    /* inside of kernels, over all micro-steps */
     double sums_s;       /* of it, adding up gradients of micro-steps */
+    double loading_s;    /* of the step's time on the virtual clock: loading by the same core */
     ech_step result;
     double lr, data_s;
     double loader_s; /* CPU time of the thread that loads samples, since the step before */
@@ -117,7 +122,8 @@ struct ech__run {
     ech__run_epoch *epochs;       /* [nepochs] */
     int64_t nepochs, epochs_done;
     ech__epoch_sums now;
-    float *op_seconds; /* [op_steps][ninstrs]: operators of the first timed full steps */
+    ech__drift_record drift; /* of running statistics between ranks, where they are not broadcast */
+    float *op_seconds;       /* [op_steps][ninstrs]: operators of the first timed full steps */
     int64_t op_steps, op_done;
     int64_t loader_ns;        /* CPU time of the thread that loads samples, until the last step */
     ech__run_op *ops;         /* [ninstrs], after the last step */
@@ -138,8 +144,8 @@ ech_status ech__run_create(ech_ctx *ctx, const ech__run_config *config, ech__run
 ech_status ech__run_steps(ech__run *run, const ech__run_events *events);
 void ech__run_destroy(ech__run *run);
 
-/* Plans the run and allocates nothing: what it would need. The trainer is the caller's to destroy. */
-ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer **out);
+/* Samples of a micro-step on each of so many ranks, as the configuration says or its data. */
+ech_status ech__run_batch(ech_ctx *ctx, const ech__run_config *config, int world, int64_t *out);
 /* For a launcher that starts ranks again, which then go on from what they find in the directory of checkpoints: fails where
  * something of another run is there already. */
 ech_status ech__run_check_save(ech_ctx *ctx, const ech__run_config *config);
@@ -158,5 +164,17 @@ int64_t ech__run_memory(const ech__run *run, int device, bool planned);
 
 /* The object that run.json holds. */
 ech_json *ech__run_json(const ech__run *run, const char *state);
+
+/* ---- epochs (epoch.c) ---- */
+
+/* wall_s: of the step with everything around it. */
+void ech__run_add_to_epoch(ech__run *run, const ech__run_step *step, double wall_s);
+/* Evaluates, compares ranks, records. Collective. */
+ech_status ech__run_end_epoch(ech__run *run, const ech__run_events *events);
+/* Of the time of all epochs: waiting for data, and what is neither computing nor waiting for data. */
+typedef struct ech__epoch_shares {
+    double time_s, data, overhead, evaluation; /* evaluation_s by time_s: it comes on top */
+} ech__epoch_shares;
+ech__epoch_shares ech__run_epoch_shares(const ech__run *run);
 
 #endif

@@ -126,6 +126,8 @@ ech_status ech__variant_gradients(ech_trainer *trainer, const ech__variant *vari
                                   const ech__micro *micro);
 /* One forward pass of an evaluating variant. */
 ech_status ech__variant_evaluate(ech_trainer *trainer, const ech__variant *variant);
+/* Whether a program may ask for it after a forward pass. */
+ech_status ech__trainer_check_scalar(const ech_trainer *trainer, ech_value value);
 /* A kept scalar after a step. */
 double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant,
                            ech_value value);

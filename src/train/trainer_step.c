@@ -150,6 +150,7 @@ static ech_status exchange_reports(ech_trainer *trainer, ech_step *step)
     const int64_t start = ech__clock_wall();
     trainer->report.wait_s = ech__seconds(trainer->ranks->wait_ns);
     trainer->report.sync_s = ech__seconds(trainer->ranks->sync_ns);
+    trainer->report.buffers_s = ech__seconds(trainer->ranks->buffers_ns);
     ECH_TRY(ech__reports_exchange(&trainer->reports, &trainer->report));
     step->loss = 0;
     for (int rank = 0; rank < trainer->comm->world; rank++)
@@ -207,7 +208,8 @@ static void begin(ech_trainer *trainer)
     trainer->report = (ech__report){.start_ns = now(trainer)};
     trainer->verdict = (ech__verdict){.scale = trainer->scaler.scale};
     if (trainer->ranks)
-        trainer->ranks->sync_ns = trainer->ranks->wait_ns = trainer->ranks->update_ns = 0;
+        trainer->ranks->sync_ns = trainer->ranks->buffers_ns = trainer->ranks->wait_ns =
+            trainer->ranks->update_ns = 0;
 }
 
 /* A forward and a backward pass, and what follows them in the last micro-step of a step. */
@@ -391,14 +393,20 @@ ech_status ech_trainer_accumulate(ech_trainer *trainer)
     return ech__variant_gradients(trainer, variant, &micro);
 }
 
-ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *out)
+ech_status ech__trainer_check_scalar(const ech_trainer *trainer, ech_value value)
 {
-    const ech__variant *training = &trainer->variants[0], *variant;
     const ech_graph *model = trainer->model;
     if (value < 0 || (size_t)value >= model->nvalues ||
         model->values[value].type.shape.ndims != 0 || !trainer->graph->values[value].kept)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
                          "value %d is neither the loss nor a count of correct samples", (int)value);
+    return ECH_OK;
+}
+
+ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *out)
+{
+    const ech__variant *training = &trainer->variants[0], *variant;
+    ECH_TRY(ech__trainer_check_scalar(trainer, value));
     ECH_TRY(ech__trainer_variant(trainer, training->batch, NULL, &variant));
     ECH_TRY(ech__variant_take_inputs(trainer, training, variant));
     ECH_TRY(ech__variant_evaluate(trainer, variant));

@@ -43,7 +43,7 @@ wrong 2 "--momentum is of sgd" train --optimizer adam --momentum 0.9
 wrong 2 "both given; give one" train --batch-size 4 --global-batch 4
 wrong 2 "--lr-step needs" train --lr-step 4
 wrong 2 "--data-dir needs --data cifar10" train --data-dir .
-wrong 2 "--fit runs nothing" train --fit --json
+wrong 2 "--fit runs nothing" train --fit --run-dir x
 wrong 2 "stray" train stray
 wrong 2 "--accum 0: must be at least 1" train --accum 0
 wrong 2 "--amp bf15: .*bf16" train --amp bf15

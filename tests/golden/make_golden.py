@@ -328,6 +328,45 @@ FILES = {
 }
 
 
+# Learning rates. warmup: steps on a line from `from` to lr; the schedule of that kind comes after them, but drops of the step
+# schedule count from the first step of all.
+SCHEDULES = [
+    {"name": "constant", "kind": "constant", "lr": 0.1, "steps": 7},
+    {"name": "step", "kind": "step", "lr": 0.1, "steps": 20, "interval": 6, "gamma": 0.1},
+    {"name": "cosine", "kind": "cosine", "lr": 0.3, "steps": 25},
+    {"name": "linear", "kind": "linear", "lr": 0.3, "steps": 25},
+    {"name": "warm-up and constant", "kind": "constant", "lr": 6.4, "steps": 15, "warmup": 10, "from": 0.1},
+    {"name": "warm-up and step", "kind": "step", "lr": 0.8, "steps": 30, "interval": 9, "gamma": 0.2, "warmup": 5,
+     "from": 0.1},
+    {"name": "warm-up and cosine", "kind": "cosine", "lr": 0.4, "steps": 40, "warmup": 13, "from": 0.1},
+    {"name": "warm-up and linear", "kind": "linear", "lr": 0.2, "steps": 40, "warmup": 1, "from": 0.05},
+]
+
+
+def scheduled(case):
+    """The rate of every step, by PyTorch's schedulers."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=case["lr"])
+    warmup, steps, schedulers = case.get("warmup", 0), case["steps"], torch.optim.lr_scheduler
+    if warmup:
+        first = schedulers.LinearLR(optimizer, start_factor=case["from"] / case["lr"], total_iters=warmup)
+    drops = [at - warmup for at in range(case["interval"], steps, case["interval"])] if case["kind"] == "step" else []
+    rest = {"constant": lambda: schedulers.ConstantLR(optimizer, factor=1.0),
+            "step": lambda: schedulers.MultiStepLR(optimizer, drops, gamma=case["gamma"]),
+            "cosine": lambda: schedulers.CosineAnnealingLR(optimizer, T_max=steps - warmup),
+            "linear": lambda: schedulers.LinearLR(optimizer, 1.0, 0.0, total_iters=steps - warmup)}[case["kind"]]()
+    scheduler = schedulers.SequentialLR(optimizer, [first, rest], [warmup]) if warmup else rest
+    rates = []
+    for _ in range(steps):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    return {**case, "rates": rates}
+
+
+FILES["schedules.json"] = SCHEDULES
+MAKERS = {"gradients.json": differentiated, "scaler.json": scaled, "schedules.json": scheduled}
+
+
 def text_of(value, depth=0):
     """JSON with a line for each tensor and for each list of numbers."""
     if isinstance(value, dict) and any(isinstance(v, (dict, list)) for v in value.values()) and "sha256" not in value:
@@ -342,7 +381,7 @@ def main():
     torch.set_num_threads(1)
     wanted = sys.argv[1:] or FILES
     for file in wanted:
-        make = {"gradients.json": differentiated, "scaler.json": scaled}.get(file, trained)
+        make = MAKERS.get(file, trained)
         made_by = f"tests/golden/make_golden.py with PyTorch {torch.__version__}, in f64"
         text = text_of({"made_by": made_by, "cases": [make(case) for case in FILES[file]]})
         pathlib.Path(__file__).with_name(file).write_text(text + "\n")

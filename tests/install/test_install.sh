@@ -70,6 +70,13 @@ says "accumulation with mixed precision counts its micro-steps" ': 2 ranks, fp16
 says "an example of ranks runs as two of them" '^2 ranks: .* exchange; loss 0\.' \
     "$prefix/bin/echelon" run -n 2 -- "$work/ddp_benchmark" 64 2
 
+check "the example cifar_ddp builds against the installed tree" \
+    compile "$ECH_SRC/examples/cifar_ddp.c" "$work/cifar_ddp"
+cifar=(env -C "$work" ECHELON_TUNING="$work/cifar.json" "$work/cifar_ddp" - 2 330)
+says "it trains epochs and tests them" '^\[Epoch 2/2\] time=[0-9.]+s loss=[0-9.]+ acc=0\.[0-9]+' "${cifar[@]}"
+says "also as two ranks, with a last step of uneven shares" '^\[Epoch 2/2\] time=[0-9.]+s loss=[0-9.]+ acc=0\.[0-9]+' \
+    "$prefix/bin/echelon" run -n 2 -- "${cifar[@]}"
+
 if [[ -x $ECHELON ]]; then
     program=$prefix/bin/echelon
     man=$prefix/share/man/man1/echelon.1
