@@ -159,12 +159,17 @@ static void the_same_seed_gives_the_same_bits(void **state)
 static void memory_of(const ech__run_config *config, int64_t out[ECH__MEMORY_COUNT])
 {
     ech_ctx *ctx;
+    ech_graph *graph;
+    ech__model model;
     ech_trainer *trainer;
     assert_int_equal(ech_ctx_create(NULL, &ctx), ECH_OK);
-    if (ech__run_fit(ctx, config, &trainer) < 0)
+    assert_int_equal(ech_graph_create(ctx, &graph), ECH_OK);
+    if (ech__model_build(graph, &config->model, &model) < 0 ||
+        ech__trainer_plan(ctx, graph, model.loss, &config->train, &trainer) < 0)
         fail_msg("%s", ech_ctx_error(ctx));
     memcpy(out, trainer->plan->memory, ECH__MEMORY_COUNT * sizeof *out);
     ech_trainer_destroy(trainer);
+    ech_graph_destroy(graph);
     ech_ctx_destroy(ctx);
 }
 
