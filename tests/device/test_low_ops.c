@@ -312,8 +312,14 @@ static void check_conversions(const ech__vec *vec)
     uint16_t *low = malloc(COUNT * sizeof *low), *want = malloc(COUNT * sizeof *want);
     assert_true(wide && back && low && want);
     for (int t = 0; t < LENGTH(TYPES); t++) {
-        for (uint32_t k = 0; k < COUNT; k++) /* all exponents, NaN and infinity among them */
-            wide[k] = ech__float_of_bits(k * 61379u + (k << 17));
+        for (uint32_t k = 0; k < COUNT; k++) { /* all exponents, NaN and infinity among them */
+            uint32_t bits = k * 61379u + (k << 17);
+            if (k % 4 == 0) /* half way between two numbers of bf16 */
+                bits = (bits & 0xffff0000) | 0x8000;
+            else if (k % 4 == 1) /* of f16 */
+                bits = (bits & 0xffffe000) | 0x1000;
+            wide[k] = ech__float_of_bits(bits);
+        }
         for (int64_t n = 0; n <= COUNT; n = n < 40 ? n + 1 : n * 7) {
             const int64_t shift = n % 3 <= COUNT - n ? n % 3 : 0;
             vec->narrow(TYPES[t], n, wide + shift, low);
