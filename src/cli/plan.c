@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/ranks.h"
 #include "device/device.h"
+#include "report/report.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -167,8 +168,8 @@ static const ech__option options[] = {
      .help = "Of --advise: most memory of a device."},
     {.name = "plot",
      ECH_OPTION(STRING, args, plot),
-     .arg = "FILE.svg",
-     .help = "Draw samples per second over the devices."},
+     .arg = "FILE",
+     .help = "Draw samples per second over the devices, as SVG or PNG by the end of the name."},
     {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
     /* A rank that measures for the command that has started it. */
     {.name = "measure-batch",
@@ -312,6 +313,9 @@ static ech_status check(ech_ctx *ctx, const args *a, const ech__load *load, cons
                          "exchange directly");
     if (a->optimizer != ECH_SGD && a->momentum != 0)
         return ech__fail(ctx, ECH_E_INVALID, "--momentum is of sgd");
+    if (a->plot && !ech__is_picture_name(a->plot))
+        return ech__fail(ctx, ECH_E_INVALID, "--plot %.200s: the name must end in .svg or .png",
+                         a->plot);
     for (size_t i = 0; i < devices->count; i++) {
         const int64_t n = devices->n[i], most = ech__strategy_most((ech__strategy)a->parallel);
         if (n > most)
