@@ -387,6 +387,34 @@ static void answer(const page *p, const ech__answer *a)
     fputs("</p>\n", p->file);
 }
 
+/* Every number of the answers with where it comes from, for those who cannot point at it. */
+static void sources(const page *p, const ech__study *study)
+{
+    size_t count = 0;
+    char value[400];
+    for (size_t i = 0; i < study->nanswers; i++)
+        count += study->answers[i].nfigures;
+    if (!count)
+        return;
+    fprintf(p->file, "<details><summary>Sources of %zu figure%s</summary>\n<dl class=\"note\">\n",
+            count, count > 1 ? "s" : "");
+    for (size_t i = 0; i < study->nanswers; i++) {
+        for (size_t k = 0; k < study->answers[i].nfigures; k++) {
+            const ech__figure *f = &study->answers[i].figures[k];
+            ech__figure_print(f, value, sizeof value);
+            element(p, "dt", "", f->name);
+            fputs("<dd>", p->file);
+            text(p, value);
+            fputs(f->source || f->cell.basis ? ": " : "", p->file);
+            text(p, ech__basis_name(f->cell.basis));
+            fputs(f->source && f->cell.basis ? ", " : "", p->file);
+            text(p, f->source ? f->source : "");
+            fputs("</dd>\n", p->file);
+        }
+    }
+    fputs("</dl></details>\n", p->file);
+}
+
 static void failures(const page *p, const ech__study *study)
 {
     for (size_t i = 0; i < study->nruns; i++) {
@@ -434,6 +462,7 @@ static ech_status study(page *p, const ech__study *s)
         ECH_TRY(figure(p, &s->plots[i]));
     for (size_t i = 0; i < s->nanswers; i++)
         answer(p, &s->answers[i]);
+    sources(p, s);
     runs(p, s);
     fputs("</article>\n", p->file);
     return ECH_OK;

@@ -170,14 +170,20 @@ static size_t draw_lines(const sheet *s, double x, double y, const char *text, e
     return lines;
 }
 
+/* Of one column: its name and, below, its unit. */
+static size_t head_lines_of(const sheet *s, size_t index)
+{
+    const ech__study_column *c = &s->table->columns[index];
+    const double width = s->columns[index].width + 0.5;
+    return ech__press_count(s->press->canvas, c->name, &s->head, width) +
+           (*c->unit ? ech__press_count(s->press->canvas, c->unit, &s->aside, width) : 0);
+}
+
 static size_t head_lines(const sheet *s)
 {
     size_t most = 1;
     for (size_t i = 0; i < s->table->ncolumns; i++) {
-        const ech__study_column *c = &s->table->columns[i];
-        const size_t lines =
-            ech__press_count(s->press->canvas, c->name, &s->head, s->columns[i].width + 0.5) +
-            (*c->unit ? 1 : 0);
+        const size_t lines = head_lines_of(s, i);
         most = lines > most ? lines : most;
     }
     return most;
@@ -198,9 +204,7 @@ static void draw_head(const sheet *s)
     for (size_t i = 0; i < s->table->ncolumns; i++) {
         const ech__study_column *c = &s->table->columns[i];
         const double width = s->columns[i].width;
-        const size_t own =
-            ech__press_count(s->press->canvas, c->name, &s->head, width + 0.5) + (*c->unit ? 1 : 0);
-        const double y = top + s->leading * (double)(most - own);
+        const double y = top + s->leading * (double)(most - head_lines_of(s, i));
         const size_t lines = draw_lines(s, x, y, c->name, c->align, width, &s->head);
         if (*c->unit)
             draw_lines(s, x, y + s->leading * (double)lines, c->unit, c->align, width, &s->aside);

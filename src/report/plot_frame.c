@@ -159,7 +159,8 @@ void ech__plot_draw_x_axis(ech__canvas *c, const ech__plot_frame *f)
         ech__canvas_paint(c, &axis_paint);
     }
     if (f->x_title)
-        ech__canvas_text(c, a->x + a->width / 2, bottom + 32, f->x_title, &title);
+        ech__canvas_text_within(c, a->x + a->width / 2, bottom + 32, a->width + 40, f->x_title,
+                                &title);
 }
 
 void ech__plot_draw_y_axis(ech__canvas *c, const ech__plot_frame *f)

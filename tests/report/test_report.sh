@@ -57,6 +57,7 @@ holds "links lead to studies and records only" 'assert all(re.fullmatch(r"#[a-z-
 holds "every study is in it" 'assert p.tags["article"] == 9'
 holds "every plot twice, for wide and narrow screens" 'assert p.tags["svg"] == 2 * p.tags["figure"] == 22, p.tags'
 holds "figures of answers are printed" 'assert "took" in words and "74.2\u00a0ms" in words and "{first}" not in words and "{Braces} stay" in words'
+holds "and their sources" 'assert "emulated, n1, n4" in words and "median of steps 6 to 35" in words'
 holds "emulated rows are marked" 'assert text.count("title=\"emulated\">e</sup>") == 3'
 holds "a failed run says why" 'assert "rank 1 was killed by signal 9" in words'
 holds "nothing remote" 'assert not re.search(r"https?:|url\((?!#)|@import", text)'
