@@ -68,6 +68,7 @@ typedef struct ech__run_step {
     double sums_s;       /* of it, adding up gradients of micro-steps */
     ech_step result;
     double lr, data_s;
+    double loader_s; /* CPU time of the thread that loads samples, since the step before */
 } ech__run_step;
 
 /* One operator of the plan, over the timed steps. */
@@ -116,6 +117,7 @@ typedef struct ech__run {
     ech__epoch_sums now;
     float *op_seconds; /* [op_steps][ninstrs]: operators of the first timed full steps */
     int64_t op_steps, op_done;
+    int64_t loader_ns;        /* CPU time of the thread that loads samples, until the last step */
     ech__run_op *ops;         /* [ninstrs], after the last step */
     ech__traffic traffic;     /* between ranks */
     ech__dp_totals dp_totals; /* between devices of one process */
