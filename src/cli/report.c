@@ -10,11 +10,12 @@
 
 typedef struct args {
     const char *dir, *out;
-    int format;
+    int format, pictures;
     bool csv, json;
 } args;
 
 enum { BOTH, HTML, PDF };
+enum { NO_PICTURES, SVG, PNG };
 
 static const ech__option options[] = {
     {.name = "DIR",
@@ -35,12 +36,18 @@ static const ech__option options[] = {
     {.name = "csv",
      ECH_OPTION(FLAG, args, csv),
      .help = "Write every table to csv/STUDY-NUMBER.csv too, with full precision."},
+    {.name = "pictures",
+     ECH_OPTION(CHOICE, args, pictures),
+     .choices = "none|svg|png",
+     .initial = "none",
+     .help = "Write every plot to pictures/STUDY-NUMBER.svg or .png too."},
     {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
 };
 
 static const ech__option_example examples[] = {
     {"echelon report reports/quick", "writes report.html and report.pdf beside the records"},
     {"echelon report reports/quick --out site --csv", "writes them elsewhere, and tables as CSV"},
+    {"echelon report reports/quick --pictures png", "draws every plot as a picture too"},
 };
 
 const ech__command ech__cli_report = {
@@ -58,8 +65,9 @@ const ech__command ech__cli_report = {
 };
 
 typedef struct result {
-    char html[ECH_DIR_MAX_PATH + 32], pdf[ECH_DIR_MAX_PATH + 32], csv[ECH_DIR_MAX_PATH + 32];
-    size_t tables;
+    char html[ECH_DIR_MAX_PATH + 32], pdf[ECH_DIR_MAX_PATH + 32];
+    char csv[ECH_DIR_MAX_PATH + 32], pictures[ECH_DIR_MAX_PATH + 32];
+    size_t tables, plots;
 } result;
 
 /* The way from one full path to another, with '/' at its end: "../../reports/quick/". */
@@ -114,7 +122,11 @@ static ech_status write_all(ech_ctx *ctx, const ech__book *book, const args *a, 
         ECH_TRY(ech__report_html(book, r->html, links));
     if (a->format != HTML)
         ECH_TRY(ech__report_pdf(book, r->pdf));
-    return a->csv ? ech__report_csv(book, r->csv, &r->tables) : ECH_OK;
+    snprintf(r->pictures, sizeof r->pictures, "%s/pictures", out);
+    if (a->csv)
+        ECH_TRY(ech__report_csv(book, r->csv, &r->tables));
+    return a->pictures ? ech__report_pictures(book, r->pictures, a->pictures == PNG, &r->plots)
+                       : ECH_OK;
 }
 
 static ech_status print_json(ech_ctx *ctx, const args *a, const ech__book *book, const result *r)
@@ -128,6 +140,10 @@ static ech_status print_json(ech_ctx *ctx, const args *a, const ech__book *book,
     if (a->csv) {
         ech__json_set_string(&json, "csv", r->csv);
         ech__json_set_int(&json, "tables", (int64_t)r->tables);
+    }
+    if (a->pictures) {
+        ech__json_set_string(&json, "pictures", r->pictures);
+        ech__json_set_int(&json, "plots", (int64_t)r->plots);
     }
     const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
     ech__json_destroy(json);
@@ -144,6 +160,8 @@ static ech_status print(ech_ctx *ctx, const args *a, const ech__book *book, cons
         printf("%s\n", r->pdf);
     if (a->csv)
         printf("%s: %zu tables\n", r->csv, r->tables);
+    if (a->pictures)
+        printf("%s: %zu plots\n", r->pictures, r->plots);
     return ECH_OK;
 }
 

@@ -1,8 +1,10 @@
-/* One plot with its title as a file of its own. */
+/* Plots with their titles as files of their own. */
+#include "base/dir.h"
 #include "base/file.h"
 #include "report/pages.h"
 #include "report/report.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -54,4 +56,21 @@ ech_status ech__report_picture(ech_ctx *ctx, const ech__plot *plot, const char *
     const ech_status status = ech__file_write(ctx, path, data, bytes);
     free(data);
     return status;
+}
+
+ech_status ech__report_pictures(const ech__book *book, const char *dir, bool png, size_t *written)
+{
+    char path[ECH_DIR_MAX_PATH + 128];
+    *written = 0;
+    ECH_TRY(ech__dir_check(book->ctx, "directory for pictures", dir));
+    ECH_TRY(ech__dir_make(book->ctx, "directory for pictures", dir));
+    for (size_t s = 0; s < book->nstudies; s++) {
+        for (size_t i = 0; i < book->studies[s].nplots; i++) {
+            snprintf(path, sizeof path, "%s/%s-%zu.%s", dir, book->studies[s].id, i + 1,
+                     png ? "png" : "svg");
+            ECH_TRY(ech__report_picture(book->ctx, &book->studies[s].plots[i], path));
+            ++*written;
+        }
+    }
+    return ECH_OK;
 }

@@ -25,5 +25,7 @@ ech_status ech__csv_print(ech_ctx *ctx, const ech__study_table *table, char **ou
 /* A plot with its title as a picture of its own: SVG or PNG by the name's end, which must be one of the two. */
 bool ech__is_picture_name(const char *path);
 ech_status ech__report_picture(ech_ctx *ctx, const ech__plot *plot, const char *path);
+/* One file for each plot: STUDY-NUMBER.svg or .png in dir, which is made. *written counts them. */
+ech_status ech__report_pictures(const ech__book *book, const char *dir, bool png, size_t *written);
 
 #endif

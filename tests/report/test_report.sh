@@ -86,6 +86,31 @@ csv "one file a table" 'len(rows) == 66' lab/csv/warmup-2.csv
 csv "quotes are doubled" 'rows[1][0].endswith("\"'"'"'&amp;<!--")' bad/csv/accum-amp-1.csv
 says "JSON says where" '"tables": 6' "$ECHELON" report lab --json --csv
 
+# ---- pictures ----
+
+check "plots as SVG" "$ECHELON" report lab --format html --pictures svg
+check "each a well-formed file" python3 -c '
+import glob, xml.etree.ElementTree as xml
+files = glob.glob("lab/pictures/*.svg")
+assert len(files) == 11, files
+for f in files:
+    root = xml.parse(f).getroot()
+    words = [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert root.tag.endswith("}svg") and len(words) > 5, (f, words)
+    ids = [e.get("id") for e in root.iter() if e.get("id")]
+    assert len(ids) == len(set(ids)), f
+    used = [v[5:-1] for e in root.iter() for v in e.attrib.values() if v.startswith("url(#")]
+    assert set(used) <= set(ids), (f, used, ids)'
+check "hostile ones too" "$ECHELON" report bad --format html --pictures svg
+check "are well-formed" python3 -c '
+import glob, xml.etree.ElementTree as xml
+assert not any(e.tag.endswith("script") for f in glob.glob("bad/pictures/*.svg") for e in xml.parse(f).getroot().iter())'
+says "plots as PNG" '"plots": 11' "$ECHELON" report lab --format html --pictures png --json
+check "are PNG" python3 -c '
+import glob
+files = glob.glob("lab/pictures/*.png")
+assert len(files) == 11 and all(open(f, "rb").read(8) == b"\x89PNG\r\n\x1a\n" for f in files)'
+
 # ---- what it refuses ----
 
 # sentence WHAT PATTERN ARGS...: fails with one line that matches, within a second.
