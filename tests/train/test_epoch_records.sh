@@ -113,7 +113,7 @@ holds "for which statistics are sent" synced.json "s['communication']['statistic
 
 # ---- what fits ----
 
-sweep=(plan --model resnet18 --momentum 0.9 --fit 32,128,512,2048,8192)
+sweep=(plan --model resnet18 --momentum 0.9 --fit '32,128,512,2048,8192')
 "$ECHELON" "${sweep[@]}" --device-memory 48GB --json >fit.json 2>.output
 holds "every batch has a row" fit.json '[x["batch"] for x in r["rows"]] == [32, 128, 512, 2048, 8192] and r["device_memory"] == 48 * 10**9'
 holds "with its memory by kind" fit.json 'all(sum(x["memory_by_kind"].values()) == x["planned_memory_bytes"] for x in r["rows"])'
