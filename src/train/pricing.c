@@ -1,4 +1,5 @@
 #include "train/pricing.h"
+#include "data/loader.h"
 #include "device/device.h"
 #include "parallel/ddp.h"
 #include "train/optimizer.h"
@@ -132,6 +133,18 @@ static double phase_seconds(const cost_point *point, const void *arg)
     return point->alone->phase_s[((const asked *)arg)->phase];
 }
 
+static double hand_over_seconds(const cost_point *point, const void *arg)
+{
+    (void)arg;
+    return point->alone->hand_over_s;
+}
+
+static double loader_seconds(const cost_point *point, const void *arg)
+{
+    (void)arg;
+    return point->alone->loader_s;
+}
+
 static double memory_bytes(const cost_point *point, const void *arg)
 {
     int64_t sum = 0;
@@ -141,7 +154,7 @@ static double memory_bytes(const cost_point *point, const void *arg)
     return (double)sum;
 }
 
-/* Fills in the times of the operators, and returns their sum over some phases. */
+/* Fills in the times of the operators. */
 static void fill_times(ech__pricing *p, int64_t batch, double crowded)
 {
     for (size_t n = 0; n < p->graph->nnodes; n++) {
@@ -429,6 +442,25 @@ static double send_all(const ech__pricing *p, int64_t devices, int64_t bytes)
            (double)far * ech__price_message(&p->cluster.between, bytes);
 }
 
+/* A step is handed over to device 0's thread, and two parts of it to the others'. */
+static double hand_over(const ech__pricing *p, const ech__price *price)
+{
+    const ech__machine_costs *machine = ech__costs_machine((ech__costs *)p->options.costs);
+    if (price->devices == 1)
+        return on_line(p, price->batch, false, hand_over_seconds, NULL);
+    return machine->step_job_s + 2 * machine->part_job_s;
+}
+
+/* Where devices have all cores, the loader of the whole batch takes its time from them; it is bound to none, so that each loses its
+ * share. It loads several small batches at once and then none for a while: the step in the middle sees that only where at least
+ * every other one does. */
+static double loading_beside(const ech__pricing *p, const ech__price *price)
+{
+    if (crowding(p, price->devices) < 1 || ech__loader_burst(price->global) > 2)
+        return 0;
+    return on_line(p, price->global, true, loader_seconds, NULL) / (double)price->devices;
+}
+
 static ech_status price_dp(ech__pricing *p, ech__price *price)
 {
     const ech__machine_costs *machine = ech__costs_machine((ech__costs *)p->options.costs);
@@ -448,10 +480,12 @@ static ech_status price_dp(ech__pricing *p, ech__price *price)
     else if (N > 1) /* and the others fetch what was copied, and write again what was read */
         exposed += replicate + ech__size_seconds(&machine->fetch, m.weights) +
                    ech__size_seconds(&machine->rewrite, m.gradients);
-    price->step.compute_s = sum_of(p, ECH__PRICED_FORWARD) + phase[ECH__DP_LOSS] +
-                            sum_of(p, ECH__PRICED_BACKWARD) + (N > 1 ? add : 0) +
-                            sum_of(p, ECH__PRICED_OPTIMIZER);
+    const double parts = sum_of(p, ECH__PRICED_FORWARD) + sum_of(p, ECH__PRICED_BACKWARD);
+    fill_times(p, price->batch, 0); /* it updates alone, too */
+    price->step.compute_s =
+        parts + phase[ECH__DP_LOSS] + (N > 1 ? add : 0) + sum_of(p, ECH__PRICED_OPTIMIZER);
     price->step.comm_s = price->step.exposed_s = exposed;
+    price->overhead_s += hand_over(p, price) + loading_beside(p, price);
     price->step.step_s = price->step.compute_s + exposed + price->overhead_s;
     const double out = (double)(N - 1) * (double)(m.inputs + m.weights + m.outputs);
     const double in = (double)(N - 1) * (double)(m.outputs + m.gradients);

@@ -465,6 +465,24 @@ static void add_kernel_times(const ech_trainer *trainer, const ech__plan *plan,
     step->sums_s += ech__seconds(sums);
 }
 
+static int64_t loader_cpu(const ech__run *run)
+{
+    return run->feed.loader ? ech__loader_cpu(run->feed.loader) : 0;
+}
+
+/* An emulated device has one core, which its loader shares: what this one did during a step makes the next one longer. What it
+ * did between steps, while samples were handed over, is in no step by the real clock either. */
+static void count_loading(ech__run *run, ech__run_step *step, int64_t from)
+{
+    const int64_t now = loader_cpu(run);
+    if (now < from) /* it has ended */
+        return;
+    step->loader_s += ech__seconds(now - run->loader_ns);
+    run->loader_ns = now;
+    if (run->trainer->emulated)
+        run->trainer->loading_ns += now - from;
+}
+
 /* All micro-steps. data_s is waiting for samples and handing them over. */
 static ech_status compute(ech__run *run, ech__run_step *step, const ech__variant **variant)
 {
@@ -476,14 +494,13 @@ static ech_status compute(ech__run *run, ech__run_step *step, const ech__variant
         ech__micro micro;
         const int known = run->trainer->nvariants;
         ECH_TRY(ech__feed_micro(&run->feed, run->trainer, i, &micro, variant));
-        /* A device that is emulated has one core, which its loader shares. */
-        if (i == 0 && run->trainer->emulated && run->feed.now.images) {
-            run->trainer->loading_ns = run->feed.now.images->cpu_ns;
-            step->loading_s = ech__seconds(run->trainer->loading_ns);
-        }
+        const int64_t loading = loader_cpu(run);
         if (run->trainer->nvariants == known) /* planning for a new batch size is no loading */
             data += ech__clock_wall() - start;
+        if (run->trainer->emulated)
+            step->loading_s += ech__seconds(run->trainer->loading_ns);
         ECH_TRY(ech__variant_step(run->trainer, *variant, &micro, &step->result));
+        count_loading(run, step, loading);
         ech__trace_ops(run->trace, run->trainer, *variant);
         add_kernel_times(run->trainer, (*variant)->plan, (*variant)->exec, step);
         const ech__plan *plan;

@@ -73,6 +73,7 @@ typedef struct ech__run_step {
     double loading_s;    /* of the step's time on the virtual clock: loading by the same core */
     ech_step result;
     double lr, data_s;
+    double loader_s; /* CPU time of the thread that loads samples, since the step before */
 } ech__run_step;
 
 /* One operator of the plan, over the timed steps. */
@@ -122,6 +123,7 @@ typedef struct ech__run {
     ech__drift_record drift; /* of running statistics between ranks, where they are not broadcast */
     float *op_seconds;       /* [op_steps][ninstrs]: operators of the first timed full steps */
     int64_t op_steps, op_done;
+    int64_t loader_ns;        /* CPU time of the thread that loads samples, until the last step */
     ech__run_op *ops;         /* [ninstrs], after the last step */
     ech__traffic traffic;     /* between ranks */
     ech__dp_totals dp_totals; /* between devices of one process */

@@ -53,7 +53,7 @@ struct ech_trainer {
     ech__variant variants[ECH__MAX_VARIANTS]; /* the first is the trainer's own plan */
     int nvariants;
     int64_t
-        loading_ns; /* of the next step, on the virtual clock: its samples were loaded by the same core */
+        loading_ns; /* to be added to the next step, on the virtual clock: loading of samples by the same core */
     bool emulated; /* times are those of the virtual clock */
     ech__virtual_clock clock;
     ech__emulation emulation;
