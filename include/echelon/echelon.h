@@ -283,8 +283,10 @@ typedef struct ech_train_options {
                        into parts, one for each device, and threads are those of each; 0: its share */
     ech_amp amp;
     double clip_norm; /* a gradient longer than this is shortened to it; 0: never */
-    double
-        loss_scale; /* of the loss scaler's first step; 0: 65536 with fp16, no scaler otherwise */
+    /* Of the loss scaler's first step, 2^-14 or more; 0: 65536 with fp16, and no scaler otherwise; below 0: no scaler. A
+     * step whose gradient is not finite is then skipped on all ranks, and the scale halved; it is doubled after 2000 good
+     * steps in a row. */
+    double loss_scale;
     ech_dtype grad_dtype; /* of gradients on their way between ranks: ECH_F32 or ECH_BF16 */
 } ech_train_options;
 
@@ -317,10 +319,18 @@ ECH_API ech_status ech_trainer_read(ech_trainer *trainer, const char *name, void
 
 /* One training step. out may be NULL. With a group, loss is that of the samples of all ranks. */
 ECH_API ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out);
-/* Forward and backward over the present inputs, whose gradient is added to that of the step under way. With accum N,
- * N-1 calls of this and one of ech_trainer_step, each after its inputs were written, make one optimizer step over N*batch
- * samples; ranks exchange nothing until the last. The reproducible mode has slots/size of them. */
+/* Forward and backward over the present inputs, by the loss times the scale and divided by the micro-steps; the gradient is
+ * added to that of the step under way. With accum N, N-1 calls of this and one of ech_trainer_step, each after its inputs were
+ * written, make one optimizer step over N*batch samples; ranks exchange nothing until the last. The reproducible mode has
+ * slots/size of them. */
 ECH_API ech_status ech_trainer_accumulate(ech_trainer *trainer);
+/* The end of a step in parts, for programs that want to see them: after N calls of ech_trainer_accumulate, the last of which
+ * exchanges, apply undoes the scale, looks for gradients that are not finite, clips, and updates or skips; update_scale then
+ * adapts the scale to what was found. ech_trainer_step is all three together. With ranks that update for each other
+ * (shared_update) parameters may change in the exchange already. */
+ECH_API ech_status ech_trainer_apply(ech_trainer *trainer, ech_step *out);
+/* Fails when many steps in a row were skipped with the least scale: it is not the scale then. */
+ECH_API ech_status ech_trainer_update_scale(ech_trainer *trainer);
 /* A forward pass over the present inputs that changes nothing, by the running statistics of batch norms: gives
  * the loss, or a count of correct samples. */
 ECH_API ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *out);
@@ -352,7 +362,8 @@ typedef struct ech_device_stats {
     double busy_s;               /* in kernels and copies */
     int64_t memory;              /* bytes, all kinds */
     int64_t weights, gradients, optimizer, inputs,
-        activations; /* with copies of weights, and workspace */
+        activations;           /* with copies of weights, and workspace */
+    int64_t copies, workspace; /* of weights, and of activations: what of them is that */
 } ech_device_stats;
 
 /* device counts from 0; there are dp_devices of them, or one. */

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "cli/ranks.h"
 #include "device/device.h"
+#include "report/report.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,8 +13,8 @@
 #include <unistd.h>
 
 typedef struct args {
-    int model, optimizer, parallel, algorithm, tune, recompute, separate_update;
-    int64_t dim, depth, batch, global, threads, measure_batch, device_memory;
+    int model, optimizer, parallel, algorithm, tune, recompute, separate_update, amp, grad_dtype;
+    int64_t dim, depth, batch, global, accum, threads, measure_batch, device_memory;
     double momentum, weight_decay, bucket_mb, efficiency, seconds;
     bool measure, advise, json, measure_link, measure_copies;
     const char *devices, *link, *cluster, *costs_file, *tuning_file, *plot, *fit;
@@ -47,13 +48,30 @@ static const ech__option options[] = {
      .arg = "N",
      .min = 1,
      .max = 1 << 24,
-     .help = "Samples per device and step, on any number of devices. Default: 64."},
+     .help = "Samples per device and micro-step, on any number of devices. Default: 64."},
     {.name = "global-batch",
      ECH_OPTION(INT, args, global),
      .arg = "N",
      .min = 1,
      .max = 1 << 30,
      .help = "Samples per step over all devices; give this or --batch-size."},
+    {.name = "accum",
+     ECH_OPTION(INT, args, accum),
+     .arg = "N",
+     .initial = "1",
+     .min = 1,
+     .max = 1e6,
+     .help = "Micro-steps of a step; gradients are exchanged in the last."},
+    {.name = "amp",
+     ECH_OPTION(CHOICE, args, amp),
+     .choices = ECH_AMP_LIST(CHOICE),
+     .initial = "off",
+     .help = "Mixed precision, as in echelon train."},
+    {.name = "grad-dtype",
+     ECH_OPTION(CHOICE, args, grad_dtype),
+     .choices = "f32|bf16",
+     .initial = "f32",
+     .help = "Type of gradients on their way between devices."},
     {.name = "optimizer",
      ECH_OPTION(CHOICE, args, optimizer),
      .choices = ECH_OPTIMIZER_LIST(CHOICE),
@@ -174,8 +192,8 @@ static const ech__option options[] = {
              "largest batch that does, from the plan alone; nothing is measured."},
     {.name = "plot",
      ECH_OPTION(STRING, args, plot),
-     .arg = "FILE.svg",
-     .help = "Draw samples per second over the devices."},
+     .arg = "FILE",
+     .help = "Draw samples per second over the devices, as SVG or PNG by the end of the name."},
     {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
     /* A rank that measures for the command that has started it. */
     {.name = "measure-batch",
@@ -223,6 +241,9 @@ static ech__run_config config_of(const args *a)
     c.model.dim = a->dim;
     c.model.depth = a->depth;
     c.train.threads = (int)a->threads;
+    c.train.accum = (int)a->accum;
+    c.train.amp = (ech_amp)a->amp;
+    c.train.grad_dtype = a->grad_dtype ? ECH_BF16 : ECH_F32;
     c.train.optimizer = (ech_optimizer)a->optimizer;
     c.train.momentum = a->momentum;
     c.train.weight_decay = a->weight_decay;
@@ -321,6 +342,17 @@ static ech_status check(ech_ctx *ctx, const args *a, const ech__load *load, cons
                          "exchange directly");
     if (a->optimizer != ECH_SGD && a->momentum != 0)
         return ech__fail(ctx, ECH_E_INVALID, "--momentum is of sgd");
+    if (a->plot && !ech__is_picture_name(a->plot))
+        return ech__fail(ctx, ECH_E_INVALID, "--plot %.200s: the name must end in .svg or .png",
+                         a->plot);
+    if (a->global % a->accum)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--global-batch %lld with --accum %lld: must be divisible by it",
+                         (long long)a->global, (long long)a->accum);
+    if (a->parallel == ECH__STRATEGY_DP && (a->accum > 1 || a->amp || a->grad_dtype))
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--parallel dp has one process: --accum, --amp and --grad-dtype are of "
+                         "ddp");
     for (size_t i = 0; i < devices->count; i++) {
         const int64_t n = devices->n[i], most = ech__strategy_most((ech__strategy)a->parallel);
         if (n > most)
@@ -493,8 +525,8 @@ static int measure_machine(const work *w, bool given_links)
         fprintf(stderr, "echelon plan: measuring the exchange between two devices\n");
         code = launch(w->ctx, w->command, w->argv, w->file, 2, "--measure-link");
     }
-    if (code == ECH__EXIT_GOOD && w->a->parallel == ECH__STRATEGY_DP &&
-        (m.copy.count == 0 || w->a->measure)) {
+    const bool copies = w->a->parallel == ECH__STRATEGY_DP || w->a->accum > 1 || w->a->grad_dtype;
+    if (code == ECH__EXIT_GOOD && copies && (m.copy.count == 0 || w->a->measure)) {
         fprintf(stderr, "echelon plan: measuring copies between two devices\n");
         code = launch(w->ctx, w->command, w->argv, w->file, 1, "--measure-copies");
     }
@@ -629,7 +661,11 @@ static ech_status find_file(ech_ctx *ctx, const args *a, char *out, size_t bytes
 static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const args *a,
                 const counts *devices)
 {
-    const ech__load load = {.batch = a->global ? 0 : a->batch ? a->batch : 64, .global = a->global};
+    /* Of a micro-step: the price is of as many as the step has. */
+    const ech__load load = {.batch = a->global  ? 0
+                                     : a->batch ? a->batch
+                                                : 64,
+                            .global = a->global / a->accum};
     ech__cluster cluster;
     if (check(ctx, a, &load, devices) < 0 || find_links(ctx, a, devices, &cluster) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);

@@ -8,6 +8,30 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Nothing for plain f32. */
+static void show_precision(const ech_train_options *o)
+{
+    const char *before = "";
+    if (o->amp != ECH_AMP_OFF) {
+        printf("layers in %s", ech__amp_name(o->amp));
+        before = ", ";
+    }
+    if (ech__loss_scale(o) > 0) {
+        printf("%sloss times %g at first", before, ech__loss_scale(o));
+        before = ", ";
+    }
+    if (o->clip_norm > 0) {
+        printf("%sgradients clipped to %g", before, o->clip_norm);
+        before = ", ";
+    }
+    if (o->grad_dtype != ECH_F32) {
+        printf("%sgradients exchanged in %s", before, ech__dtype_name(o->grad_dtype));
+        before = ", ";
+    }
+    if (*before)
+        putchar('\n');
+}
+
 void ech__show_head(const ech__run *run)
 {
     const ech__run_config *c = &run->config;
@@ -23,6 +47,7 @@ void ech__show_head(const ech__run *run)
     printf(", %s, %d device%s of %d thread%s%s\n", ech__optimizer_name(c->train.optimizer), devices,
            devices == 1 ? "" : "s", t->device->threads, t->device->threads == 1 ? "" : "s",
            c->train.dp_devices ? ", DataParallel" : "");
+    show_precision(&c->train);
     printf("planned in %s", ech__format_seconds(t->planning_s).s);
     if (t->timed_kernels)
         printf(", %d kernels timed", t->timed_kernels);
@@ -124,8 +149,9 @@ static void show_steps(const ech__run *run)
                ech__format_seconds(s->result.backward_s).s);
         if (ranks)
             printf("  %10s", ech__format_seconds(s->result.comm_exposed_s).s);
-        printf("  %10s  %10.4g%s\n", ech__format_seconds(s->result.optimizer_s).s, s->lr,
-               i < run->first + run->config.warmup ? "  warm-up" : "");
+        printf("  %10s  %10.4g%s%s\n", ech__format_seconds(s->result.optimizer_s).s, s->lr,
+               i < run->first + run->config.warmup ? "  warm-up" : "",
+               s->result.skipped ? "  skipped" : "");
     }
 }
 
@@ -202,6 +228,24 @@ static void show_dp(const ech__dp_totals *t)
                ech__format_seconds(t->phase_s[p]).s);
 }
 
+static void show_stability(const ech__run *run)
+{
+    if (!ech__run_is_watched(run))
+        return;
+    const ech__stability s = ech__stability_of(run, run->baseline);
+    const ech_trainer *t = run->trainer;
+    printf("stability    %lld step%s not finite, %lld skipped", (long long)s.broken,
+           s.broken == 1 ? "" : "s", (long long)s.skipped);
+    if (t->scaler.on)
+        printf("; loss scale %g to %g", s.least, s.most);
+    if (t->checks)
+        printf("; largest gradient %.4g", s.largest);
+    if (run->baseline)
+        printf("; losses off by %.3g %% at most from those of %s, by %.3g %% at the end",
+               100 * s.worst, run->config.against, 100 * s.final);
+    putchar('\n');
+}
+
 static void show_epochs(const ech__run *run)
 {
     const ech__epoch_shares shares = ech__run_epoch_shares(run);
@@ -239,6 +283,7 @@ static void show_summary(const ech__run *run)
     printf("throughput   %.1f samples/s\n", s->samples_per_s);
     show_epochs(run);
     printf("loss         %.9g at the first step, %.9g at the last\n", s->first_loss, s->final_loss);
+    show_stability(run);
     printf("memory       %s planned, %s allocated\n",
            ech__format_bytes(ech_trainer_planned_memory(run->trainer)).s,
            ech__format_bytes(ech_trainer_peak_memory(run->trainer)).s);

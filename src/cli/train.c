@@ -51,6 +51,11 @@ static ech__run_config config_of(const ech__train_args *a)
     c.train.tune = a->tune == 0;
     c.train.recompute = a->recompute == 0;
     c.train.tuning_file = a->tuning_file;
+    c.train.amp = (ech_amp)a->amp;
+    c.train.loss_scale = a->loss_scale;
+    c.train.clip_norm = a->clip_norm;
+    c.train.grad_dtype = a->grad_dtype ? ECH_BF16 : ECH_F32;
+    c.against = a->against;
     c.run_dir = a->run_dir;
     c.trace = a->trace;
     c.command = ech__cli_command_line();

@@ -1,4 +1,4 @@
-#include "cli/train_options.h"
+#include "cli/precision.h"
 #include "device/device.h"
 #include "train/costs.h"
 
@@ -158,6 +158,35 @@ typedef ech__train_args args;
         .max = 9007199254740992.0, .help = "Of the initial parameters and of synthetic data."      \
     }
 
+#define PRECISION_ROWS                                                                             \
+    {.name = "amp",                                                                                \
+     ECH_OPTION(CHOICE, args, amp),                                                                \
+     .choices = ECH_AMP_LIST(CHOICE),                                                              \
+     .initial = "off",                                                                             \
+     .group = "Precision",                                                                         \
+     .help = "Mixed precision: linear layers, convolutions and what flows between them in this "   \
+             "type; parameters, gradients, statistics, losses and the optimizer in f32."},         \
+        {.name = "loss-scale",                                                                     \
+         ECH_OPTION(STRING, args, loss_scale_text),                                                \
+         .arg = "X|off",                                                                           \
+         .choices = "off",                                                                         \
+         .help = "Of the loss in the first step: it is halved, and the step skipped, when a "      \
+                 "gradient is not finite, and doubled after 2000 good steps in a row. Default: "   \
+                 "65536 with --amp fp16, else off."},                                              \
+        {.name = "clip-norm",                                                                      \
+         ECH_OPTION(REAL, args, clip_norm),                                                        \
+         .arg = "X",                                                                               \
+         .initial = "0",                                                                           \
+         .min = 0,                                                                                 \
+         .max = 1e30,                                                                              \
+         .help =                                                                                   \
+             "Shorten gradients, all together, to this norm where they are longer. 0: never."},    \
+    {                                                                                              \
+        .name = "grad-dtype", ECH_OPTION(CHOICE, args, grad_dtype), .choices = "f32|bf16",         \
+        .initial = "f32",                                                                          \
+        .help = "Type of gradients on their way between devices; bf16 halves the bytes."           \
+    }
+
 #define RECORD_ROWS                                                                                \
     {.name = "run-dir",                                                                            \
      ECH_OPTION(STRING, args, run_dir),                                                            \
@@ -313,6 +342,7 @@ static const ech__option train_options[] = {
      .min = 0,
      .max = 60000,
      .help = "Idle time before every backward pass, to see what a serial part costs."},
+    PRECISION_ROWS,
     DEVICE_ROWS,
     {.name = "sync-bn",
      ECH_OPTION(FLAG, args, sync_bn),
@@ -372,6 +402,11 @@ static const ech__option train_options[] = {
      ECH_OPTION(STRING, args, save_params),
      .arg = "FILE",
      .help = "Write the final parameters as safetensors."},
+    {.name = "against",
+     ECH_OPTION(STRING, args, against),
+     .arg = "DIR",
+     .help = "The run directory of an f32 run of the same training: how far the losses are from "
+             "its losses is recorded."},
 };
 
 static const ech__option_example train_examples[] = {
@@ -406,7 +441,7 @@ const ech__command ech__cli_train = {
     .example_count = sizeof train_examples / sizeof *train_examples,
 };
 
-static const ech__option bench_options[] = {MODEL_ROWS, DEVICE_ROWS, RECORD_ROWS};
+static const ech__option bench_options[] = {MODEL_ROWS, PRECISION_ROWS, DEVICE_ROWS, RECORD_ROWS};
 
 static const ech__option_example bench_examples[] = {
     {"echelon bench step --dim 8192 --depth 8 --batch-size 64 --threads 1 --steps 12 --warmup 2",
@@ -610,7 +645,7 @@ bool ech__train_parse(ech_ctx *ctx, const ech__command *command, char **argv, ar
     if (!ech__option_given(command, &result, "warmup"))
         a->warmup = a->steps > 5 ? 5 : a->steps - 1;
     if (find_devices(ctx, a) < 0 || find_straggler(ctx, a) < 0 || find_links(ctx, a) < 0 ||
-        check_combinations(ctx, command, &result, a) < 0) {
+        ech__precision_find(ctx, a) < 0 || check_combinations(ctx, command, &result, a) < 0) {
         *code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
         return false;
     }

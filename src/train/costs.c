@@ -54,11 +54,13 @@ ech__costs_key ech__costs_key_of(const ech__run_config *c)
     if (c->model.kind == ECH__MODEL_LINEAR)
         n += snprintf(key.s + n, sizeof key.s - (size_t)n, " %lldx%lld", (long long)c->model.dim,
                       (long long)c->model.depth);
-    snprintf(key.s + n, sizeof key.s - (size_t)n, ", threads %d, %s%s%s%s%s%s", c->train.threads,
-             ech__optimizer_name(c->train.optimizer), c->train.momentum != 0 ? " momentum" : "",
-             c->train.weight_decay != 0 ? " decay" : "",
+    snprintf(key.s + n, sizeof key.s - (size_t)n, ", threads %d, %s%s%s%s%s%s%s%s%s",
+             c->train.threads, ech__optimizer_name(c->train.optimizer),
+             c->train.momentum != 0 ? " momentum" : "", c->train.weight_decay != 0 ? " decay" : "",
              c->train.recompute ? "" : ", nothing recomputed", c->train.tune ? "" : ", untuned",
-             c->train.dp_devices ? ", dp" : "");
+             c->train.dp_devices ? ", dp" : "", c->train.amp != ECH_AMP_OFF ? ", " : "",
+             c->train.amp != ECH_AMP_OFF ? ech__amp_name(c->train.amp) : "",
+             ech__checks_gradients(&c->train) ? ", gradients checked" : "");
     return key;
 }
 

@@ -157,6 +157,10 @@ static ech_json *config_json(const ech__run *run)
     ech__json_set_bool(&json, "recompute", o->recompute);
     ech__json_set_int(&json, "device_memory", o->device_memory);
     ech__json_set_real(&json, "delay_ms", o->delay_ms);
+    ech__json_set_string(&json, "amp", ech__amp_name(o->amp));
+    ech__json_set_string(&json, "grad_dtype", ech__dtype_name(o->grad_dtype));
+    ech__json_set_real(&json, "clip_norm", o->clip_norm);
+    ech__json_set_real(&json, "loss_scale", ech__loss_scale(o));
     return json;
 }
 
@@ -281,11 +285,12 @@ static ech_json *stats_json(const ech__stats *s)
     return json;
 }
 
-/* For every device that this process has. */
-static ech_json *memory_json(const ech_trainer *trainer)
+/* For every device. Ranks have made the same plan. */
+static ech_json *memory_json(const ech__run *run)
 {
+    const ech_trainer *trainer = run->trainer;
     ech_json *array = ech__json_array();
-    for (int d = 0; d < (trainer->dp ? ech__dp_devices(trainer->dp) : 1); d++) {
+    for (int d = 0; d < ech__run_devices(run); d++) {
         ech_json *kinds = ech__json_object();
         int64_t bytes[ECH__MEMORY_COUNT];
         memcpy(bytes, trainer->plan->memory, sizeof bytes);
@@ -403,13 +408,15 @@ static ech_json *summary_json(const ech__run *run)
     }
     ech__json_set(&json, "peak_memory_bytes", memory_list(run, false));
     ech__json_set(&json, "planned_memory_bytes", memory_list(run, true));
-    ech__json_set(&json, "memory_by_kind", memory_json(run->trainer));
+    ech__json_set(&json, "memory_by_kind", memory_json(run));
     ech__json_set(&json, "utilisation", utilisation_list(run));
     ech__json_set_int(&json, "parameters", ech__trainer_param_count(run->trainer));
     ech__json_set_real(&json, "planning_s", run->trainer->planning_s);
     ech__json_set_int(&json, "timed_kernels", run->trainer->timed_kernels);
     ech__json_set_real(&json, "first_loss", s->first_loss);
     ech__json_set_real(&json, "final_loss", s->final_loss);
+    if (ech__run_is_watched(run))
+        ech__json_set(&json, "stability", ech__stability_json(run, run->baseline));
     if (run->config.epochs && run->epochs_done) {
         const ech__evaluation *test = &run->epochs[run->epochs_done - 1].test;
         if (test->samples)
@@ -516,6 +523,12 @@ static ech_json *step_json(const ech__run *run, const ech__run_step *step)
     ech__json_set_real(&json, "comm_exposed_s", step->result.comm_exposed_s);
     ech__json_set_real(&json, "optimizer_s", step->result.optimizer_s);
     ech__json_set_real(&json, "lr", step->lr);
+    if (run->config.train.amp != ECH_AMP_OFF || run->trainer->scaler.on) {
+        ech__json_set_real(&json, "scale", step->result.scale);
+        ech__json_set_bool(&json, "skipped", step->result.skipped);
+    }
+    if (run->trainer->checks)
+        ech__json_set_real(&json, "grad_norm", step->result.grad_norm);
     if (run->world > 1)
         set_exchange(&json, run);
     return json;

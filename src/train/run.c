@@ -362,6 +362,8 @@ static ech_status set_up(ech__run *run)
     ech__feed_options options = feed_options(run);
     ECH_TRY(ech__feed_open(ctx, &options, &run->feed));
     ECH_TRY(fill_in(ctx, c, &run->feed));
+    if (c->against && run->rank == 0)
+        ECH_TRY(ech__baseline_open(run, c->against, &run->baseline));
     ECH_TRY(choose_clock(run));
     ECH_TRY(agree(run));
     if (run->resumed)
@@ -404,6 +406,7 @@ void ech__run_destroy(ech__run *run)
         return;
     const ech__run_config *c = &run->config;
     const size_t ninstrs = run->trainer ? run->trainer->plan->ninstrs : 0;
+    ech__baseline_close(run->ctx, run->baseline);
     ech__traffic_fini(&run->traffic);
     ech__drift_fini(&run->drift);
     ech__dp_totals_fini(&run->dp_totals);
@@ -495,10 +498,9 @@ static ech_status compute(ech__run *run, ech__run_step *step, const ech__variant
         const int known = run->trainer->nvariants;
         ECH_TRY(ech__feed_micro(&run->feed, run->trainer, i, &micro, variant));
         const int64_t loading = loader_cpu(run);
+        step->loading_s += ech__seconds(run->trainer->loading_ns);
         if (run->trainer->nvariants == known) /* planning for a new batch size is no loading */
             data += ech__clock_wall() - start;
-        if (run->trainer->emulated)
-            step->loading_s += ech__seconds(run->trainer->loading_ns);
         ECH_TRY(ech__variant_step(run->trainer, *variant, &micro, &step->result));
         count_loading(run, step, loading);
         ech__trace_ops(run->trace, run->trainer, *variant);

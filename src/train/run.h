@@ -18,6 +18,7 @@
 #include "train/dp_totals.h"
 #include "train/feed.h"
 #include "train/schedule.h"
+#include "train/stability.h"
 #include "train/traffic.h"
 #include "train/trainer.h"
 
@@ -57,6 +58,7 @@ typedef struct ech__run_config {
     int64_t save_every;      /* steps; 0: at the end, and at the end of each of the epochs */
     const char *resume;  /* directory of checkpoints, or one of them, to go on from; NULL: none */
     const char *run_dir; /* records; NULL: none */
+    const char *against; /* run directory of an f32 run to hold the losses against; NULL: none */
     bool trace;          /* trace.json too */
     const char *command; /* the command line that repeats it, for the record; may be NULL */
 } ech__run_config;
@@ -64,7 +66,7 @@ typedef struct ech__run_config {
 ech__run_config ech__run_defaults(void);
 
 /* A step as it is recorded. */
-typedef struct ech__run_step {
+struct ech__run_step {
     int64_t step, epoch; /* from 1 */
     int64_t samples;     /* of all ranks */
     double correct;      /* of them, where the model counts */
@@ -74,7 +76,7 @@ typedef struct ech__run_step {
     ech_step result;
     double lr, data_s;
     double loader_s; /* CPU time of the thread that loads samples, since the step before */
-} ech__run_step;
+};
 
 /* One operator of the plan, over the timed steps. */
 typedef struct ech__run_op {
@@ -99,7 +101,7 @@ typedef struct ech__trace ech__trace;
 typedef struct ech__checkpoint ech__checkpoint;
 typedef struct ech__checkpoint_dir ech__checkpoint_dir;
 
-typedef struct ech__run {
+struct ech__run {
     ech_ctx *ctx;
     ech__run_config config; /* with its defaults filled in */
     int rank, world;        /* rank 0 writes and shows; the others only train */
@@ -125,10 +127,11 @@ typedef struct ech__run {
     int64_t op_steps, op_done;
     int64_t loader_ns;        /* CPU time of the thread that loads samples, until the last step */
     ech__run_op *ops;         /* [ninstrs], after the last step */
+    ech__baseline *baseline;  /* losses of config.against; NULL: none, and on other ranks than 0 */
     ech__traffic traffic;     /* between ranks */
     ech__dp_totals dp_totals; /* between devices of one process */
     ech__run_summary summary;
-} ech__run;
+};
 
 /* Called after each step and each epoch; user is handed through. Any may be NULL. */
 typedef struct ech__run_events {

@@ -204,6 +204,58 @@ static void test_buckets_hide(void **state)
     ech__pricing_destroy(p);
 }
 
+/* ---- micro-steps, and gradients in bf16 ---- */
+
+static void test_micro_steps(void **state)
+{
+    fixture *f = *state;
+    const ech__cluster cluster = {.inside = {.bytes_per_s = 1e6, .latency_s = 1e-3},
+                                  .between = {.bytes_per_s = 1e6, .latency_s = 1e-3}};
+    const int64_t bytes = 4 * DEPTH * (DIM * DIM + DIM), largest = 4 * DIM * DIM;
+    ech__costs_machine(f->costs)->add =
+        (ech__size_costs){.count = 1, .bytes = {bytes}, .seconds = {7e-3}};
+    ech__pricing *once = pricing_of(f, &cluster);
+    const ech__price one = price_at(f, once, 4, 4 * 8), alone = price_at(f, once, 1, 8);
+    f->config.train.accum = 5;
+    ech__pricing *p = pricing_of(f, &cluster);
+    const ech__price five = price_at(f, p, 4, 4 * 8), five_alone = price_at(f, p, 1, 8);
+    const double more = 4 * (computing(f, 8) + 7e-3);
+    close_to(five.step.compute_s, one.step.compute_s + more);
+    close_to(five.step.step_s, one.step.step_s + more + 4 * OVERHEAD);
+    close_to(five_alone.step.step_s, alone.step.step_s + more + 4 * OVERHEAD);
+    close_to(five.step.comm_s, one.step.comm_s); /* exchanged once */
+    assert_int_equal(five.global, 5 * 4 * 8);
+    close_to(five.samples_per_s, 160 / five.step.step_s);
+    assert_int_equal(five.memory, one.memory + largest);
+    assert_true(alone.measured && !five_alone.measured);
+    f->config.train.accum = 1;
+    ech__pricing_destroy(once);
+    ech__pricing_destroy(p);
+}
+
+static void test_gradients_in_bf16(void **state)
+{
+    fixture *f = *state;
+    const ech__cluster cluster = {.inside = {.bytes_per_s = 1e6, .latency_s = 1e-3},
+                                  .between = {.bytes_per_s = 1e6, .latency_s = 1e-3}};
+    const int64_t params = DEPTH * (DIM * DIM + DIM);
+    /* A copy takes a second for a GB, whatever its size. */
+    ech__costs_machine(f->costs)->copy =
+        (ech__size_costs){.count = 2, .bytes = {1, 1000000}, .seconds = {1e-9, 1e-3}};
+    f->config.train.grad_dtype = ECH_BF16;
+    ech__pricing *p = pricing_of(f, &cluster);
+    assert_int_equal(ech__pricing_exchanged(p), 2 * params);
+    const ech__price four = price_at(f, p, 4, 4 * 8), alone = price_at(f, p, 1, 8);
+    const double ring = 6 * (1e-3 + 2 * (double)params / 4 / 1e6);
+    close_to(four.step.comm_s, ring);
+    close_to(four.step.compute_s,
+             computing(f, 8) + f->nupdates * UPDATE + 2 * 3 * (double)params * 1e-9);
+    close_to(alone.step.compute_s, computing(f, 8) + f->nupdates * UPDATE);
+    assert_int_equal(four.memory, alone.memory + 2 * params);
+    f->config.train.grad_dtype = ECH_F32;
+    ech__pricing_destroy(p);
+}
+
 /* ---- this machine: devices share its memory ---- */
 
 static void test_contention(void **state)
@@ -464,11 +516,18 @@ static void test_bad_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batches),       cmocka_unit_test(test_links),
-        cmocka_unit_test(test_buckets_hide),  cmocka_unit_test(test_contention),
-        cmocka_unit_test(test_no_contention), cmocka_unit_test(test_break_even),
-        cmocka_unit_test(test_advice),        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_file),          cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_links),
+        cmocka_unit_test(test_buckets_hide),
+        cmocka_unit_test(test_micro_steps),
+        cmocka_unit_test(test_gradients_in_bf16),
+        cmocka_unit_test(test_contention),
+        cmocka_unit_test(test_no_contention),
+        cmocka_unit_test(test_break_even),
+        cmocka_unit_test(test_advice),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_data_parallel),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
