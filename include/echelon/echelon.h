@@ -202,6 +202,18 @@ typedef enum ech_amp {
 #undef ECH_AMP_ENUM
 } ech_amp;
 
+/* In which order the devices of a pipeline work: all forward passes first, or one forward and one backward in turns, which
+ * holds the activations of fewer micro-batches. */
+#define ECH_PIPELINE_LIST(X)                                                                       \
+    X(GPIPE, "gpipe")                                                                              \
+    X(ONE_F_ONE_B, "1f1b")
+
+typedef enum ech_pipeline {
+#define ECH_PIPELINE_ENUM(id, text) ECH_PIPELINE_##id,
+    ECH_PIPELINE_LIST(ECH_PIPELINE_ENUM)
+#undef ECH_PIPELINE_ENUM
+} ech_pipeline;
+
 /* PyTorch's rules and defaults, but for lr (0.01). */
 typedef struct ech_train_options {
     int64_t batch;         /* samples per micro-step, of this rank */
@@ -229,6 +241,12 @@ typedef struct ech_train_options {
     int slots;        /* of the reproducible mode: parts of a step, a power of two */
     int dp_devices; /* DataParallel over this many devices of this process; 0: none. batch is then cut
                        into parts, one for each device, and threads are those of each; 0: its share */
+    int mp_devices; /* the model's layers are spread over this many devices of this process; 0: over none. threads are
+                       those of each; 0: its share */
+    const char *placement; /* which layer is where: even (NULL), half, balanced, balanced-memory, or "0,0,1", a device for
+                              each layer */
+    int micro_batches;     /* of a pipeline over these devices: the batch is cut into so many; 0, 1: no pipeline */
+    ech_pipeline pipeline;
     ech_amp amp;
     double clip_norm; /* a gradient longer than this is shortened to it; 0: never */
     double
@@ -280,7 +298,8 @@ ECH_API void ech_trainer_set_lr(ech_trainer *trainer, double lr);
 ECH_API ech_status ech_trainer_load(ech_trainer *trainer, const char *path);
 ECH_API ech_status ech_trainer_save(ech_trainer *trainer, const char *path);
 
-/* Bytes the plan says the device needs, and bytes the device really took; they are equal. */
+/* Bytes the plan says the device needs, and bytes the device really took; they are equal. Of several devices: the one that
+ * needs most, or device 0 of DataParallel. */
 ECH_API int64_t ech_trainer_planned_memory(const ech_trainer *trainer);
 ECH_API int64_t ech_trainer_peak_memory(const ech_trainer *trainer);
 
@@ -294,7 +313,7 @@ typedef struct ech_device_stats {
         activations; /* with copies of weights, and workspace */
 } ech_device_stats;
 
-/* device counts from 0; there are dp_devices of them, or one. */
+/* device counts from 0; there are dp_devices or mp_devices of them, or one. */
 ECH_API ech_status ech_trainer_device_stats(const ech_trainer *trainer, int device,
                                             ech_device_stats *out);
 

@@ -31,6 +31,10 @@ static ech__run_config config_of(const ech__train_args *a)
         const int64_t each = a->batch || file ? a->batch : 64;
         c.global_batch = a->global_batch ? a->global_batch : each * c.train.dp_devices;
     }
+    c.train.mp_devices = (int)a->mp;
+    c.train.placement = a->placement;
+    c.train.micro_batches = (int)a->micro_batches;
+    c.train.pipeline = (ech_pipeline)a->pipeline;
     c.train.accum = (int)a->accum;
     c.train.bucket_bytes =
         (int64_t)(a->bucket_mb * (1 << 20)) > 0 ? (int64_t)(a->bucket_mb * (1 << 20)) : 1;
@@ -79,7 +83,10 @@ static int fit(ech_ctx *ctx, const ech__command *command, const ech__run_config 
     ech_trainer *trainer;
     if (ech__run_fit(ctx, config, &trainer) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
-    ech__show_memory(trainer->plan);
+    if (trainer->pipe)
+        ech__show_pipe_memory(trainer->pipe);
+    else
+        ech__show_memory(trainer->plan);
     if (trainer->whole) { /* DataParallel: the plan above is of one device's part */
         putchar('\n');
         ech__show_memory(trainer->whole);
@@ -128,7 +135,7 @@ static int train(ech_ctx *ctx, const ech__command *command, const ech__train_arg
 /* What cannot be right with so many ranks. */
 static ech_status check_world(ech_ctx *ctx, const ech__train_args *a, int world)
 {
-    if (a->device_count && a->device_count != world)
+    if (a->ranks && a->ranks != world)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--devices %d among %d ranks that were started from outside: leave it out",
                          a->device_count, world);
@@ -167,8 +174,8 @@ static int run_it(ech_ctx *ctx, const ech__command *command, const ech__train_ar
         return train(ctx, command, a, NULL, show);
     if (ech__cli_is_rank() || ech__mpi_wanted())
         return train_as_rank(ctx, command, a, show);
-    if (a->device_count > 1 || a->max_restarts) {
-        const int ranks = a->device_count ? a->device_count : 1;
+    if (a->ranks > 1 || a->max_restarts) {
+        const int ranks = a->ranks ? a->ranks : 1;
         if (check_world(ctx, a, ranks) < 0)
             return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
         const ech__run_config config = config_of(a);

@@ -1,5 +1,6 @@
 #include "cli/train_options.h"
 #include "device/device.h"
+#include "parallel/pipe.h"
 #include "train/costs.h"
 
 #include <math.h>
@@ -39,7 +40,8 @@ typedef ech__train_args args;
          .min = 1,                                                                                 \
          .max = 1 << 30,                                                                           \
          .group = "Batch and steps",                                                               \
-         .help = "Samples per device and step. Default: the rows of the data file, or 64."},       \
+         .help = "Samples per device and step; of layers on several devices, per group of them. "  \
+                 "Default: the rows of the data file, or 64."},                                    \
         {.name = "steps",                                                                          \
          ECH_OPTION(INT, args, steps),                                                             \
          .arg = "S",                                                                               \
@@ -68,7 +70,37 @@ typedef ech__train_args args;
          .initial = "ddp",                                                                         \
          .help = "ddp: a process for each device, gradients added up over all. dp: one process, "  \
                  "whose first device shares out inputs and parameters, takes in outputs and "      \
-                 "gradients, and updates."},                                                       \
+                 "gradients, and updates. mp: one process, layers spread over the devices, of "    \
+                 "which one works at a time. pipeline: the same with micro-batches, so that all "  \
+                 "work."},                                                                         \
+        {.name = "mp",                                                                             \
+         ECH_OPTION(INT, args, mp),                                                                \
+         .arg = "N",                                                                               \
+         .min = 1,                                                                                 \
+         .max = ECH__MAX_STAGES,                                                                   \
+         .help = "Devices that the layers are spread over; there are --devices / N such groups, "  \
+                 "each with samples of its own. Default: 1, or with mp and pipeline all."},        \
+        {.name = "placement",                                                                      \
+         ECH_OPTION(STRING, args, placement),                                                      \
+         .arg = "even|half|balanced|LIST",                                                         \
+         .choices = "even|half|balanced|balanced-memory",                                          \
+         .help = "Which layer is on which device: layer i of L on device i*D/L; the first half on " \
+                 "device 0; so that the slowest device has least to do (or the fullest least to "  \
+                 "hold: balanced-memory); or a device for each layer, such as 0,0,1. Default: "    \
+                 "even."},                                                                         \
+        {.name = "micro-batches",                                                                  \
+         ECH_OPTION(INT, args, micro_batches),                                                     \
+         .arg = "M",                                                                               \
+         .min = 1,                                                                                 \
+         .max = ECH__PIPE_MOST_MICROS,                                                             \
+         .help = "Of a pipeline: the batch is cut into M. Default: as many as divide it, up to "   \
+                 "four for each device."},                                                         \
+        {.name = "pipeline-schedule",                                                              \
+         ECH_OPTION(CHOICE, args, pipeline),                                                       \
+         .choices = ECH_PIPELINE_LIST(CHOICE),                                                     \
+         .initial = "1f1b",                                                                        \
+         .help = "gpipe: all forward passes, then all backward ones. 1f1b: in turns, which holds " \
+                 "the activations of fewer micro-batches."},                                       \
         {.name = "backend",                                                                        \
          ECH_OPTION(CHOICE, args, backend),                                                        \
          .choices = ECH__BACKEND_LIST(CHOICE),                                                     \
@@ -359,6 +391,10 @@ static const ech__option_example train_examples[] = {
      "Keep checkpoints; the same line with --resume ckpt goes on from the last."},
     {"echelon train --model resnet18 --devices 2 --batch-size 32 --run-dir runs/b --trace",
      "Two ranks of 32 samples each; the trace shows the exchange of gradients."},
+    {"echelon train --dim 2048 --depth 20 --parallel pipeline --devices 2 --batch-size 1024 "
+     "--micro-batches 8",
+     "Layers on two devices, kept busy by eight micro-batches; mp instead of pipeline shows one at "
+     "work at a time."},
     {"mpirun -np 4 --host a:2,b:2 echelon train --model resnet18 --batch-size 32",
      "The same on two machines."},
     {"echelon train --dim 8192 --depth 8 --device-memory 4GB --fit",
@@ -415,6 +451,76 @@ static ech_status find_devices(ech_ctx *ctx, args *a)
         return ech__fail(ctx, ECH_E_INVALID, "--devices %s: must be from 1 to 256", a->devices);
     a->device_count = (int)count;
     return ECH_OK;
+}
+
+static bool is_spread(const args *a)
+{
+    return a->parallel == ECH__PARALLEL_MP || a->parallel == ECH__PARALLEL_PIPELINE || a->mp > 1;
+}
+
+/* The most that divide the batch, up to four for each device. */
+static int64_t default_micros(const args *a, int groups)
+{
+    const int64_t batch = a->batch ? a->batch : a->global_batch ? a->global_batch / groups : 64;
+    int64_t micros = 4 * a->mp < batch ? 4 * a->mp : batch;
+    while (micros > 1 && batch % micros)
+        micros--;
+    return micros > 0 ? micros : 1;
+}
+
+/* Groups of devices that have the layers of one model, and their micro-batches. */
+static ech_status find_groups(ech_ctx *ctx, const ech__command *command,
+                              const ech__option_result *r, args *a)
+{
+    a->ranks = a->device_count;
+    if (!is_spread(a)) {
+        if (a->placement || a->micro_batches || ech__option_given(command, r, "pipeline-schedule"))
+            return ech__fail(ctx, ECH_E_INVALID,
+                             "--placement, --micro-batches and --pipeline-schedule are of --parallel "
+                             "mp and pipeline, and of --mp above 1");
+        a->mp = 0;
+        return ECH_OK;
+    }
+    if (a->parallel == ECH__PARALLEL_DP)
+        return ech__fail(ctx, ECH_E_INVALID, "--mp %lld: --parallel dp has the model on every device",
+                         (long long)a->mp);
+    const int devices = a->device_count ? a->device_count : a->mp ? (int)a->mp : 1;
+    if (!a->mp)
+        a->mp = devices;
+    if (a->mp > ECH__MAX_STAGES)
+        return ech__fail(ctx, ECH_E_INVALID, "--devices %d: layers are spread over at most %d",
+                         devices, ECH__MAX_STAGES);
+    if (devices % a->mp)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--devices %d with --mp %lld: groups of %lld devices must divide them",
+                         devices, (long long)a->mp, (long long)a->mp);
+    if (a->parallel == ECH__PARALLEL_MP && a->micro_batches > 1)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--micro-batches %lld: --parallel mp has one; --parallel pipeline has more",
+                         (long long)a->micro_batches);
+    a->ranks = a->device_count ? devices / (int)a->mp : 0;
+    if (!a->micro_batches)
+        a->micro_batches = a->parallel == ECH__PARALLEL_PIPELINE
+                               ? default_micros(a, devices / (int)a->mp)
+                               : 1;
+    if (a->batch % a->micro_batches)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--micro-batches %lld: must divide the batch of %lld samples",
+                         (long long)a->micro_batches, (long long)a->batch);
+    return ECH_OK;
+}
+
+static ech_status check_spread(ech_ctx *ctx, const args *a)
+{
+    const char *other = a->accum > 1        ? "--accum"
+                        : a->straggle       ? "--straggle"
+                        : a->sync_bn        ? "--sync-bn"
+                        : a->reproducible   ? "--reproducible"
+                                            : NULL;
+    return !a->mp || !other
+               ? ECH_OK
+               : ech__fail(ctx, ECH_E_INVALID,
+                           "%s: a model that is spread over devices goes without it", other);
 }
 
 /* About as much as is exchanged at a time, which says how fast the memory is: all gradients, or a full bucket. 0: unknown. */
@@ -519,6 +625,7 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
         return ech__fail(
             ctx, ECH_E_INVALID,
             "--parallel dp has one process: --accum, --straggle and --backend are of ddp");
+    ECH_TRY(check_spread(ctx, a));
     if (strcmp(command->name, "train"))
         return ECH_OK;
     if (a->parallel == ECH__PARALLEL_DP && (a->sync_bn || a->reproducible || a->max_restarts))
@@ -578,7 +685,8 @@ bool ech__train_parse(ech_ctx *ctx, const ech__command *command, char **argv, ar
         return false;
     if (!ech__option_given(command, &result, "warmup"))
         a->warmup = a->steps > 5 ? 5 : a->steps - 1;
-    if (find_devices(ctx, a) < 0 || find_straggler(ctx, a) < 0 || find_links(ctx, a) < 0 ||
+    if (find_devices(ctx, a) < 0 || find_groups(ctx, command, &result, a) < 0 ||
+        find_straggler(ctx, a) < 0 || find_links(ctx, a) < 0 ||
         check_combinations(ctx, command, &result, a) < 0) {
         *code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
         return false;

@@ -8,7 +8,9 @@
 
 #define ECH__PARALLEL_LIST(X)                                                                      \
     X(DDP, "ddp") /* a rank for each device; gradients are added up */                             \
-    X(DP, "dp")   /* one process; the first device has the model and does what is left */
+    X(DP, "dp")   /* one process; the first device has the model and does what is left */          \
+    X(MP, "mp")   /* one process; layers are spread over the devices */                            \
+    X(PIPELINE, "pipeline") /* the same, with micro-batches that keep them busy */
 
 typedef enum ech__parallel {
 #define ECH__PARALLEL_ENUM(id, text) ECH__PARALLEL_##id,
@@ -18,7 +20,9 @@ typedef enum ech__parallel {
 
 typedef struct ech__train_args {
     int model, optimizer, schedule, tune, recompute, parallel, backend, clock, algorithm,
-        separate_update;
+        separate_update, pipeline;
+    int64_t mp, micro_batches;
+    const char *placement;
     int64_t dim, depth, batch, global_batch, steps, warmup, threads, seed, interval;
     int64_t device_memory, accum, slots, max_restarts;
     double lr, momentum, weight_decay, beta1, beta2, epsilon, gamma, delay_ms, bucket_mb;
@@ -28,6 +32,7 @@ typedef struct ech__train_args {
     const char *data, *init, *save_params, *run_dir, *tuning_file;
     /* What follows from them. */
     int device_count; /* 0: not given */
+    int ranks;        /* of a launcher: devices, or groups of --mp; 0: not given */
     int straggler;
     double straggle_ms;
     ech__emulation emulation;

@@ -183,6 +183,15 @@ static ech_status infer_sync(ech_ctx *ctx, ech__node *node, const ech__type *in,
     return ECH_OK;
 }
 
+/* Of any type. */
+static ech_status infer_same(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
+{
+    (void)ctx;
+    node->nout = 1;
+    out[0] = in[0];
+    return ECH_OK;
+}
+
 static ech_status infer_nothing(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
 {
     (void)ctx, (void)in, (void)out;
@@ -260,6 +269,18 @@ static ech_status backward_cross_entropy(struct ech__autodiff *ad, const ech__no
     return backward_loss(ad, node, ECH__OP_CROSS_ENTROPY_BWD);
 }
 
+/* What went there comes back. */
+static ech_status backward_transfer(struct ech__autodiff *ad, const ech__node *node)
+{
+    const ech_value dx =
+        ech__ad_add(ad, &(ech__node){.op = ECH__OP_TRANSFER,
+                                     .name = node->name,
+                                     .attrs = {.from = node->attrs.to, .to = node->attrs.from},
+                                     .nin = 1,
+                                     .in = {ech__ad_of(ad, node->out[0])}});
+    return ech__ad_give(ad, node->in[0], dx);
+}
+
 /* ---- the table ---- */
 
 /* clang-format off */
@@ -298,6 +319,9 @@ static const ech__op_row rows[ECH__OP_COUNT] = {
     [ECH__OP_BROADCAST] = {.min_in = 1, .max_in = 1, .reuses = -1, .changes = 1u, .flat = true, .exchange = true, .infer = infer_nothing},
     [ECH__OP_SYNC_STATS] = {.min_in = 3, .max_in = 3, .reuses = -1, .changes = 1u | 2u, .exchange = true, .infer = infer_sync},
     [ECH__OP_SYNC_SUMS] = {.min_in = 2, .max_in = 2, .reuses = -1, .exchange = true, .infer = infer_sync},
+    [ECH__OP_TRANSFER] = {.min_in = 1, .max_in = 1, .reuses = -1, .exchange = true, .infer = infer_same, .backward = backward_transfer},
+    [ECH__OP_SEND] = {.min_in = 1, .max_in = 1, .reuses = -1, .exchange = true, .infer = infer_nothing},
+    [ECH__OP_RECV] = {.min_in = 0, .max_in = 0, .reuses = -1, .exchange = true, .infer = infer_nothing},
     [ECH__OP_REORDER] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = infer_like_first},
     [ECH__OP_DELAY] = {.min_in = 0, .max_in = 0, .reuses = -1, .infer = infer_nothing},
 };

@@ -46,6 +46,9 @@
     X(BROADCAST, "broadcast")                   /* *group: rank 0's on every rank */                \
     X(SYNC_STATS, "sync_stats")                 /* *mean *variance x -> variance for bn_running; of all ranks */ \
     X(SYNC_SUMS, "sync_sums")                   /* dgamma dbeta -> their sums over ranks times this one's share */ \
+    X(TRANSFER, "transfer")                     /* x -> the same on another device; from to */      \
+    X(SEND, "send")                             /* x, to another device's graph; link to */         \
+    X(RECV, "recv")                             /* -> x, of another device's graph; link from */    \
     X(REORDER, "reorder")                       /* w -> the same in another layout */               \
     X(DELAY, "delay")                           /* nothing; idles for seconds */
 /* clang-format on */
@@ -88,6 +91,8 @@ typedef struct ech__attrs {
     double seconds;
     int64_t bucket; /* allreduce: its number */
     int update;     /* allreduce with parameters: the optimizer's operator, an ech__op */
+    int from, to;   /* transfer, send, recv: devices */
+    int64_t link;   /* send, recv: the number of the transfer that they are the ends of */
     bool fresh;     /* accumulate: g is written, not added to; only then there may be terms */
     double momentum, weight_decay, beta1, beta2, epsilon;
     bool nesterov, decoupled;
@@ -97,6 +102,7 @@ typedef struct ech__node {
     ech__op op;
     const char *name; /* of the layer: "fc1"; unique with the operator's name in most graphs */
     ech__phase phase;
+    int device; /* where a model is spread over several (parallel/place.h); a transfer: the first */
     ech__attrs attrs;
     int nin, nout;
     ech_value in[ECH__MAX_IN], out[ECH__MAX_OUT];
@@ -111,7 +117,7 @@ typedef struct ech__op_row {
     unsigned changes; /* bit k: input k is changed in place */
     bool flat;        /* operands are flat arrays: any layout will do that they share */
     bool is_loss;
-    bool exchange; /* done by the ranks together (plan/exchange.h), not by a device */
+    bool exchange; /* done by ranks or devices together (plan/exchange.h), not by one device */
     /* Gives the outputs' types (node->nout is set by it) or says what does not fit. */
     ech_status (*infer)(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out);
     /* Adds the operators of the backward pass; NULL where there is none. */

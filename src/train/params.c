@@ -28,9 +28,14 @@ static tensor tensor_in(const ech__plan *plan, const ech__exec *exec, ech_value 
     return t;
 }
 
+/* A parameter, buffer or state of the trainer's graph, wherever it is. */
 static tensor tensor_of(const ech_trainer *trainer, ech_value v)
 {
-    return tensor_in(trainer->plan, trainer->exec, v);
+    const ech__plan *plan;
+    const ech__exec *exec;
+    ech_value there;
+    ech__trainer_home(trainer, v, &plan, &exec, &there);
+    return tensor_in(plan, exec, there);
 }
 
 /* What one file holds: PyTorch's state_dict of the model, or of the optimizer. */
@@ -77,7 +82,7 @@ int64_t ech__trainer_param_count(const ech_trainer *trainer)
         if (!is_param(trainer, v))
             continue;
         int64_t elems = 0;
-        ech__shape_elems(&trainer->plan->places[v].layout.shape, &elems);
+        ech__shape_elems(&trainer->graph->values[v].type.shape, &elems);
         sum += elems;
     }
     return sum;
@@ -112,20 +117,29 @@ ech_status ech__params_init(ech_trainer *trainer)
 
 /* ---- the program's own data ---- */
 
+/* Of a model on several devices, which cut their inputs themselves. */
+static bool is_piped_input(const ech_trainer *trainer, const char *name)
+{
+    const ech_value v = trainer->pipe ? ech__graph_find(trainer->graph, name) : -1;
+    return v >= 0 && trainer->graph->values[v].kind == ECH__VALUE_INPUT;
+}
+
 static ech_status find(ech_trainer *trainer, const ech__variant *variant, const char *name,
                        size_t bytes, tensor *out)
 {
-    const ech_graph *graph = variant->plan->graph;
-    const ech_value v = ech__graph_find(graph, name);
-    const bool known =
-        v >= 0 && (graph->values[v].kind == ECH__VALUE_INPUT || is_saved(graph, (size_t)v));
+    const ech_graph *graph = trainer->pipe ? trainer->graph : variant->plan->graph;
+    ech_value v = ech__graph_find(graph, name);
+    bool known = v >= 0 && (graph->values[v].kind == ECH__VALUE_INPUT || is_saved(graph, (size_t)v));
     /* Parameters are the trainer's own: a variant may know none of them. */
     const bool input = known && graph->values[v].kind == ECH__VALUE_INPUT;
-    const ech__plan *plan = input ? variant->plan : trainer->plan;
-    if (!known || !plan->places[v].used)
+    const ech__plan *plan = variant->plan;
+    const ech__exec *exec = variant->exec;
+    if (known)
+        known = input ? plan->places[v].used : ech__trainer_home(trainer, v, &plan, &exec, &v);
+    if (!known)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
                          "'%s' is no input or parameter that the loss depends on", name);
-    *out = tensor_in(plan, input ? variant->exec : trainer->exec, v);
+    *out = tensor_in(plan, exec, v);
     if (bytes != (size_t)(out->elems * out->elem_bytes))
         return ech__fail(trainer->ctx, ECH_E_INVALID, "'%s' of shape %s takes %lld bytes, not %zu",
                          name, ech__shape_format(&out->layout->shape).s,
@@ -139,6 +153,8 @@ ech_status ech__variant_write(ech_trainer *trainer, const ech__variant *variant,
                               const void *data, size_t bytes)
 {
     tensor t;
+    if (is_piped_input(trainer, name))
+        return ech__pipe_write(trainer->pipe, variant->pass, name, data, bytes);
     ECH_TRY(find(trainer, variant, name, bytes, &t));
     ech__layout_scatter(t.layout, t.elem_bytes, 0, t.elems, data, t.memory);
     return ECH_OK;
@@ -152,6 +168,8 @@ ech_status ech_trainer_write(ech_trainer *trainer, const char *name, const void 
 ech_status ech_trainer_read(ech_trainer *trainer, const char *name, void *data, size_t bytes)
 {
     tensor t;
+    if (is_piped_input(trainer, name))
+        return ech__pipe_read(trainer->pipe, trainer->variants[0].pass, name, data, bytes);
     ECH_TRY(find(trainer, &trainer->variants[0], name, bytes, &t));
     ech__layout_gather(t.layout, t.elem_bytes, 0, t.elems, t.memory, data);
     return ECH_OK;
@@ -168,6 +186,8 @@ static ech_status move_chunk(void *user, const tensor *t, int64_t first, int64_t
 ech_status ech__variant_take_inputs(ech_trainer *trainer, const ech__variant *from,
                                     const ech__variant *to)
 {
+    if (trainer->pipe)
+        return ech__pipe_take_inputs(trainer->pipe, from->pass, to->pass);
     for (size_t v = 0; v < to->plan->graph->nvalues; v++) {
         if (to->plan->graph->values[v].kind != ECH__VALUE_INPUT || !to->plan->places[v].used)
             continue;

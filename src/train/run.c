@@ -3,6 +3,7 @@
 #include "base/dir.h"
 #include "base/file.h"
 #include "comm/group.h"
+#include "device/device.h"
 #include "train/checkpoint.h"
 #include "train/record.h"
 #include "train/trace.h"
@@ -211,29 +212,44 @@ static ech_status check_places(const ech__run *run)
     return status;
 }
 
+/* Devices whose operators are timed apart: all that have other ones. */
+static int devices_with_plans(const ech_trainer *trainer)
+{
+    return trainer->pipe ? ech__trainer_devices(trainer) : 1;
+}
+
 enum { MOST_OP_STEPS = 2000 }; /* whose operators are kept apart: enough for medians */
 
 static ech_status allocate(ech__run *run)
 {
     const ech__run_config *c = &run->config;
-    const size_t ninstrs = run->trainer->plan->ninstrs;
     const int64_t timed = remaining(run) - c->warmup;
+    for (int d = 0; d < devices_with_plans(run->trainer); d++)
+        run->nops += ech__trainer_plan_of(run->trainer, d)->ninstrs;
     run->op_steps = timed < MOST_OP_STEPS ? timed : MOST_OP_STEPS;
     run->nepochs = run->feed.train ? c->steps / run->feed.per_epoch : 0;
     run->steps = ech__new(run->ctx, (size_t)c->steps * sizeof *run->steps);
     run->epochs = ech__new(run->ctx, (size_t)run->nepochs * sizeof *run->epochs);
-    run->ops = ech__new(run->ctx, ninstrs * sizeof *run->ops);
-    run->op_seconds = ech__new(run->ctx, (size_t)run->op_steps * ninstrs * sizeof *run->op_seconds);
-    return run->steps && run->epochs && run->ops && run->op_seconds
-               ? ECH_OK
-               : ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",
-                           (long long)c->steps);
+    run->ops = ech__new(run->ctx, run->nops * sizeof *run->ops);
+    run->op_seconds =
+        ech__new(run->ctx, (size_t)run->op_steps * run->nops * sizeof *run->op_seconds);
+    if (!run->steps || !run->epochs || !run->ops || !run->op_seconds)
+        return ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",
+                         (long long)c->steps);
+    size_t n = 0;
+    for (int d = 0; d < devices_with_plans(run->trainer); d++) {
+        const ech__plan *plan = ech__trainer_plan_of(run->trainer, d);
+        for (size_t i = 0; i < plan->ninstrs; i++)
+            run->ops[n++] = (ech__run_op){.device = d, .instr = &plan->instrs[i]};
+    }
+    return ECH_OK;
 }
 
 static ech_status allocate_totals(ech__run *run)
 {
     ECH_TRY(ech__traffic_init(&run->traffic, run->trainer, run->op_steps));
-    return ech__dp_totals_init(&run->dp_totals, run->trainer, run->op_steps);
+    ECH_TRY(ech__dp_totals_init(&run->dp_totals, run->trainer, run->op_steps));
+    return ech__pipe_totals_init(&run->pipe_totals, run->trainer, run->op_steps);
 }
 
 /* Finds and checks the checkpoint, and that this run is the one it belongs to. */
@@ -269,12 +285,13 @@ static ech_status open_outputs(ech__run *run)
     return ech__records_run(run->records, run, "running");
 }
 
-/* Ranks of one machine that share a core would count each other's time. */
+/* Devices of one machine that share a core would count each other's time. */
 static ech_status outnumber_cores(const ech__run *run, bool *out)
 {
     ech__comm *comm = run->config.train.group ? run->config.train.group->comm : NULL;
+    const int each = run->config.train.mp_devices ? run->config.train.mp_devices : 1;
     cpu_set_t mine, together;
-    *out = false;
+    *out = (!comm || comm->world == 1) && each > ech__device_cores();
     if (!comm || comm->world == 1 || comm->local_world != comm->world)
         return ECH_OK;
     cpu_set_t *all = ech__new(run->ctx, (size_t)comm->world * sizeof *all);
@@ -286,7 +303,7 @@ static ech_status outnumber_cores(const ech__run *run, bool *out)
     CPU_ZERO(&together);
     for (int r = 0; r < comm->world; r++)
         CPU_OR(&together, &together, &all[r]);
-    *out = CPU_COUNT(&together) < comm->world;
+    *out = CPU_COUNT(&together) < comm->world * each;
     ech__delete(run->ctx, all, (size_t)comm->world * sizeof *all);
     return status;
 }
@@ -388,17 +405,17 @@ void ech__run_destroy(ech__run *run)
     if (!run)
         return;
     const ech__run_config *c = &run->config;
-    const size_t ninstrs = run->trainer ? run->trainer->plan->ninstrs : 0;
     ech__traffic_fini(&run->traffic);
     ech__dp_totals_fini(&run->dp_totals);
+    ech__pipe_totals_fini(&run->pipe_totals);
     ech__checkpoint_dir_close(run->checkpoints);
     ech__checkpoint_close(run->resumed);
     if (run->records)
         ech__records_close(run->records);
     ech__trace_close(run->trace);
     ech__delete(run->ctx, run->op_seconds,
-                (size_t)run->op_steps * ninstrs * sizeof *run->op_seconds);
-    ech__delete(run->ctx, run->ops, ninstrs * sizeof *run->ops);
+                (size_t)run->op_steps * run->nops * sizeof *run->op_seconds);
+    ech__delete(run->ctx, run->ops, run->nops * sizeof *run->ops);
     ech__delete(run->ctx, run->epochs, (size_t)run->nepochs * sizeof *run->epochs);
     ech__delete(run->ctx, run->steps, (size_t)c->steps * sizeof *run->steps);
     ech__feed_close(&run->feed);
@@ -410,11 +427,12 @@ void ech__run_destroy(ech__run *run)
 
 static void keep_op_times(ech__run *run)
 {
-    const ech__span *spans = ech__exec_spans(run->trainer->exec);
-    const size_t ninstrs = run->trainer->plan->ninstrs;
-    for (size_t n = 0; n < ninstrs; n++)
-        run->op_seconds[(size_t)run->op_done * ninstrs + n] =
-            (float)ech__seconds(spans[n].end_ns - spans[n].start_ns);
+    float *row = run->op_seconds + (size_t)run->op_done * run->nops;
+    for (int d = 0; d < devices_with_plans(run->trainer); d++) {
+        const ech__span *spans = ech__exec_spans(ech__trainer_exec_of(run->trainer, d));
+        for (size_t n = 0; n < ech__trainer_plan_of(run->trainer, d)->ninstrs; n++)
+            *row++ = (float)ech__seconds(spans[n].end_ns - spans[n].start_ns);
+    }
     run->op_done++;
 }
 
@@ -471,7 +489,10 @@ static ech_status compute(ech__run *run, ech__run_step *step, const ech__variant
         data += ech__clock_wall() - start;
         ECH_TRY(ech__variant_step(run->trainer, *variant, &micro, &step->result));
         ech__trace_ops(run->trace, run->trainer, *variant);
-        add_kernel_times(run->trainer, (*variant)->plan, (*variant)->exec, step);
+        if (run->trainer->pipe)
+            step->kernels_s += ech__pipe_busy_s(run->trainer->pipe);
+        else
+            add_kernel_times(run->trainer, (*variant)->plan, (*variant)->exec, step);
         const ech__plan *plan;
         const ech__exec
             *exec; /* of DataParallel: device 0 has its part of the batch beside the loss */
@@ -502,6 +523,7 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
     if (index >= run->first + c->warmup && step->samples == run->feed.global) {
         ech__traffic_add(&run->traffic, run->trainer, step->result.time_s);
         ech__dp_totals_add(&run->dp_totals, run->trainer, step->result.time_s);
+        ech__pipe_totals_add(&run->pipe_totals, run->trainer, step->result.time_s);
         if (run->op_done < run->op_steps && variant == &run->trainer->variants[0])
             keep_op_times(run);
     }
@@ -570,13 +592,12 @@ static ech__stats stats_of(ech__run *run, double *samples, int what)
 
 static void sum_up_ops(ech__run *run, double *samples)
 {
-    const size_t ninstrs = run->trainer->plan->ninstrs, count = (size_t)run->op_done;
+    const size_t count = (size_t)run->op_done;
     double busy = 0, total = 0;
-    for (size_t n = 0; n < ninstrs; n++) {
+    for (size_t n = 0; n < run->nops; n++) {
         for (size_t i = 0; i < count; i++)
-            samples[i] = (double)run->op_seconds[i * ninstrs + n];
-        run->ops[n] = (ech__run_op){.instr = &run->trainer->plan->instrs[n],
-                                    .median_s = ech__stats_of(samples, count).median};
+            samples[i] = (double)run->op_seconds[i * run->nops + n];
+        run->ops[n].median_s = ech__stats_of(samples, count).median;
     }
     size_t row = 0;
     for (int64_t i = run->first + run->config.warmup; i < run->done; i++) {
@@ -627,6 +648,7 @@ static ech_status sum_up(ech__run *run)
     ech__delete(run->ctx, samples, bytes);
     ECH_TRY(ech__traffic_sum_up(&run->traffic, run->trainer));
     ECH_TRY(ech__dp_totals_sum_up(&run->dp_totals, run->trainer));
+    ECH_TRY(ech__pipe_totals_sum_up(&run->pipe_totals, run->trainer));
     ECH_TRY(ech__trainer_hash(run->trainer, s->params_sha256));
     return same_everywhere(run);
 }

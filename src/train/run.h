@@ -17,6 +17,7 @@
 #include "device/machine.h"
 #include "train/dp_totals.h"
 #include "train/feed.h"
+#include "train/pipe_totals.h"
 #include "train/schedule.h"
 #include "train/traffic.h"
 #include "train/trainer.h"
@@ -70,10 +71,11 @@ typedef struct ech__run_step {
     double lr, data_s;
 } ech__run_step;
 
-/* One operator of the plan, over the timed steps. */
+/* One operator of a device's plan, over the timed steps. */
 typedef struct ech__run_op {
+    int device;
     const ech__instr *instr;
-    double median_s; /* of its time in a step */
+    double median_s; /* of its time in a step; in a pipeline, of the first micro-batch's */
 } ech__run_op;
 
 typedef struct ech__run_summary {
@@ -114,11 +116,13 @@ typedef struct ech__run {
     ech__run_epoch *epochs;       /* [nepochs] */
     int64_t nepochs, epochs_done;
     ech__epoch_sums now;
-    float *op_seconds; /* [op_steps][ninstrs]: operators of the first timed full steps */
+    float *op_seconds; /* [op_steps][nops]: operators of the first timed full steps */
     int64_t op_steps, op_done;
-    ech__run_op *ops;         /* [ninstrs], after the last step */
+    ech__run_op *ops; /* [nops], device after device; medians after the last step */
+    size_t nops;
     ech__traffic traffic;     /* between ranks */
     ech__dp_totals dp_totals; /* between devices of one process */
+    ech__pipe_totals pipe_totals; /* where a model is spread over them */
     ech__run_summary summary;
 } ech__run;
 
@@ -147,9 +151,15 @@ ech_status ech__run_terms(const ech__run *run, char **out);
 /* What its times are: "measured" or "emulated". */
 const char *ech__run_clock(const ech__run *run);
 
+/* How it goes parallel: "ddp", "dp", "mp" or "pipeline". */
+const char *ech__run_parallel(const ech__run *run);
+
 /* Devices of the run, over all ranks, and the memory of one of them: as planned, or as taken. */
 int ech__run_devices(const ech__run *run);
 int64_t ech__run_memory(const ech__run *run, int device, bool planned);
+
+/* Of layers on several devices: what one takes of a step, with its gradient and its update. */
+double ech__run_layer_s(const ech__run *run, int layer);
 
 /* The object that run.json holds. */
 ech_json *ech__run_json(const ech__run *run, const char *state);

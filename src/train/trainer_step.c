@@ -3,6 +3,7 @@
 #include "train/params.h"
 #include "train/trainer.h"
 #include "train/trainer_dp.h"
+#include "train/trainer_pipe.h"
 
 /* ---- variants ---- */
 
@@ -18,6 +19,8 @@ static ech_status evaluated_graph(ech_trainer *trainer)
 
 static ech_status make_variant(ech_trainer *trainer, ech__variant *v)
 {
+    if (trainer->pipe)
+        return ech__trainer_pipe_variant(trainer, v);
     if (v->training && trainer->dp)
         return ech__trainer_dp_variant(trainer, v);
     if (!v->training)
@@ -81,6 +84,8 @@ ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, const ech__
 
 double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant, ech_value value)
 {
+    if (trainer->pipe)
+        return ech__pipe_result(trainer->pipe, value);
     const void *at = ech__exec_address(variant->exec, value);
     return trainer->graph->values[value].type.dtype == ECH_F64 ? *(const double *)at
                                                                : (double)*(const float *)at;
@@ -90,7 +95,9 @@ double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *varia
 static ech_status refresh(ech_trainer *trainer)
 {
     if (trainer->stale)
-        ECH_TRY(ech__exec_run(trainer->exec, ECH__PHASE_BIT(REFRESH), &trainer->scalars, NULL));
+        ECH_TRY(trainer->pipe ? ech__pipe_refresh(trainer->pipe, &trainer->scalars)
+                              : ech__exec_run(trainer->exec, ECH__PHASE_BIT(REFRESH),
+                                              &trainer->scalars, NULL));
     trainer->stale = false;
     return ECH_OK;
 }
@@ -216,9 +223,10 @@ ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
     const int64_t start = now(trainer);
     trainer->clock.now_ns += trainer->loading_ns;
     trainer->loading_ns = 0;
-    ECH_TRY(trainer->dp ? ech__trainer_dp_run(trainer, variant, &scalars, &trainer->times)
-                        : ech__exec_run(variant->exec, last ? compute | update : compute, &scalars,
-                                        &trainer->times));
+    ECH_TRY(trainer->dp     ? ech__trainer_dp_run(trainer, variant, &scalars, &trainer->times)
+            : trainer->pipe ? ech__trainer_pipe_run(trainer, variant, &scalars, &trainer->times)
+                            : ech__exec_run(variant->exec, last ? compute | update : compute,
+                                            &scalars, &trainer->times));
     trainer->time_ns += now(trainer) - start;
     trainer->micro = micro->index + 1;
     trainer->report.loss +=
@@ -233,6 +241,9 @@ ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
 ech_status ech__variant_evaluate(ech_trainer *trainer, const ech__variant *variant)
 {
     ECH_TRY(refresh(trainer));
+    if (trainer->pipe)
+        return ech__pipe_run(trainer->pipe, variant->pass, &trainer->scalars,
+                             trainer->clock.now_ns);
     return ech__exec_run(variant->exec, ECH__PHASE_BIT(FORWARD), &trainer->scalars, NULL);
 }
 

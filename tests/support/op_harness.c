@@ -341,6 +341,9 @@ static tolerance tolerance_of(const op_case *c, const ech__candidate *candidate,
     case ECH__OP_BROADCAST:
     case ECH__OP_SYNC_STATS:
     case ECH__OP_SYNC_SUMS:
+    case ECH__OP_TRANSFER:
+    case ECH__OP_SEND:
+    case ECH__OP_RECV:
     case ECH__OP_DELAY:
     case ECH__OP_COUNT:
         break;
