@@ -458,16 +458,6 @@ static bool is_spread(const args *a)
     return a->parallel == ECH__PARALLEL_MP || a->parallel == ECH__PARALLEL_PIPELINE || a->mp > 1;
 }
 
-/* The most that divide the batch, up to four for each device. */
-static int64_t default_micros(const args *a, int groups)
-{
-    const int64_t batch = a->batch ? a->batch : a->global_batch ? a->global_batch / groups : 64;
-    int64_t micros = 4 * a->mp < batch ? 4 * a->mp : batch;
-    while (micros > 1 && batch % micros)
-        micros--;
-    return micros > 0 ? micros : 1;
-}
-
 /* Groups of devices that have the layers of one model, and their micro-batches. */
 static ech_status find_groups(ech_ctx *ctx, const ech__command *command,
                               const ech__option_result *r, args *a)
@@ -498,10 +488,12 @@ static ech_status find_groups(ech_ctx *ctx, const ech__command *command,
         return ech__fail(ctx, ECH_E_INVALID,
                          "--micro-batches %lld: --parallel mp has one; --parallel pipeline has more",
                          (long long)a->micro_batches);
-    a->ranks = a->device_count ? devices / (int)a->mp : 0;
+    const int groups = devices / (int)a->mp;
+    const int64_t batch = a->batch ? a->batch : a->global_batch ? a->global_batch / groups : 64;
+    a->ranks = a->device_count ? groups : 0;
     if (!a->micro_batches)
         a->micro_batches = a->parallel == ECH__PARALLEL_PIPELINE
-                               ? default_micros(a, devices / (int)a->mp)
+                               ? ech__pipe_default_micros(batch, (int)a->mp)
                                : 1;
     if (a->batch % a->micro_batches)
         return ech__fail(ctx, ECH_E_INVALID,

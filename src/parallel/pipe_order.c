@@ -37,6 +37,14 @@ int ech__pipe_slots(ech_pipeline order, int device, int devices, int micros)
     return warm_up(order, device, devices, micros) + 1;
 }
 
+int ech__pipe_default_micros(int64_t batch, int devices)
+{
+    int64_t micros = 4 * (int64_t)devices < batch ? 4 * (int64_t)devices : batch;
+    while (micros > 1 && batch % micros)
+        micros--;
+    return micros > 0 ? (int)micros : 1;
+}
+
 double ech__pipe_bubble(int devices, int micros)
 {
     return (double)(devices - 1) / (double)(micros + devices - 1);

@@ -27,6 +27,9 @@ void ech__pipe_tasks(ech_pipeline order, int device, int devices, int micros, ec
  * takes the place of m - slots. */
 int ech__pipe_slots(ech_pipeline order, int device, int devices, int micros);
 
+/* Micro-batches where nobody says how many: the most that divide the batch, up to four for each device. */
+int ech__pipe_default_micros(int64_t batch, int devices);
+
 /* (D-1) / (M+D-1): the share of a step that a device idles when all take equally long, without the optimizer. */
 double ech__pipe_bubble(int devices, int micros);
 
