@@ -322,6 +322,28 @@ static ech_status parse_devices(ech_ctx *ctx, const char *text, counts *out)
     return ECH_OK;
 }
 
+/* Of layers on several devices. */
+static ech_status check_layers(ech_ctx *ctx, const args *a, const ech__load *load,
+                               const counts *devices)
+{
+    const ech__run_config config = config_of(a);
+    if (a->parallel == ECH__STRATEGY_MP && a->micro_batches > 1)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--micro-batches %lld: --parallel mp has one; --parallel pipeline has more",
+                         (long long)a->micro_batches);
+    if (a->micro_batches && load->global % a->micro_batches)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--micro-batches %lld: must divide the batch of %lld samples",
+                         (long long)a->micro_batches, (long long)load->global);
+    if (a->advise)
+        return ech__fail(ctx, ECH_E_INVALID, "--advise is of --parallel ddp and dp");
+    for (size_t i = 0; i < devices->count; i++) {
+        if (devices->n[i] > 1)
+            ECH_TRY(ech__pricing_check_layers(ctx, &config, devices->n[i]));
+    }
+    return ECH_OK;
+}
+
 static ech_status check(ech_ctx *ctx, const args *a, const ech__load *load, const counts *devices)
 {
     if (a->batch && a->global)
@@ -340,12 +362,6 @@ static ech_status check(ech_ctx *ctx, const args *a, const ech__load *load, cons
     if (!layers && (a->placement || a->micro_batches))
         return ech__fail(ctx, ECH_E_INVALID,
                          "--placement and --micro-batches are of --parallel mp and pipeline");
-    if (a->parallel == ECH__STRATEGY_MP && a->micro_batches > 1)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--micro-batches %lld: --parallel mp has one; --parallel pipeline has more",
-                         (long long)a->micro_batches);
-    if (layers && a->advise)
-        return ech__fail(ctx, ECH_E_INVALID, "--advise is of --parallel ddp and dp");
     for (size_t i = 0; i < devices->count; i++) {
         const int64_t n = devices->n[i], most = ech__strategy_most((ech__strategy)a->parallel);
         if (n > most)
@@ -357,7 +373,7 @@ static ech_status check(ech_ctx *ctx, const args *a, const ech__load *load, cons
                              "--global-batch %lld for %lld devices: each needs one sample at least",
                              (long long)a->global, (long long)n);
     }
-    return ECH_OK;
+    return layers ? check_layers(ctx, a, load, devices) : ECH_OK;
 }
 
 static ech_status find_links(ech_ctx *ctx, const args *a, const counts *devices, ech__cluster *out)

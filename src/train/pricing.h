@@ -87,6 +87,9 @@ int64_t ech__pricing_params(const ech__pricing *pricing);
 /* Bytes that are exchanged for a parameter update, on one device. */
 int64_t ech__pricing_exchanged(const ech__pricing *pricing);
 
+/* Whether the layers of the model can be spread over so many devices: what is wrong is said before anything is measured. */
+ech_status ech__pricing_check_layers(ech_ctx *ctx, const ech__run_config *config, int64_t devices);
+
 /* The configuration whose costs are to be measured for a strategy on one device. */
 ech__run_config ech__pricing_single(const ech__run_config *config, ech__strategy strategy,
                                     int64_t batch);

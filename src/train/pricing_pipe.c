@@ -124,3 +124,29 @@ ech_status ech__price_spread_memory(ech_ctx *ctx, const ech__run_config *config,
     ech_trainer_destroy(trainer);
     return ECH_OK;
 }
+
+static ech_status check_layers(ech_graph *graph, const ech__run_config *config, int64_t devices)
+{
+    ech__model model;
+    ech__layers layers;
+    ECH_TRY(ech__model_build(graph, &config->model, &model));
+    ECH_TRY(ech__fuse(graph));
+    ECH_TRY(ech__layers_find(graph, &layers));
+    const ech__price price = {.devices = devices, .batch = 1};
+    const ech__placement placement = placement_of(config, &price);
+    ECH_TRY(ech__placement_apply(graph->ctx, &placement, &layers));
+    if (config->train.micro_batches > 1 && !ech__layers_in_order(&layers))
+        return ech__fail(graph->ctx, ECH_E_INVALID,
+                         "placement '%s': a pipeline needs its layers in the order of the devices",
+                         config->train.placement);
+    return ECH_OK;
+}
+
+ech_status ech__pricing_check_layers(ech_ctx *ctx, const ech__run_config *config, int64_t devices)
+{
+    ech_graph *graph;
+    ECH_TRY(ech_graph_create(ctx, &graph));
+    const ech_status status = check_layers(graph, config, devices);
+    ech_graph_destroy(graph);
+    return status;
+}
