@@ -247,6 +247,7 @@ typedef struct ech_train_options {
                               each layer */
     int micro_batches;     /* of a pipeline over these devices: the batch is cut into so many; 0, 1: no pipeline */
     ech_pipeline pipeline;
+    bool mp_ranks; /* these devices are the ranks of the group, one each; every rank then writes the same inputs */
     ech_amp amp;
     double clip_norm; /* a gradient longer than this is shortened to it; 0: never */
     double

@@ -32,6 +32,7 @@ static ech__run_config config_of(const ech__train_args *a)
         c.global_batch = a->global_batch ? a->global_batch : each * c.train.dp_devices;
     }
     c.train.mp_devices = (int)a->mp;
+    c.train.mp_ranks = a->stage_ranks;
     c.train.placement = a->placement;
     c.train.micro_batches = (int)a->micro_batches;
     c.train.pipeline = (ech_pipeline)a->pipeline;
@@ -156,13 +157,20 @@ static int train_as_rank(ech_ctx *ctx, const ech__command *command, const ech__t
 {
     const ech__comm_options options = {.backend = (ech__backend)a->backend};
     ech_group group = {NULL, false};
+    ech__train_args all = *a;
     int code;
     if (ech__comm_open(ctx, &options, &group.comm) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    if (a->stage_ranks && !a->mp) { /* as many devices as there are ranks */
+        const int64_t batch = a->batch ? a->batch : a->global_batch ? a->global_batch : 64;
+        all.mp = group.comm->world;
+        if (!a->micro_batches && a->parallel == ECH__PARALLEL_PIPELINE)
+            all.micro_batches = ech__pipe_default_micros(batch, group.comm->world);
+    }
     if (check_world(ctx, a, group.comm->world) < 0)
         code = ech__cli_fail_rank(group.comm, command, ECH__EXIT_USAGE);
     else
-        code = train(ctx, command, a, &group, show);
+        code = train(ctx, command, &all, &group, show);
     ech__comm_close(group.comm);
     return code;
 }

@@ -1,4 +1,5 @@
 #include "cli/train_options.h"
+#include "comm/mpi.h"
 #include "device/device.h"
 #include "parallel/pipe.h"
 #include "train/costs.h"
@@ -107,7 +108,8 @@ typedef ech__train_args args;
          .initial = "auto",                                                                        \
          .help =                                                                                   \
              "How ranks exchange: shared memory, MPI, or by default shared memory inside of a "    \
-             "machine and MPI between machines."},                                                 \
+             "machine and MPI between machines. With --parallel mp or pipeline, shm or mpi puts "  \
+             "each device into a rank of its own, and so does mpirun."},                           \
         {.name = "bucket-mb",                                                                      \
          ECH_OPTION(REAL, args, bucket_mb),                                                        \
          .arg = "MB",                                                                              \
@@ -475,6 +477,7 @@ static ech_status find_groups(ech_ctx *ctx, const ech__command *command,
         return ech__fail(ctx, ECH_E_INVALID, "--mp %lld: --parallel dp has the model on every device",
                          (long long)a->mp);
     const int devices = a->device_count ? a->device_count : a->mp ? (int)a->mp : 1;
+    a->stage_ranks = !a->mp && (a->backend || ech__mpi_wanted());
     if (!a->mp)
         a->mp = devices;
     if (a->mp > ECH__MAX_STAGES)
@@ -490,7 +493,11 @@ static ech_status find_groups(ech_ctx *ctx, const ech__command *command,
                          (long long)a->micro_batches);
     const int groups = devices / (int)a->mp;
     const int64_t batch = a->batch ? a->batch : a->global_batch ? a->global_batch / groups : 64;
-    a->ranks = a->device_count ? groups : 0;
+    a->ranks = a->stage_ranks ? a->device_count : a->device_count ? groups : 0;
+    if (a->stage_ranks && !a->device_count) { /* the ranks know how many they are */
+        a->mp = 0;
+        return ECH_OK;
+    }
     if (!a->micro_batches)
         a->micro_batches = a->parallel == ECH__PARALLEL_PIPELINE
                                ? ech__pipe_default_micros(batch, (int)a->mp)
@@ -509,7 +516,7 @@ static ech_status check_spread(ech_ctx *ctx, const args *a)
                         : a->sync_bn        ? "--sync-bn"
                         : a->reproducible   ? "--reproducible"
                                             : NULL;
-    return !a->mp || !other
+    return !is_spread(a) || !other
                ? ECH_OK
                : ech__fail(ctx, ECH_E_INVALID,
                            "%s: a model that is spread over devices goes without it", other);

@@ -33,6 +33,7 @@ typedef struct ech__train_args {
     /* What follows from them. */
     int device_count; /* 0: not given */
     int ranks;        /* of a launcher: devices, or groups of --mp; 0: not given */
+    bool stage_ranks; /* the layers of one model are in several ranks */
     int straggler;
     double straggle_ms;
     ech__emulation emulation;

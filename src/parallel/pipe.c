@@ -26,6 +26,16 @@ ech__stage *ech__pipe_stage(const ech__pipe *pipe, int device)
     return &pipe->stages[device];
 }
 
+bool ech__pipe_has(const ech__pipe *pipe, int device)
+{
+    return !pipe->options.comm || pipe->options.comm->rank == device;
+}
+
+int ech__pipe_first(const ech__pipe *pipe)
+{
+    return pipe->options.comm ? pipe->options.comm->rank : 0;
+}
+
 ech_status ech__stage_result(const ech__stage *stage, ech_status status)
 {
     if (status < 0)
@@ -110,13 +120,29 @@ static ech_status size_slots(ech__stage *stage)
     return ECH_OK;
 }
 
+/* What there is of it once, and what there is for each slot or micro-batch. */
+static void sum_up_memory(ech__stage *s)
+{
+    const ech__pipe *pipe = s->pipe;
+    memcpy(s->memory, s->plan->memory, sizeof s->memory);
+    s->memory[ECH__MEMORY_INPUTS] = s->input_bytes * pipe->options.micros;
+    s->memory[ECH__MEMORY_ACTIVATIONS] = s->activation_bytes * s->slots;
+    s->memory[ECH__MEMORY_WORKSPACE] = (s->slot_bytes - s->activation_bytes) * s->slots;
+    s->written_bytes = s->writes = 0;
+    for (size_t v = 0; v < s->plan->graph->nvalues; v++) {
+        int64_t elems = 0;
+        const ech__value *value = &s->plan->graph->values[v];
+        if (value->kind != ECH__VALUE_INPUT || !s->plan->places[v].used)
+            continue;
+        ech__shape_elems(&s->plan->places[v].layout.shape, &elems);
+        s->written_bytes += elems * ech__dtype_bytes(value->type.dtype) * pipe->options.micros;
+        s->writes++;
+    }
+}
+
 void ech__pipe_memory(const ech__pipe *pipe, int device, int64_t out[ECH__MEMORY_COUNT])
 {
-    const ech__stage *s = &pipe->stages[device];
-    memcpy(out, s->plan->memory, sizeof s->plan->memory);
-    out[ECH__MEMORY_INPUTS] = s->input_bytes * pipe->options.micros;
-    out[ECH__MEMORY_ACTIVATIONS] = s->activation_bytes * s->slots;
-    out[ECH__MEMORY_WORKSPACE] = (s->slot_bytes - s->activation_bytes) * s->slots;
+    memcpy(out, pipe->stages[device].memory, sizeof pipe->stages[device].memory);
 }
 
 int64_t ech__pipe_planned(const ech__pipe *pipe, int device)
@@ -165,6 +191,7 @@ static ech_status plan_stage(ech__stage *stage, ech__tuning *tuning, const ech__
     }
     ECH_TRY(add_plan(stage, ECH__PIPE_WRITES, &options, &stage->plan));
     ECH_TRY(size_slots(stage));
+    sum_up_memory(stage);
     return check_memory(pipe, stage);
 }
 
@@ -173,7 +200,8 @@ ech_status ech__pipe_plan(ech__pipe *pipe, ech__tuning *tuning, const ech__choic
     size_t taken = 0;
     for (int d = 0; d < pipe->options.devices; d++) {
         ech__stage *stage = &pipe->stages[d];
-        ECH_TRY(ech__stage_result(stage, plan_stage(stage, tuning, choices, &taken)));
+        if (ech__pipe_has(pipe, d))
+            ECH_TRY(ech__stage_result(stage, plan_stage(stage, tuning, choices, &taken)));
     }
     return ECH_OK;
 }
@@ -217,11 +245,40 @@ static void free_blocks(ech__stage *stage, int count, int64_t bytes, void **bloc
     ech__delete(stage->ctx, blocks, (size_t)count * sizeof *blocks);
 }
 
+/* Ranks tell each other what their devices need. */
+static ech_status share_figures(ech__pipe *pipe)
+{
+    typedef struct figures {
+        int64_t memory[ECH__MEMORY_COUNT], written_bytes, writes;
+    } figures;
+    ech__comm *comm = pipe->options.comm;
+    if (!comm)
+        return ECH_OK;
+    const ech__stage *own = &pipe->stages[comm->rank];
+    figures mine = {.written_bytes = own->written_bytes, .writes = own->writes}, *all;
+    memcpy(mine.memory, own->memory, sizeof mine.memory);
+    all = ech__new(pipe->ctx, (size_t)comm->world * sizeof *all);
+    if (!all)
+        return ech__fail(pipe->ctx, ECH_E_NOMEM, "no memory for the figures of %d ranks",
+                         comm->world);
+    const ech_status status = ech__comm_allgather(comm, &mine, all, (int64_t)sizeof mine);
+    for (int d = 0; status == ECH_OK && d < comm->world; d++) {
+        memcpy(pipe->stages[d].memory, all[d].memory, sizeof all[d].memory);
+        pipe->stages[d].written_bytes = all[d].written_bytes;
+        pipe->stages[d].writes = all[d].writes;
+    }
+    ech__delete(pipe->ctx, all, (size_t)comm->world * sizeof *all);
+    return status;
+}
+
 ech_status ech__pipe_ready(ech__pipe *pipe)
 {
     const ech__pass *full;
+    ECH_TRY(share_figures(pipe));
     for (int d = 0; d < pipe->options.devices; d++) {
         ech__stage *s = &pipe->stages[d];
+        if (!ech__pipe_has(pipe, d))
+            continue;
         ECH_TRY(ech__stage_result(
             s, alloc_blocks(s, pipe->options.micros, s->input_bytes, &s->inputs)));
         ECH_TRY(ech__stage_result(s, alloc_blocks(s, s->slots, s->slot_bytes, &s->activations)));
@@ -233,6 +290,8 @@ const ech__stage *ech__pipe_find(const ech__pipe *pipe, const char *name, ech_va
 {
     for (int d = 0; d < pipe->options.devices; d++) {
         const ech__stage *stage = &pipe->stages[d];
+        if (!ech__pipe_has(pipe, d))
+            continue;
         *there = ech__graph_find(stage->graphs[ECH__PIPE_WRITES], name);
         if (*there >= 0)
             return stage;
@@ -250,9 +309,11 @@ static ech_status open_stage(ech__stage *stage)
         &(ech_ctx_options){.alloc = ctx->alloc, .log = ctx->log, .log_user = ctx->log_user},
         &stage->ctx));
     ECH_TRY(ech__bell_init(pipe->ctx, &stage->bell));
+    /* A rank has its share of the cores already. */
+    const int sharers = pipe->options.comm ? 1 : pipe->options.devices;
     return ech__stage_result(stage,
-                             ech__dp_open_device(stage->ctx, stage->index, pipe->options.devices,
-                                                 &pipe->options.device, &stage->device));
+                             ech__dp_open_device(stage->ctx, pipe->options.comm ? 0 : stage->index,
+                                                 sharers, &pipe->options.device, &stage->device));
 }
 
 enum { SPIN_NS = 20000 };
@@ -266,6 +327,8 @@ static ech_status open_all(ech__pipe *pipe)
         stage->pipe = pipe;
         stage->index = d;
         stage->exchange = (ech__exchange){&ech__stage_exchange_ops, d, devices};
+        if (!ech__pipe_has(pipe, d))
+            continue;
         ECH_TRY(open_stage(stage));
         threads += stage->device->threads;
     }

@@ -1,4 +1,4 @@
-/* A model that is spread over several devices of one process, each with a worker, memory and a plan of its own. A step is cut
+/* A model that is spread over several devices, of one process or one in each of several ranks, each with a worker, memory and a plan of its own. A step is cut
  * into micro-batches that follow each other through the devices; with one micro-batch, one device works at a time.
  *
  *     ech__pipe *pipe;
@@ -45,7 +45,8 @@ typedef struct ech__stage_work {
     int64_t exchange_ns;                        /* with other groups, waiting included */
     int64_t flushed_ns, end_ns;                 /* its last backward pass, and all, were over */
     int64_t bytes_in, bytes_out;                /* from and to other devices; without inputs */
-    int moves_in;
+    int64_t moves_in;
+    int64_t peak; /* most bytes that it has ever had */
 } ech__stage_work;
 
 typedef struct ech__stage_plan ech__stage_plan;
@@ -68,6 +69,10 @@ typedef struct ech__stage {
     void **activations;              /* [slots] */
     ech__bell bell;                  /* rings when something was sent or taken */
     ech__stage_work work;            /* of the last step */
+    struct ech__link_end *pending;   /* to be sent to another rank later; NULL: nothing */
+    /* Known of all devices, also of those in other processes. */
+    int64_t memory[ECH__MEMORY_COUNT]; /* planned */
+    int64_t written_bytes, writes;     /* inputs and targets of a full step */
 } ech__stage;
 
 typedef struct ech__pipe_options {
@@ -75,6 +80,7 @@ typedef struct ech__pipe_options {
     int64_t batch; /* of a full step; micros divide it */
     ech_pipeline order;
     ech__device_options device; /* as for ech__dp_open_device */
+    ech__comm *comm;   /* device d is in the process of its rank d; borrowed; NULL: all are in this one */
     ech__ranks *ranks; /* groups that train with other samples; borrowed; NULL: none */
     const ech__cluster *links; /* between the devices, for the virtual clock, borrowed; NULL: the real clock */
     const ech_value *watched; /* kept scalars whose sum over the micro-batches is wanted; the first is a mean: the loss */
@@ -90,6 +96,10 @@ int ech__pipe_devices(const ech__pipe *pipe);
 int ech__pipe_micros(const ech__pipe *pipe);
 ech_pipeline ech__pipe_order(const ech__pipe *pipe);
 ech__stage *ech__pipe_stage(const ech__pipe *pipe, int device);
+/* Whether a device is in this process; of the others only the figures are known. */
+bool ech__pipe_has(const ech__pipe *pipe, int device);
+/* The first that is. */
+int ech__pipe_first(const ech__pipe *pipe);
 
 /* Stage after stage. choices: kernels and layouts to be taken again, those of all stages one behind the other; NULL: choose. */
 ech_status ech__pipe_plan(ech__pipe *pipe, ech__tuning *tuning, const ech__choices *choices);
@@ -114,8 +124,8 @@ struct ech__pass {
     bool training;
     int micros;
     int64_t *first, *count; /* [micros] samples of each */
-    ech__plan **plans;      /* [devices][micros] */
-    ech__exec **execs;      /* [devices][micros] */
+    ech__plan **plans;      /* [devices][micros]; NULL for devices of other processes */
+    ech__exec **execs;      /* [devices][micros]; likewise */
     ech__mail *mails;       /* [links][micros] */
     int links;
     ech__task *tasks; /* [devices][ntasks] */

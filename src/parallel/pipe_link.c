@@ -5,12 +5,13 @@
 
 #include <string.h>
 
-typedef struct link_kernel {
+typedef struct ech__link_end {
     ech__kernel base;
     ech__stage *stage;
     ech__mail *mail;
     void *at;
     int64_t extent; /* bytes in memory, padding included */
+    bool later;     /* between ranks: sent when the next gradient has come, see below */
 } link_kernel;
 
 static ech__stage *of(ech__exchange *exchange)
@@ -102,10 +103,105 @@ static ech_status run_recv(ech__kernel *base, const ech__scalars *scalars)
     return ECH_OK;
 }
 
+/* ---- between ranks ----
+ *
+ * A send waits until the other side receives, so the two sides of a border must take their messages in one order. In the order
+ * of one forward and one backward in turns they would not: the device before has the next activations to send when the one
+ * behind sends a gradient. It then takes the gradient first; the other one had to be done with it anyway before it could use
+ * the activations. Borders are a chain, so nobody waits in a circle. A byte goes ahead of each message, to tell waiting from
+ * moving. */
+
+static ech_status send_to_rank(const link_kernel *k)
+{
+    ech__comm *comm = k->stage->pipe->options.comm;
+    const ech__coll knock = {
+        .op = ECH__COLL_SEND, .dtype = ECH_U8, .count = 1, .src = "", .peer = k->mail->to};
+    const ech__coll data = {.op = ECH__COLL_SEND,
+                            .dtype = ECH_U8,
+                            .count = k->extent,
+                            .src = k->at,
+                            .peer = k->mail->to};
+    const int64_t start = ech__clock_wall();
+    ECH_TRY(ech__comm_run(comm, &knock));
+    ECH_TRY(ech__comm_run(comm, &data));
+    k->mail->sent_ns = ech__clock_wall();
+    k->stage->work.copy_ns += k->mail->sent_ns - start;
+    k->stage->work.bytes_out += k->mail->bytes;
+    return ECH_OK;
+}
+
+/* Sentences of the ranks are in their context. */
+static ech_status from_ranks(const ech__stage *stage, ech_status status)
+{
+    return status < 0 ? ech__fail(stage->ctx, status, "%s", stage->pipe->options.comm->ctx->error)
+                      : ECH_OK;
+}
+
+static ech_status run_send_rank(ech__kernel *base, const ech__scalars *scalars)
+{
+    link_kernel *k = (link_kernel *)base;
+    (void)scalars;
+    if (k->later) {
+        k->stage->pending = k;
+        return ECH_OK;
+    }
+    return from_ranks(k->stage, send_to_rank(k));
+}
+
+static ech_status recv_from_rank(const link_kernel *k)
+{
+    ech__comm *comm = k->stage->pipe->options.comm;
+    ech__stage_work *work = &k->stage->work;
+    char knocked;
+    const ech__coll knock = {
+        .op = ECH__COLL_RECV, .dtype = ECH_U8, .count = 1, .dst = &knocked, .peer = k->mail->from};
+    const ech__coll data = {.op = ECH__COLL_RECV,
+                            .dtype = ECH_U8,
+                            .count = k->extent,
+                            .dst = k->at,
+                            .peer = k->mail->from};
+    const int64_t start = ech__clock_wall();
+    ECH_TRY(ech__comm_run(comm, &knock));
+    k->mail->fetch_ns = ech__clock_wall();
+    ECH_TRY(ech__comm_run(comm, &data));
+    k->mail->taken_ns = ech__clock_wall();
+    work->wait_ns += k->mail->fetch_ns - start;
+    work->copy_ns += k->mail->taken_ns - k->mail->fetch_ns;
+    work->bytes_in += k->mail->bytes;
+    work->moves_in++;
+    return ECH_OK;
+}
+
+static ech_status run_recv_rank(ech__kernel *base, const ech__scalars *scalars)
+{
+    const link_kernel *k = (const link_kernel *)base;
+    ech__stage *stage = k->stage;
+    const link_kernel *pending = stage->pending;
+    (void)scalars;
+    ECH_TRY(from_ranks(stage, recv_from_rank(k)));
+    if (!pending || pending->mail->to != k->mail->from)
+        return ECH_OK;
+    stage->pending = NULL;
+    return from_ranks(stage, send_to_rank(pending));
+}
+
+/* Activations that are ready before a gradient, where the device behind sends that gradient before it takes them. */
+static bool is_later(const ech__pipe *pipe, const ech__pass *pass, const ech__mail *mail, int micro)
+{
+    const ech__pipe_options *o = &pipe->options;
+    if (!pass->training || mail->to < mail->from)
+        return false;
+    const int own = ech__pipe_slots(o->order, mail->from, o->devices, pass->micros);
+    const int other = ech__pipe_slots(o->order, mail->to, o->devices, pass->micros);
+    return own != other && micro >= own - 1;
+}
+
 ech_status ech__stage_await_taken(ech__stage *stage, int micro)
 {
     ech__pipe *pipe = stage->pipe;
     const ech__pass *pass = pipe->now;
+    if (pipe->options.comm) /* what was sent is gone when the sending is over */
+        return ECH_OK;
     for (int link = 0; link < pass->links; link++) {
         ech__mail *mail = &pass->mails[link * pass->micros + micro];
         if (mail->from != stage->index)
@@ -143,7 +239,11 @@ static ech_status create_end(ech__stage *stage, const ech__kernel_desc *desc,
     mail->bytes = elems * each;
     mail->from = desc->attrs.from;
     mail->to = desc->attrs.to;
-    *k = (link_kernel){.base = {.run = send ? run_send : run_recv, .destroy = destroy},
+    const bool ranks = pipe->options.comm != NULL;
+    *k = (link_kernel){.base = {.run = ranks ? (send ? run_send_rank : run_recv_rank)
+                                             : (send ? run_send : run_recv),
+                                .destroy = destroy},
+                       .later = ranks && is_later(pipe, pass, mail, pipe->made_micro),
                        .stage = stage,
                        .mail = mail,
                        .at = binding->operands[0],

@@ -11,9 +11,10 @@ static int links_of(const ech__pipe *pipe, ech__pipe_role role)
     int64_t most = 0;
     for (int d = 0; d < pipe->options.devices; d++) {
         const ech_graph *graph = pipe->stages[d].graphs[role];
-        for (size_t n = 0; n < graph->nnodes; n++) {
+        for (size_t n = 0; graph && n < graph->nnodes; n++) {
             const ech__node *node = &graph->nodes[n];
-            if (node->op == ECH__OP_SEND && node->attrs.link + 1 > most)
+            const bool end = node->op == ECH__OP_SEND || node->op == ECH__OP_RECV;
+            if (end && node->attrs.link + 1 > most)
                 most = node->attrs.link + 1;
         }
     }
@@ -79,7 +80,7 @@ static ech_status make_execs(ech__pipe *pipe, ech__pass *pass)
     ech_status status = ECH_OK;
     pipe->made = pass;
     for (int d = 0; d < pipe->options.devices && status == ECH_OK; d++) {
-        for (int m = 0; m < pass->micros && status == ECH_OK; m++) {
+        for (int m = 0; ech__pipe_has(pipe, d) && m < pass->micros && status == ECH_OK; m++) {
             pipe->made_micro = m;
             status = ech__stage_result(&pipe->stages[d], make_exec(&pipe->stages[d], pass, m));
         }
@@ -179,7 +180,7 @@ static bool place_of(const ech__pass *pass, int device, int micro, const char *n
 {
     const int at = device * pass->micros + micro;
     const ech__plan *plan = pass->plans[at];
-    const ech_value v = ech__graph_find(plan->graph, name);
+    const ech_value v = plan ? ech__graph_find(plan->graph, name) : -1;
     if (v < 0 || plan->graph->values[v].kind != ECH__VALUE_INPUT || !plan->places[v].used)
         return false;
     const ech__type *type = &plan->graph->values[v].type;
@@ -210,6 +211,8 @@ static ech_status check_input(const ech__pipe *pipe, const ech__pass *pass, cons
                               size_t bytes)
 {
     const int64_t whole = whole_bytes(pipe, pass, name);
+    if (!whole && pipe->options.comm) /* it is another rank's */
+        return ECH_OK;
     if (!whole)
         return ech__fail(pipe->ctx, ECH_E_INVALID,
                          "'%s' is no input or parameter that the loss depends on", name);
@@ -253,6 +256,8 @@ ech_status ech__pipe_read(ech__pipe *pipe, const ech__pass *pass, const char *na
 ech_status ech__pipe_take_inputs(ech__pipe *pipe, const ech__pass *from, const ech__pass *to)
 {
     for (int d = 0; d < pipe->options.devices; d++) {
+        if (!ech__pipe_has(pipe, d))
+            continue;
         const ech_graph *graph = to->plans[d * to->micros]->graph;
         for (size_t v = 0; v < graph->nvalues; v++) {
             place src, dst;
@@ -280,16 +285,8 @@ int64_t ech__pipe_input_bytes(const ech__pipe *pipe, int *moves)
     int64_t bytes = 0;
     *moves = 0;
     for (int d = 0; d < pipe->options.devices; d++) {
-        const ech__plan *plan = pipe->stages[d].plan;
-        for (size_t v = 0; v < plan->graph->nvalues; v++) {
-            int64_t elems = 0;
-            const ech__value *value = &plan->graph->values[v];
-            if (value->kind != ECH__VALUE_INPUT || !plan->places[v].used)
-                continue;
-            ech__shape_elems(&plan->places[v].layout.shape, &elems);
-            bytes += elems * ech__dtype_bytes(value->type.dtype) * pipe->options.micros;
-            (*moves)++;
-        }
+        bytes += pipe->stages[d].written_bytes;
+        *moves += (int)pipe->stages[d].writes;
     }
     return bytes;
 }

@@ -2,6 +2,8 @@
 #include "base/clock.h"
 #include "parallel/pipe_inside.h"
 
+#include <string.h>
+
 static int64_t now(const ech__stage *stage)
 {
     return stage->pipe->options.links ? stage->clock.now_ns : ech__clock_wall();
@@ -76,6 +78,7 @@ static ech_status run_tasks(ech__stage *stage)
     for (int i = 0; i < pass->ntasks; i++)
         ECH_TRY(run_task(stage, pass->tasks[stage->index * pass->ntasks + i]));
     stage->work.flushed_ns = stage->work.end_ns = now(stage);
+    stage->work.peak = stage->device->memory_peak;
     return pass->training && !stage->pipe->options.ranks ? update(stage) : ECH_OK;
 }
 
@@ -122,6 +125,8 @@ static ech_status finish_all(ech__pipe *pipe)
     for (int d = pipe->options.devices - 1; d >= 0; d--) {
         ech__stage *stage = &pipe->stages[d];
         ech__device *device = stage->device;
+        if (!device) /* another process's */
+            continue;
         status = device->ops->finish(device);
         if (exchanges && status == ECH_OK && all == ECH_OK)
             status = device->ops->call(device, exchange, stage);
@@ -145,6 +150,35 @@ static ech_status finish_all(ech__pipe *pipe)
 }
 
 /* ---- the whole pass ---- */
+
+/* Every rank knows the results, and what each device did, by rank 0's clock. */
+static ech_status share_results(ech__pipe *pipe)
+{
+    typedef struct told {
+        double results[ECH__PIPE_MOST_WATCHED];
+        ech__stage_work work;
+    } told;
+    ech__comm *comm = pipe->options.comm;
+    if (!comm)
+        return ECH_OK;
+    told mine = {.work = pipe->stages[comm->rank].work};
+    told *all = ech__new(pipe->ctx, (size_t)comm->world * sizeof *all);
+    if (!all)
+        return ech__fail(pipe->ctx, ECH_E_NOMEM, "no memory for the reports of %d ranks",
+                         comm->world);
+    memcpy(mine.results, pipe->results, sizeof mine.results);
+    const ech_status status = ech__comm_allgather(comm, &mine, all, (int64_t)sizeof mine);
+    for (int i = 0; i < ECH__PIPE_MOST_WATCHED; i++)
+        pipe->results[i] = 0;
+    for (int d = 0; status == ECH_OK && d < comm->world; d++) {
+        for (int i = 0; i < ECH__PIPE_MOST_WATCHED; i++) /* only one of them has it */
+            pipe->results[i] += all[d].results[i];
+        if (d != comm->rank)
+            pipe->stages[d].work = all[d].work;
+    }
+    ech__delete(pipe->ctx, all, (size_t)comm->world * sizeof *all);
+    return status;
+}
 
 static void begin(ech__pipe *pipe, const ech__pass *pass, const ech__scalars *scalars,
                   int64_t start_ns)
@@ -179,9 +213,14 @@ ech_status ech__pipe_run(ech__pipe *pipe, const ech__pass *pass, const ech__scal
 {
     begin(pipe, pass, scalars, start_ns);
     /* The first last: the others' threads may still have to wake up. */
-    for (int d = pipe->options.devices - 1; d >= 0; d--)
-        pipe->stages[d].device->ops->start(pipe->stages[d].device, run_or_fail, &pipe->stages[d]);
-    const ech_status status = finish_all(pipe);
+    for (int d = pipe->options.devices - 1; d >= 0; d--) {
+        if (pipe->stages[d].device)
+            pipe->stages[d].device->ops->start(pipe->stages[d].device, run_or_fail,
+                                               &pipe->stages[d]);
+    }
+    ech_status status = finish_all(pipe);
+    if (status == ECH_OK)
+        status = share_results(pipe);
     end(pipe, status);
     return status;
 }
@@ -190,6 +229,8 @@ ech_status ech__pipe_refresh(ech__pipe *pipe, const ech__scalars *scalars)
 {
     for (int d = 0; d < pipe->options.devices; d++) {
         ech__stage *stage = &pipe->stages[d];
+        if (!ech__pipe_has(pipe, d))
+            continue;
         ECH_TRY(ech__stage_result(
             stage, ech__exec_run(stage->exec, ECH__PHASE_BIT(REFRESH), scalars, NULL)));
     }

@@ -120,7 +120,7 @@ static ech__stage_total total_of(const ech__pipe_totals *t, const ech_trainer *t
                               .busy_share = median_of(t, samples, first + BUSY, true),
                               .bytes_in = stage->work.bytes_in,
                               .bytes_out = stage->work.bytes_out,
-                              .memory = stage->device->memory_peak,
+                              .memory = stage->work.peak,
                               .planned = ech__pipe_planned(trainer->pipe, device)};
 }
 

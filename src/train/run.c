@@ -67,6 +67,10 @@ static ech_status check(ech_ctx *ctx, const ech__run_config *c)
         return ech__fail(ctx, ECH_E_INVALID,
                          "a checkpoint every %lld steps: needs a directory, and at least 1 step",
                          (long long)c->save_every);
+    if (c->train.mp_ranks && (c->save || c->resume))
+        return ech__fail(ctx, ECH_E_UNSUPPORTED,
+                         "checkpoints of a model whose layers are in several processes: train it in "
+                         "one process to save or resume");
     if (c->trace && !c->run_dir)
         return ech__fail(ctx, ECH_E_INVALID, "a trace needs a run directory to be written to");
     return ECH_OK;
@@ -92,7 +96,7 @@ static ech__feed_options feed_options(const ech__run *run)
                                .limit = c->limit,
                                .batch = global ? 0 : c->train.batch,
                                .global = global,
-                               .rank = run->rank,
+                               .rank = run->world > 1 ? run->rank : 0,
                                .world = run->world,
                                .micros = micros_of(c, run->world),
                                .drop_last = c->train.reproducible,
@@ -224,8 +228,10 @@ static ech_status allocate(ech__run *run)
 {
     const ech__run_config *c = &run->config;
     const int64_t timed = remaining(run) - c->warmup;
-    for (int d = 0; d < devices_with_plans(run->trainer); d++)
-        run->nops += ech__trainer_plan_of(run->trainer, d)->ninstrs;
+    for (int d = 0; d < devices_with_plans(run->trainer); d++) {
+        const ech__plan *plan = ech__trainer_plan_of(run->trainer, d);
+        run->nops += plan ? plan->ninstrs : 0;
+    }
     run->op_steps = timed < MOST_OP_STEPS ? timed : MOST_OP_STEPS;
     run->nepochs = run->feed.train ? c->steps / run->feed.per_epoch : 0;
     run->steps = ech__new(run->ctx, (size_t)c->steps * sizeof *run->steps);
@@ -239,7 +245,7 @@ static ech_status allocate(ech__run *run)
     size_t n = 0;
     for (int d = 0; d < devices_with_plans(run->trainer); d++) {
         const ech__plan *plan = ech__trainer_plan_of(run->trainer, d);
-        for (size_t i = 0; i < plan->ninstrs; i++)
+        for (size_t i = 0; plan && i < plan->ninstrs; i++)
             run->ops[n++] = (ech__run_op){.device = d, .instr = &plan->instrs[i]};
     }
     return ECH_OK;
@@ -289,7 +295,8 @@ static ech_status open_outputs(ech__run *run)
 static ech_status outnumber_cores(const ech__run *run, bool *out)
 {
     ech__comm *comm = run->config.train.group ? run->config.train.group->comm : NULL;
-    const int each = run->config.train.mp_devices ? run->config.train.mp_devices : 1;
+    const bool inside = run->config.train.mp_devices && !run->config.train.mp_ranks;
+    const int each = inside ? run->config.train.mp_devices : 1;
     cpu_set_t mine, together;
     *out = (!comm || comm->world == 1) && each > ech__device_cores();
     if (!comm || comm->world == 1 || comm->local_world != comm->world)
@@ -314,7 +321,7 @@ static ech_status choose_clock(ech__run *run)
     bool crowded;
     ECH_TRY(outnumber_cores(run, &crowded));
     if (c->clock == ECH__CLOCK_AUTO)
-        c->clock = crowded ? ECH__CLOCK_VIRTUAL : ECH__CLOCK_REAL;
+        c->clock = crowded && !c->train.mp_ranks ? ECH__CLOCK_VIRTUAL : ECH__CLOCK_REAL;
     if (c->clock == ECH__CLOCK_REAL)
         return ECH_OK;
     if (c->train.dp_devices)
@@ -331,7 +338,7 @@ static ech_status choose_clock(ech__run *run)
 static ech_status agree(const ech__run *run)
 {
     char *text;
-    if (run->world == 1)
+    if (!run->config.train.group || ech_group_size(run->config.train.group) == 1)
         return ECH_OK;
     ECH_TRY(ech__run_terms(run, &text));
     const ech_status status = ech__comm_agree(run->config.train.group->comm, text);
@@ -390,7 +397,9 @@ ech_status ech__run_create(ech_ctx *ctx, const ech__run_config *config, ech__run
     run->ctx = ctx;
     run->config = *config;
     run->rank = config->train.group ? ech_group_rank(config->train.group) : 0;
-    run->world = config->train.group ? ech_group_size(config->train.group) : 1;
+    /* Ranks that have the layers of one model have the same samples. */
+    run->world =
+        config->train.group && !config->train.mp_ranks ? ech_group_size(config->train.group) : 1;
     const ech_status status = set_up(run);
     if (status < 0) {
         ech__run_destroy(run);
@@ -429,8 +438,11 @@ static void keep_op_times(ech__run *run)
 {
     float *row = run->op_seconds + (size_t)run->op_done * run->nops;
     for (int d = 0; d < devices_with_plans(run->trainer); d++) {
+        const ech__plan *plan = ech__trainer_plan_of(run->trainer, d);
+        if (!plan)
+            continue;
         const ech__span *spans = ech__exec_spans(ech__trainer_exec_of(run->trainer, d));
-        for (size_t n = 0; n < ech__trainer_plan_of(run->trainer, d)->ninstrs; n++)
+        for (size_t n = 0; n < plan->ninstrs; n++)
             *row++ = (float)ech__seconds(spans[n].end_ns - spans[n].start_ns);
     }
     run->op_done++;
@@ -675,7 +687,7 @@ ech_status ech__run_steps(ech__run *run, const ech__run_events *events)
     if (run->checkpoints && ech__checkpoint_last(run->checkpoints) != run->done)
         ECH_TRY(ech__checkpoint_save(run));
     ECH_TRY(sum_up(run));
-    if (run->config.save_params && run->rank == 0)
+    if (run->config.save_params && (run->rank == 0 || run->trainer->stages))
         ECH_TRY(ech_trainer_save(run->trainer, run->config.save_params));
     ech__trace *trace = run->trace;
     run->trace = NULL;

@@ -93,7 +93,9 @@ static bool begin(ech__trace *t, const ech_trainer *trainer)
     if (t->events)
         return true;
     t->rank = ech__trainer_rank(trainer);
-    t->offset_ns = trainer->comm ? trainer->comm->clock_offset_ns : 0;
+    t->offset_ns = trainer->comm     ? trainer->comm->clock_offset_ns
+                   : trainer->stages ? trainer->stages->clock_offset_ns
+                                     : 0;
     if (!t->origin_ns) /* near enough to rank 0's: all begin their first step together */
         t->origin_ns = trainer->report.start_ns + t->offset_ns;
     t->events = open_memstream(&t->text, &t->bytes);
@@ -109,7 +111,9 @@ static bool begin(ech__trace *t, const ech_trainer *trainer)
     const int devices = ech__trainer_devices(trainer);
     const int first = trainer->pipe ? t->rank * devices : t->rank;
     for (int d = 0; d < devices; d++) {
-        snprintf(name, sizeof name, "device %d", first + d);
+        if (trainer->stages && d != t->rank)
+            continue;
+        snprintf(name, sizeof name, "device %d", trainer->stages ? d : first + d);
         add_name(t, "thread_name", DEVICE + d, name);
     }
     if (trainer->ranks)
@@ -169,7 +173,7 @@ static void add_move(ech__trace *t, const ech__mail *mail, const char *name, int
     snprintf(text, sizeof text, "transfer %s, device %d to %d", name, mail->from, mail->to);
     add_span(t, text, "transfer", DEVICE + mail->to,
              (ech__span){from + t->offset_ns, mail->taken_ns + t->offset_ns}, args);
-    for (int end = 0; end < 2; end++) {
+    for (int end = 0; mail->sent_ns && end < 2; end++) {
         ech_json *arrow =
             new_event(t, "transfer", end ? "f" : "s", DEVICE + (end ? mail->to : mail->from));
         const int64_t at = (end ? mail->taken_ns : mail->sent_ns) + t->offset_ns;
@@ -187,6 +191,8 @@ static void add_micro(ech__trace *t, const ech_trainer *trainer, const ech__pass
                       int micro)
 {
     const ech__plan *plan = pass->plans[device * pass->micros + micro];
+    if (!plan) /* another process has it */
+        return;
     const ech__span *spans = ech__exec_spans(pass->execs[device * pass->micros + micro]);
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__node *node = plan->instrs[n].node;
@@ -261,15 +267,16 @@ static void write_lines(ech__trace *t, char *text)
 
 static ech_status write_step(ech__trace *t, const ech_trainer *trainer)
 {
-    if (!trainer->comm) {
+    ech__comm *comm = trainer->comm ? trainer->comm : trainer->stages;
+    if (!comm) {
         write_lines(t, t->text);
         return ECH_OK;
     }
-    const int world = trainer->comm->world;
+    const int world = comm->world;
     char **texts = calloc((size_t)world, sizeof *texts);
     if (!texts)
         return ech__fail(t->ctx, ECH_E_NOMEM, "no memory for the traces of %d ranks", world);
-    const ech_status status = ech__comm_gather_texts(trainer->comm, t->text, texts);
+    const ech_status status = ech__comm_gather_texts(comm, t->text, texts);
     for (int rank = 0; rank < world; rank++) {
         if (status == ECH_OK && t->file && texts[rank])
             write_lines(t, texts[rank]);

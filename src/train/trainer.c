@@ -44,7 +44,15 @@ int ech__trainer_world(const ech_trainer *trainer)
 
 int ech__trainer_rank(const ech_trainer *trainer)
 {
-    return trainer->comm ? trainer->comm->rank : 0;
+    return trainer->comm     ? trainer->comm->rank
+           : trainer->stages ? trainer->stages->rank
+                             : 0;
+}
+
+/* All ranks that work on this training. */
+static ech__comm *everyone(const ech_trainer *trainer)
+{
+    return trainer->comm ? trainer->comm : trainer->stages;
 }
 
 /* ---- graphs ---- */
@@ -180,6 +188,18 @@ static ech_status join(ech_trainer *trainer, const ech__trainer_options *o)
         trainer->emulated = true;
         trainer->emulation = *o->emulation;
     }
+    if (options->mp_ranks) {
+        const int world = options->group ? options->group->comm->world : 1;
+        if (world != options->mp_devices)
+            return ech__fail(trainer->ctx, ECH_E_INVALID,
+                             "%d model-parallel devices in %d ranks: each rank has one",
+                             options->mp_devices, world);
+        if (o->emulation)
+            return ech__fail(trainer->ctx, ECH_E_UNSUPPORTED,
+                             "the virtual clock has model-parallel devices in one process");
+        trainer->stages = options->group ? options->group->comm : NULL;
+        return ECH_OK;
+    }
     if (!options->group || options->group->comm->world == 1)
         return ECH_OK;
     trainer->comm = options->group->comm;
@@ -220,7 +240,7 @@ static void describe(const ech_trainer *trainer, const ech_train_options *o, FIL
 
 static ech_status agree(ech_trainer *trainer, const ech_train_options *options)
 {
-    if (!trainer->comm)
+    if (!everyone(trainer))
         return ECH_OK;
     char *text = NULL;
     size_t bytes = 0;
@@ -231,7 +251,7 @@ static ech_status agree(ech_trainer *trainer, const ech_train_options *options)
         free(text);
         return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory to compare ranks");
     }
-    const ech_status status = ech__comm_agree(trainer->comm, text);
+    const ech_status status = ech__comm_agree(everyone(trainer), text);
     free(text);
     return status;
 }
@@ -263,7 +283,7 @@ static ech_status send_timings(ech_trainer *trainer)
 {
     char *text, *none;
     ECH_TRY(ech__tuning_text(trainer->tuning, &text));
-    const ech_status status = ech__comm_share_text(trainer->comm, text, &none);
+    const ech_status status = ech__comm_share_text(everyone(trainer), text, &none);
     free(text);
     if (status == ECH_OK)
         free(none);
@@ -273,7 +293,7 @@ static ech_status send_timings(ech_trainer *trainer)
 static ech_status receive_timings(ech_trainer *trainer)
 {
     char *text;
-    ECH_TRY(ech__comm_share_text(trainer->comm, NULL, &text));
+    ECH_TRY(ech__comm_share_text(everyone(trainer), NULL, &text));
     const ech_status status = ech__tuning_merge_text(trainer->tuning, text);
     free(text);
     return status;
@@ -307,14 +327,14 @@ static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices
 /* Rank 0 first, since it times kernels while nobody else computes. */
 static ech_status plan_in_turn(ech_trainer *trainer, ech_value loss, const ech__trainer_options *o)
 {
-    const bool shared = trainer->comm && trainer->tuning;
-    if (shared && trainer->comm->rank != 0)
+    const bool shared = everyone(trainer) && trainer->tuning;
+    if (shared && ech__trainer_rank(trainer) != 0)
         ECH_TRY(receive_timings(trainer));
     ECH_TRY(trainer->pipe ? ech__trainer_pipe_plan(trainer, loss, o->train, o->choices)
                           : choose(trainer, ech__trainer_dp_batch(o->train), o->choices));
     trainer->timed_kernels = trainer->tuning ? ech__tuning_added(trainer->tuning) : 0;
     save_tuning(trainer);
-    return shared && trainer->comm->rank == 0 ? send_timings(trainer) : ECH_OK;
+    return shared && ech__trainer_rank(trainer) == 0 ? send_timings(trainer) : ECH_OK;
 }
 
 static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_value loss,
@@ -390,7 +410,7 @@ static ech_status share_weights(ech_trainer *trainer)
  * it has memory, and would kill a rank later. */
 static ech_status check_available(const ech_trainer *trainer)
 {
-    const int sharers = trainer->comm ? trainer->comm->local_world : 1;
+    const int sharers = everyone(trainer) ? everyone(trainer)->local_world : 1;
     const int64_t need =
         trainer->pipe ? ech__trainer_pipe_planned(trainer) : trainer->plan->total_bytes;
     const int64_t can = ech__machine_available();
@@ -513,8 +533,9 @@ static int64_t most_of(const ech__pipe *pipe, bool planned)
 {
     int64_t most = 0;
     for (int d = 0; d < ech__pipe_devices(pipe); d++) {
-        const int64_t bytes =
-            planned ? ech__pipe_planned(pipe, d) : ech__pipe_stage(pipe, d)->device->memory_peak;
+        const ech__stage *stage = ech__pipe_stage(pipe, d);
+        const int64_t taken = stage->device ? stage->device->memory_peak : stage->work.peak;
+        const int64_t bytes = planned ? ech__pipe_planned(pipe, d) : taken;
         most = bytes > most ? bytes : most;
     }
     return most;

@@ -76,6 +76,7 @@ struct ech_trainer {
     ech__dp *dp;        /* DataParallel, see trainer_dp.h; NULL: one device */
     ech__halves halves; /* of the model, for it */
     ech__plan *whole;   /* of the head, on device 0 beside plan; NULL without it */
+    ech__comm *stages;  /* borrowed; the ranks that have the devices of pipe, one each; NULL: all are here */
     ech__pipe *pipe;    /* layers on several devices, see trainer_pipe.h; NULL: one device */
     ech__layers layers; /* of the model, for it */
 };
@@ -115,7 +116,7 @@ double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *varia
 /* NULL for the real clock. */
 ech__virtual_clock *ech__trainer_clock(ech_trainer *trainer);
 
-/* Ranks of the trainer, and which it is. */
+/* Ranks that have samples of their own, and which this process is, among them or among the ranks of one model. */
 int ech__trainer_world(const ech_trainer *trainer);
 int ech__trainer_rank(const ech_trainer *trainer);
 
@@ -126,6 +127,7 @@ bool ech__trainer_home(const ech_trainer *trainer, ech_value value, const ech__p
 
 /* The devices of this process and their plans. */
 int ech__trainer_devices(const ech_trainer *trainer);
+/* NULL for a device that is in another process. */
 const ech__plan *ech__trainer_plan_of(const ech_trainer *trainer, int device);
 const ech__exec *ech__trainer_exec_of(const ech_trainer *trainer, int device);
 

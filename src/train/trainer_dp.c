@@ -154,7 +154,7 @@ ech_status ech_trainer_device_stats(const ech_trainer *trainer, int device, ech_
         out->bytes_in = stage->work.bytes_in;
         out->bytes_out = stage->work.bytes_out;
         out->busy_s = ech__stage_busy_s(stage);
-        out->memory = stage->device->memory_peak;
+        out->memory = stage->device ? stage->device->memory_peak : stage->work.peak;
         ech__pipe_memory(trainer->pipe, device, memory);
     } else {
         out->samples = trainer->plan->batch;

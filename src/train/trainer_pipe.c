@@ -55,12 +55,12 @@ static ech__placement placement_of(const ech_train_options *o)
 
 static ech_status check_order(const ech_trainer *trainer, const ech_train_options *o)
 {
-    return micros_of(o) == 1 || ech__layers_in_order(&trainer->layers)
+    return (micros_of(o) == 1 && !o->mp_ranks) || ech__layers_in_order(&trainer->layers)
                ? ECH_OK
                : ech__fail(trainer->ctx, ECH_E_INVALID,
-                           "placement '%s' with %d micro-batches: a pipeline needs its layers in "
+                           "placement '%s' with %d micro-batches%s: a pipeline needs its layers in "
                            "the order of the devices",
-                           o->placement, micros_of(o));
+                           o->placement, micros_of(o), o->mp_ranks ? " between ranks" : "");
 }
 
 ech_status ech__trainer_pipe_graph(ech_trainer *trainer, const ech_train_options *o)
@@ -93,10 +93,19 @@ static ech_status watch(const ech_trainer *trainer, ech_value loss, ech_value *o
     return ECH_OK;
 }
 
+/* The first device that is in this process. */
+static ech__stage *own_stage(const ech_trainer *trainer)
+{
+    return ech__pipe_stage(trainer->pipe, ech__pipe_first(trainer->pipe));
+}
+
 ech_status ech__trainer_pipe_open(ech_trainer *trainer, ech_value loss, const ech_train_options *o)
 {
     ech_value watched[ECH__PIPE_MOST_WATCHED];
-    const int local = trainer->comm ? trainer->comm->local_world : 1;
+    const int here = trainer->stages ? 1 : o->mp_devices;
+    const int local = trainer->comm     ? trainer->comm->local_world
+                      : trainer->stages ? trainer->stages->local_world
+                                        : 1;
     ech__pipe_options options = {
         .devices = o->mp_devices,
         .micros = micros_of(o),
@@ -105,13 +114,14 @@ ech_status ech__trainer_pipe_open(ech_trainer *trainer, ech_value loss, const ec
         .device = {.kind = ECH__DEVICE_CPU,
                    .threads = o->threads,
                    .memory_limit = o->device_memory,
-                   .sharers = local * o->mp_devices},
+                   .sharers = local * here},
+        .comm = trainer->stages,
         .ranks = trainer->ranks,
         .links = trainer->emulated ? &trainer->emulation.cluster : NULL,
         .watched = watched};
     ECH_TRY(watch(trainer, loss, watched, &options.nwatched));
     ECH_TRY(ech__pipe_create(trainer->ctx, &options, &trainer->pipe));
-    trainer->device = ech__pipe_stage(trainer->pipe, 0)->device;
+    trainer->device = own_stage(trainer)->device;
     return ECH_OK;
 }
 
@@ -151,10 +161,10 @@ static ech_status find_seconds(ech_trainer *trainer, ech_value loss, const ech_t
         return ECH_OK;
     ech_graph *graph;
     ECH_TRY(ech__graph_clone(trainer->graph, &graph));
-    graph->ctx = ech__pipe_stage(trainer->pipe, 0)->ctx; /* its device's sentences go there */
-    ech_status status = time_layers(trainer, graph, loss, o);
+    graph->ctx = own_stage(trainer)->ctx; /* its device's sentences go there */
+    const ech_status status = time_layers(trainer, graph, loss, o);
     ech_graph_destroy(graph);
-    return ech__stage_result(ech__pipe_stage(trainer->pipe, 0), status);
+    return ech__stage_result(own_stage(trainer), status);
 }
 
 /* ---- parts ---- */
@@ -191,6 +201,8 @@ static ech_status cut_graph(ech_trainer *trainer, const ech_train_options *o)
     int buckets = 0;
     for (int d = 0; d < o->mp_devices; d++) {
         ech__stage *stage = ech__pipe_stage(trainer->pipe, d);
+        if (!ech__pipe_has(trainer->pipe, d))
+            continue;
         ECH_TRY(ech__cut(trainer->graph, d, stage->ctx, &stage->graphs[ECH__PIPE_WRITES]));
         ECH_TRY(ech__stage_result(stage, add_passes(trainer, stage, o, &buckets)));
     }
@@ -232,7 +244,7 @@ ech_status ech__trainer_pipe_plan(ech_trainer *trainer, ech_value loss, const ec
 {
     ECH_TRY(make_parts(trainer, loss, o));
     ECH_TRY(plan_parts(trainer, choices));
-    trainer->plan = ech__pipe_stage(trainer->pipe, 0)->plan;
+    trainer->plan = own_stage(trainer)->plan;
     return ECH_OK;
 }
 
@@ -241,7 +253,7 @@ ech_status ech__trainer_pipe_plan(ech_trainer *trainer, ech_value loss, const ec
 ech_status ech__trainer_pipe_ready(ech_trainer *trainer, const ech_train_options *o)
 {
     ECH_TRY(ech__pipe_ready(trainer->pipe));
-    trainer->exec = ech__pipe_stage(trainer->pipe, 0)->exec;
+    trainer->exec = own_stage(trainer)->exec;
     ech__variant *first = &trainer->variants[trainer->nvariants++];
     *first = (ech__variant){.batch = o->batch, .training = true};
     return ech__trainer_pipe_variant(trainer, first);
@@ -278,7 +290,7 @@ static ech_status make_evaluated(ech_trainer *trainer)
     }
     for (int d = 0; d < ech__pipe_devices(trainer->pipe); d++) {
         ech__stage *stage = ech__pipe_stage(trainer->pipe, d);
-        if (!stage->graphs[ECH__PIPE_EVALUATES])
+        if (ech__pipe_has(trainer->pipe, d) && !stage->graphs[ECH__PIPE_EVALUATES])
             ECH_TRY(ech__cut(trainer->evaluated, d, stage->ctx,
                              &stage->graphs[ECH__PIPE_EVALUATES]));
     }
@@ -290,8 +302,9 @@ ech_status ech__trainer_pipe_variant(ech_trainer *trainer, ech__variant *variant
     if (!variant->training)
         ECH_TRY(make_evaluated(trainer));
     ECH_TRY(ech__pipe_pass_of(trainer->pipe, variant->batch, variant->training, &variant->pass));
-    variant->plan = variant->pass->plans[0];
-    variant->exec = variant->pass->execs[0];
+    const int at = ech__pipe_first(trainer->pipe) * variant->pass->micros;
+    variant->plan = variant->pass->plans[at];
+    variant->exec = variant->pass->execs[at];
     return ECH_OK;
 }
 
