@@ -45,7 +45,8 @@ static ech_status train(ech_trainer *t, const char *what, int devices, double *l
     median = times[STEPS / 2];
     printf("%s: %.3f ms a step, %.0f samples/s, loss %.9g\n", what, 1e3 * median, BATCH / median,
            step.loss);
-    puts("  device   busy     kB in    kB out   memory MB   (weights gradients inputs activations)");
+    puts(
+        "  device   busy     kB in    kB out   memory MB   (weights gradients inputs activations)");
     for (int d = 0; d < devices; d++) {
         ech_device_stats s;
         ech_trainer_device_stats(t, d, &s);
@@ -86,7 +87,7 @@ int main(int argc, char **argv)
     for (int w = 0; w < WAYS && status == ECH_OK; w++) {
         ech_train_options options = ech_train_defaults();
         options.batch = BATCH;
-        options.threads = 1; /* of each device */
+        options.threads = 1;  /* of each device */
         options.tune = false; /* so that all choose the same kernels */
         options.mp_devices = ways[w].devices;
         options.micro_batches = ways[w].micro_batches;

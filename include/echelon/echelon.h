@@ -243,11 +243,13 @@ typedef struct ech_train_options {
                        into parts, one for each device, and threads are those of each; 0: its share */
     int mp_devices; /* the model's layers are spread over this many devices of this process; 0: over none. threads are
                        those of each; 0: its share */
-    const char *placement; /* which layer is where: even (NULL), half, balanced, balanced-memory, or "0,0,1", a device for
+    const char *
+        placement; /* which layer is where: even (NULL), half, balanced, balanced-memory, or "0,0,1", a device for
                               each layer */
-    int micro_batches;     /* of a pipeline over these devices: the batch is cut into so many; 0, 1: no pipeline */
+    int micro_batches; /* of a pipeline over these devices: the batch is cut into so many; 0, 1: no pipeline */
     ech_pipeline pipeline;
-    bool mp_ranks; /* these devices are the ranks of the group, one each; every rank then writes the same inputs */
+    bool
+        mp_ranks; /* these devices are the ranks of the group, one each; every rank then writes the same inputs */
     ech_amp amp;
     double clip_norm; /* a gradient longer than this is shortened to it; 0: never */
     double

@@ -328,9 +328,10 @@ static ech_status check_layers(ech_ctx *ctx, const args *a, const ech__load *loa
 {
     const ech__run_config config = config_of(a);
     if (a->parallel == ECH__STRATEGY_MP && a->micro_batches > 1)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--micro-batches %lld: --parallel mp has one; --parallel pipeline has more",
-                         (long long)a->micro_batches);
+        return ech__fail(
+            ctx, ECH_E_INVALID,
+            "--micro-batches %lld: --parallel mp has one; --parallel pipeline has more",
+            (long long)a->micro_batches);
     if (a->micro_batches && load->global % a->micro_batches)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--micro-batches %lld: must divide the batch of %lld samples",

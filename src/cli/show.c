@@ -26,8 +26,8 @@ void ech__show_head(const ech__run *run)
     if (c->train.mp_devices)
         printf("%d layers on %d devices%s, placement %s, %d micro-batch%s%s%s\n", t->layers.count,
                c->train.mp_devices, run->world > 1 ? " of each group" : "",
-               c->train.placement ? c->train.placement : "even",
-               ech__pipe_micros(t->pipe), ech__pipe_micros(t->pipe) == 1 ? "" : "es",
+               c->train.placement ? c->train.placement : "even", ech__pipe_micros(t->pipe),
+               ech__pipe_micros(t->pipe) == 1 ? "" : "es",
                ech__pipe_micros(t->pipe) == 1 ? "" : ", ",
                ech__pipe_micros(t->pipe) == 1 ? "" : ech__pipeline_name(c->train.pipeline));
     printf("planned in %s", ech__format_seconds(t->planning_s).s);

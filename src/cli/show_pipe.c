@@ -30,9 +30,10 @@ static void show_moves(const ech__run *run)
                m->move.backward ? "backward" : "forward", ech__format_bytes(m->bytes).s,
                ech__format_seconds(m->copy_s).s, ech__op_name(m->move.op), m->move.after);
     }
-    printf("\nmoves        asked for %d in a forward pass, one for each layer; made %d forward and %d "
-           "backward",
-           run->trainer->layers.count, t->forward_moves, t->nmoves - t->forward_moves);
+    printf(
+        "\nmoves        asked for %d in a forward pass, one for each layer; made %d forward and %d "
+        "backward",
+        run->trainer->layers.count, t->forward_moves, t->nmoves - t->forward_moves);
     if (t->micros > 1)
         printf(", each in %d parts", t->micros);
     printf(", %s a step; and %d of inputs and targets, %s\n", ech__format_bytes(t->moved_bytes).s,

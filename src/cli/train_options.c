@@ -85,10 +85,11 @@ typedef ech__train_args args;
          ECH_OPTION(STRING, args, placement),                                                      \
          .arg = "even|half|balanced|LIST",                                                         \
          .choices = "even|half|balanced|balanced-memory",                                          \
-         .help = "Which layer is on which device: layer i of L on device i*D/L; the first half on " \
-                 "device 0; so that the slowest device has least to do (or the fullest least to "  \
-                 "hold: balanced-memory); or a device for each layer, such as 0,0,1. Default: "    \
-                 "even."},                                                                         \
+         .help =                                                                                   \
+             "Which layer is on which device: layer i of L on device i*D/L; the first half on "    \
+             "device 0; so that the slowest device has least to do (or the fullest least to "      \
+             "hold: balanced-memory); or a device for each layer, such as 0,0,1. Default: "        \
+             "even."},                                                                             \
         {.name = "micro-batches",                                                                  \
          ECH_OPTION(INT, args, micro_batches),                                                     \
          .arg = "M",                                                                               \
@@ -467,14 +468,16 @@ static ech_status find_groups(ech_ctx *ctx, const ech__command *command,
     a->ranks = a->device_count;
     if (!is_spread(a)) {
         if (a->placement || a->micro_batches || ech__option_given(command, r, "pipeline-schedule"))
-            return ech__fail(ctx, ECH_E_INVALID,
-                             "--placement, --micro-batches and --pipeline-schedule are of --parallel "
-                             "mp and pipeline, and of --mp above 1");
+            return ech__fail(
+                ctx, ECH_E_INVALID,
+                "--placement, --micro-batches and --pipeline-schedule are of --parallel "
+                "mp and pipeline, and of --mp above 1");
         a->mp = 0;
         return ECH_OK;
     }
     if (a->parallel == ECH__PARALLEL_DP)
-        return ech__fail(ctx, ECH_E_INVALID, "--mp %lld: --parallel dp has the model on every device",
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--mp %lld: --parallel dp has the model on every device",
                          (long long)a->mp);
     const int devices = a->device_count ? a->device_count : a->mp ? (int)a->mp : 1;
     a->stage_ranks = !a->mp && (a->backend || ech__mpi_wanted());
@@ -488,9 +491,10 @@ static ech_status find_groups(ech_ctx *ctx, const ech__command *command,
                          "--devices %d with --mp %lld: groups of %lld devices must divide them",
                          devices, (long long)a->mp, (long long)a->mp);
     if (a->parallel == ECH__PARALLEL_MP && a->micro_batches > 1)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--micro-batches %lld: --parallel mp has one; --parallel pipeline has more",
-                         (long long)a->micro_batches);
+        return ech__fail(
+            ctx, ECH_E_INVALID,
+            "--micro-batches %lld: --parallel mp has one; --parallel pipeline has more",
+            (long long)a->micro_batches);
     const int groups = devices / (int)a->mp;
     const int64_t batch = a->batch ? a->batch : a->global_batch ? a->global_batch / groups : 64;
     a->ranks = a->stage_ranks ? a->device_count : a->device_count ? groups : 0;
@@ -499,9 +503,8 @@ static ech_status find_groups(ech_ctx *ctx, const ech__command *command,
         return ECH_OK;
     }
     if (!a->micro_batches)
-        a->micro_batches = a->parallel == ECH__PARALLEL_PIPELINE
-                               ? ech__pipe_default_micros(batch, (int)a->mp)
-                               : 1;
+        a->micro_batches =
+            a->parallel == ECH__PARALLEL_PIPELINE ? ech__pipe_default_micros(batch, (int)a->mp) : 1;
     if (a->batch % a->micro_batches)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--micro-batches %lld: must divide the batch of %lld samples",
@@ -511,11 +514,11 @@ static ech_status find_groups(ech_ctx *ctx, const ech__command *command,
 
 static ech_status check_spread(ech_ctx *ctx, const args *a)
 {
-    const char *other = a->accum > 1        ? "--accum"
-                        : a->straggle       ? "--straggle"
-                        : a->sync_bn        ? "--sync-bn"
-                        : a->reproducible   ? "--reproducible"
-                                            : NULL;
+    const char *other = a->accum > 1      ? "--accum"
+                        : a->straggle     ? "--straggle"
+                        : a->sync_bn      ? "--sync-bn"
+                        : a->reproducible ? "--reproducible"
+                                          : NULL;
     return !is_spread(a) || !other
                ? ECH_OK
                : ech__fail(ctx, ECH_E_INVALID,

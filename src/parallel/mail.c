@@ -8,7 +8,8 @@ ech_status ech__bell_init(ech_ctx *ctx, ech__bell *bell)
     if (!lock && rung)
         pthread_mutex_destroy(&bell->lock);
     bell->made = !lock && !rung;
-    return bell->made ? ECH_OK : ech__fail(ctx, ECH_E_NOMEM, "the system gave no lock for a device");
+    return bell->made ? ECH_OK
+                      : ech__fail(ctx, ECH_E_NOMEM, "the system gave no lock for a device");
 }
 
 void ech__bell_fini(ech__bell *bell)
@@ -32,8 +33,8 @@ static bool is_over(_Atomic uint64_t *counter, uint64_t number, _Atomic int *fai
     return atomic_load_explicit(counter, memory_order_acquire) >= number || atomic_load(failed);
 }
 
-bool ech__mail_await(ech__bell *bell, _Atomic uint64_t *counter, uint64_t number, _Atomic int *failed,
-                     int64_t spin_ns)
+bool ech__mail_await(ech__bell *bell, _Atomic uint64_t *counter, uint64_t number,
+                     _Atomic int *failed, int64_t spin_ns)
 {
     const int64_t until = spin_ns ? ech__clock_wall() + spin_ns : 0;
     while (spin_ns && !is_over(counter, number, failed) && ech__clock_wall() < until)

@@ -34,7 +34,7 @@ typedef struct ech__mail {
 
 /* Waits until a counter has reached a number, or until *failed is no longer 0: false then. Looks for spin_ns before it
  * sleeps. */
-bool ech__mail_await(ech__bell *bell, _Atomic uint64_t *counter, uint64_t number, _Atomic int *failed,
-                     int64_t spin_ns);
+bool ech__mail_await(ech__bell *bell, _Atomic uint64_t *counter, uint64_t number,
+                     _Atomic int *failed, int64_t spin_ns);
 
 #endif

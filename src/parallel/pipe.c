@@ -165,15 +165,16 @@ static ech_status check_memory(const ech__pipe *pipe, const ech__stage *stage)
         return ECH_OK;
     ech__pipe_memory(pipe, stage->index, memory);
     for (int k = 0; k < ECH__MEMORY_COUNT && used < sizeof kinds; k++)
-        used += (size_t)snprintf(kinds + used, sizeof kinds - used, "%s%s %s", k ? ", " : "",
-                                 ech__memory_name((ech__memory_kind)k),
-                                 ech__format_bytes(memory[k]).s);
-    return ech__fail(stage->ctx, ECH_E_LIMIT,
-                     "needs %lld bytes (%s: %s) to hold %d of %d micro-batches of %lld samples, and "
-                     "its limit is %lld bytes (%s)",
-                     (long long)need, ech__format_bytes(need).s, kinds, stage->slots,
-                     pipe->options.micros, (long long)(pipe->options.batch / pipe->options.micros),
-                     (long long)limit, ech__format_bytes(limit).s);
+        used +=
+            (size_t)snprintf(kinds + used, sizeof kinds - used, "%s%s %s", k ? ", " : "",
+                             ech__memory_name((ech__memory_kind)k), ech__format_bytes(memory[k]).s);
+    return ech__fail(
+        stage->ctx, ECH_E_LIMIT,
+        "needs %lld bytes (%s: %s) to hold %d of %d micro-batches of %lld samples, and "
+        "its limit is %lld bytes (%s)",
+        (long long)need, ech__format_bytes(need).s, kinds, stage->slots, pipe->options.micros,
+        (long long)(pipe->options.batch / pipe->options.micros), (long long)limit,
+        ech__format_bytes(limit).s);
 }
 
 static ech_status plan_stage(ech__stage *stage, ech__tuning *tuning, const ech__choices *choices,

@@ -58,8 +58,8 @@ typedef struct ech__stage {
     ech_ctx *ctx; /* of its own: two that fail at the same time would write into one sentence */
     ech__device *device;
     ech_graph *graphs[ECH__PIPE_ROLES];
-    ech__plan *plan; /* of a full micro-batch that writes */
-    ech__exec *exec; /* of the first micro-batch: it has the parameters */
+    ech__plan *plan;        /* of a full micro-batch that writes */
+    ech__exec *exec;        /* of the first micro-batch: it has the parameters */
     ech__stage_plan *plans; /* all of them */
     ech__virtual_clock clock;
     int slots;
@@ -80,10 +80,13 @@ typedef struct ech__pipe_options {
     int64_t batch; /* of a full step; micros divide it */
     ech_pipeline order;
     ech__device_options device; /* as for ech__dp_open_device */
-    ech__comm *comm;   /* device d is in the process of its rank d; borrowed; NULL: all are in this one */
+    ech__comm
+        *comm; /* device d is in the process of its rank d; borrowed; NULL: all are in this one */
     ech__ranks *ranks; /* groups that train with other samples; borrowed; NULL: none */
-    const ech__cluster *links; /* between the devices, for the virtual clock, borrowed; NULL: the real clock */
-    const ech_value *watched; /* kept scalars whose sum over the micro-batches is wanted; the first is a mean: the loss */
+    const ech__cluster
+        *links; /* between the devices, for the virtual clock, borrowed; NULL: the real clock */
+    const ech_value *
+        watched; /* kept scalars whose sum over the micro-batches is wanted; the first is a mean: the loss */
     int nwatched;
 } ech__pipe_options;
 

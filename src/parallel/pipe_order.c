@@ -56,7 +56,8 @@ typedef struct timeline {
     int devices, micros;
     const ech__stage_time *stages;
     ech__task *tasks; /* [devices][2 * micros] */
-    double *arrived;  /* [devices][2][micros]: when the results of a task are where they are needed; -1: not yet */
+    double *
+        arrived; /* [devices][2][micros]: when the results of a task are where they are needed; -1: not yet */
     int next[ECH__MAX_STAGES];
     double free_s[ECH__MAX_STAGES];
 } timeline;

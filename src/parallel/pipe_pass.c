@@ -262,9 +262,8 @@ ech_status ech__pipe_take_inputs(ech__pipe *pipe, const ech__pass *from, const e
         for (size_t v = 0; v < graph->nvalues; v++) {
             place src, dst;
             const char *name = graph->values[v].name;
-            if (graph->values[v].kind != ECH__VALUE_INPUT ||
-                !place_of(to, d, 0, name, &dst) || !place_of(from, d, 0, name, &src) ||
-                src.memory == dst.memory)
+            if (graph->values[v].kind != ECH__VALUE_INPUT || !place_of(to, d, 0, name, &dst) ||
+                !place_of(from, d, 0, name, &src) || src.memory == dst.memory)
                 continue;
             const int64_t bytes = whole_bytes(pipe, from, name);
             void *whole = ech__new(pipe->ctx, (size_t)bytes);

@@ -89,8 +89,7 @@ static ech_status run_or_fail(void *arg)
     ech__pipe *pipe = stage->pipe;
     const ech_status status = run_tasks(stage);
     int none = 0;
-    if (status < 0 &&
-        atomic_compare_exchange_strong(&pipe->failed, &none, 1 + stage->index)) {
+    if (status < 0 && atomic_compare_exchange_strong(&pipe->failed, &none, 1 + stage->index)) {
         for (int d = 0; d < pipe->options.devices; d++)
             ech__bell_ring(&pipe->stages[d].bell);
     }
@@ -201,7 +200,8 @@ static void end(ech__pipe *pipe, ech_status status)
     const ech__pass *pass = pipe->now;
     for (int d = 0; d < pipe->options.devices; d++) {
         const ech__stage_work *work = &pipe->stages[d].work;
-        pipe->flushed_ns = work->flushed_ns > pipe->flushed_ns ? work->flushed_ns : pipe->flushed_ns;
+        pipe->flushed_ns =
+            work->flushed_ns > pipe->flushed_ns ? work->flushed_ns : pipe->flushed_ns;
         pipe->end_ns = work->end_ns > pipe->end_ns ? work->end_ns : pipe->end_ns;
     }
     for (int i = 0; status < 0 && i < pass->links * pass->micros; i++) /* nothing is under way */

@@ -43,7 +43,8 @@ static bool begins_layer(const ech_graph *graph, size_t at)
 {
     const ech__op op = graph->nodes[at].op;
     ech_value crossing;
-    return (op == ECH__OP_LINEAR || op == ECH__OP_CONV2D) && alive_before(graph, at, &crossing) == 1;
+    return (op == ECH__OP_LINEAR || op == ECH__OP_CONV2D) &&
+           alive_before(graph, at, &crossing) == 1;
 }
 
 /* ---- what a layer is ---- */
@@ -194,7 +195,8 @@ static bool fill(const ech__layers *layers, const double *cost, int devices, dou
     int device = 0;
     double sum = 0;
     for (int i = 0; i < layers->count; i++) {
-        const bool needed = layers->count - i == devices - 1 - device; /* one for each that is left */
+        const bool needed =
+            layers->count - i == devices - 1 - device; /* one for each that is left */
         if (i && (sum + cost[i] > most || needed)) {
             device++;
             sum = 0;
@@ -272,9 +274,8 @@ static ech_status check_all_used(ech_ctx *ctx, const ech__placement *p, const ec
         for (int i = 0; i < layers->count; i++)
             used |= layers->at[i].device == device;
         if (!used)
-            return ech__fail(ctx, ECH_E_INVALID,
-                             "placement '%s': device %d of %d gets no layer", p->text, device,
-                             p->devices);
+            return ech__fail(ctx, ECH_E_INVALID, "placement '%s': device %d of %d gets no layer",
+                             p->text, device, p->devices);
     }
     return ECH_OK;
 }
@@ -346,7 +347,7 @@ static ech_status move_across(ech_graph *graph, const ech__layer *from, const ec
     return ECH_OK;
 }
 
-ech_status ech__place(ech_graph *graph, ech__layers *layers)
+ech_status ech__place_layers(ech_graph *graph, ech__layers *layers)
 {
     ECH_TRY(graph->status);
     for (int i = 0; i < layers->count; i++) {

@@ -3,7 +3,7 @@
  *     ech__layers layers;
  *     ECH_TRY(ech__layers_find(graph, &layers));                       after ech__fuse, before ech__autodiff
  *     ECH_TRY(ech__placement_apply(ctx, &placement, &layers));         fills in layers.at[i].device
- *     ECH_TRY(ech__place(graph, &layers));                             labels operators, adds transfers
+ *     ECH_TRY(ech__place_layers(graph, &layers));                             labels operators, adds transfers
  *
  * A border is possible between two operators when exactly one activation is alive across it; inputs and targets do not count,
  * they are written where they are used. A layer begins at a linear or a convolution that stands behind a possible border, and
@@ -62,7 +62,7 @@ bool ech__layers_in_order(const ech__layers *layers);
 
 /* Labels every operator with the device of its layer, and moves what crosses a border between devices by transfers, which
  * stand between the layers. */
-ech_status ech__place(ech_graph *graph, ech__layers *layers);
+ech_status ech__place_layers(ech_graph *graph, ech__layers *layers);
 
 /* The layer, by its number, that an operator of a training of this graph belongs to: backward operators have the names of the
  * forward ones, updates its parameters. -1: none. */

@@ -150,7 +150,8 @@ static ech_status find(ech_trainer *trainer, const ech__variant *variant, const 
 {
     const ech_graph *graph = trainer->pipe ? trainer->graph : variant->plan->graph;
     ech_value v = ech__graph_find(graph, name);
-    bool known = v >= 0 && (graph->values[v].kind == ECH__VALUE_INPUT || is_saved(graph, (size_t)v));
+    bool known =
+        v >= 0 && (graph->values[v].kind == ECH__VALUE_INPUT || is_saved(graph, (size_t)v));
     /* Parameters are the trainer's own: a variant may know none of them. */
     const bool input = known && graph->values[v].kind == ECH__VALUE_INPUT;
     const ech__plan *plan = variant->plan;
@@ -402,8 +403,7 @@ static ech_status save_part(ech_trainer *trainer, part_fn part, const char *path
         if (!part(trainer->graph, v))
             continue;
         const tensor t = tensor_of(trainer, (ech_value)v);
-        status = by_chunks(trainer, &t, put_chunk,
-                           &(outlet){.trainer = trainer, .writer = writer});
+        status = by_chunks(trainer, &t, put_chunk, &(outlet){.trainer = trainer, .writer = writer});
     }
     if (status == ECH_OK && writer)
         status = ech__safetensors_writer_commit(writer);

@@ -23,7 +23,8 @@ typedef struct ech__pipe_totals {
     ech_ctx *ctx;
     int devices, micros; /* devices 0: the run is of another kind */
     int64_t steps, kept; /* room, and how many are in it */
-    double *samples;     /* [steps][devices][columns], with the bubble and the step's time behind the last device */
+    double *
+        samples; /* [steps][devices][columns], with the bubble and the step's time behind the last device */
     ech__move_total *moves; /* [nmoves], in the order of the graph */
     int nmoves, forward_moves, input_moves;
     int64_t moved_bytes; /* of a step, between devices */

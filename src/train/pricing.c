@@ -534,7 +534,8 @@ bool ech__strategy_cuts_model(ech__strategy s)
     return strategies[s].cuts_model;
 }
 
-static int micros_of(ech__strategy s, const ech__run_config *config, int64_t devices, int64_t global)
+static int micros_of(ech__strategy s, const ech__run_config *config, int64_t devices,
+                     int64_t global)
 {
     if (s != ECH__STRATEGY_PIPELINE || devices == 1)
         return 1;
@@ -630,13 +631,13 @@ ech_status ech__pricing_at(ech__pricing *p, int64_t devices, int64_t global, ech
                          "%lld samples in %d micro-batches: they must divide them",
                          (long long)global, micros);
     const asked a = {.crowding = s->one_by_one ? 0 : crowding(p, devices)};
-    *out = (ech__price){.devices = devices,
-                        .batch = ech__strategy_batch(p->options.strategy, p->options.config,
-                                                     devices, global),
-                        .global = global,
-                        .micros = micros,
-                        .between = true,
-                        .algorithm = p->algorithm};
+    *out = (ech__price){
+        .devices = devices,
+        .batch = ech__strategy_batch(p->options.strategy, p->options.config, devices, global),
+        .global = global,
+        .micros = micros,
+        .between = true,
+        .algorithm = p->algorithm};
     for (int i = 0; i < p->npoints; i++)
         out->between = out->between && p->points[i].batch != out->batch;
     out->measured = devices == 1 && !out->between;

@@ -5,7 +5,9 @@ static ech__placement placement_of(const ech__run_config *config, const ech__pri
     const ech_train_options *o = &config->train;
     return (ech__placement){.text = o->placement,
                             .devices = (int)price->devices,
-                            .copies = 2 + (o->optimizer != ECH_SGD ? 2 : o->momentum != 0 ? 1 : 0),
+                            .copies = 2 + (o->optimizer != ECH_SGD ? 2
+                                           : o->momentum != 0      ? 1
+                                                                   : 0),
                             .batch = price->batch};
 }
 
@@ -67,7 +69,7 @@ static ech_status find_moves(ech_ctx *ctx, ech_graph *graph, const ech__spread *
     ECH_TRY(ech__layers_find(graph, &layers));
     for (int i = 0; i < layers.count; i++)
         layers.at[i].device = s->layers->at[i].device;
-    ECH_TRY(ech__place(graph, &layers));
+    ECH_TRY(ech__place_layers(graph, &layers));
     const int count = ech__moves_count(graph);
     ech__move *moves = ech__new(ctx, (size_t)(count + 1) * sizeof *moves);
     if (!moves)

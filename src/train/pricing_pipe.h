@@ -11,7 +11,8 @@ typedef struct ech__spread {
     const ech_graph *graph;    /* the training on one device */
     ech__layers *layers;       /* of it; their devices are filled in */
     const ech__priced_op *ops; /* times of a micro-batch, in the order of the graph's operators */
-    const ech__cluster *links; /* NULL: devices of this machine, which fetch from each other's memory */
+    const ech__cluster
+        *links; /* NULL: devices of this machine, which fetch from each other's memory */
     const ech__machine_costs *machine;
 } ech__spread;
 

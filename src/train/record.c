@@ -168,10 +168,7 @@ int ech__run_devices(const ech__run *run)
 const char *ech__run_parallel(const ech__run *run)
 {
     const ech_train_options *o = &run->config.train;
-    return o->dp_devices           ? "dp"
-           : !o->mp_devices        ? "ddp"
-           : o->micro_batches > 1  ? "pipeline"
-                                   : "mp";
+    return o->dp_devices ? "dp" : !o->mp_devices ? "ddp" : o->micro_batches > 1 ? "pipeline" : "mp";
 }
 
 int64_t ech__run_memory(const ech__run *run, int device, bool planned)
@@ -204,12 +201,12 @@ static ech_json *utilisation_list(const ech__run *run)
 {
     ech_json *array = ech__json_array();
     for (int d = 0; d < ech__run_devices(run); d++)
-        ech__json_append_real(
-            &array, run->dp_totals.devices ? run->dp_totals.device[d].busy_share
-                    : run->pipe_totals.devices
-                        ? run->pipe_totals.stage[d % run->pipe_totals.devices].busy_share
-                    : run->world > 1 ? run->traffic.ranks[d].busy
-                                     : run->summary.utilisation);
+        ech__json_append_real(&array,
+                              run->dp_totals.devices ? run->dp_totals.device[d].busy_share
+                              : run->pipe_totals.devices
+                                  ? run->pipe_totals.stage[d % run->pipe_totals.devices].busy_share
+                              : run->world > 1 ? run->traffic.ranks[d].busy
+                                               : run->summary.utilisation);
     return array;
 }
 
@@ -368,8 +365,7 @@ static ech_json *summary_json(const ech__run *run)
     const ech__ddp_bytes *bytes = &run->traffic.bytes;
     const ech__dp_device_total *first = &run->dp_totals.device[0]; /* all goes through it */
     ech__json_set_int(&json, "comm_bytes_per_step",
-                      run->dp_totals.devices
-                          ? first->bytes_in + first->bytes_out
+                      run->dp_totals.devices ? first->bytes_in + first->bytes_out
                       : run->pipe_totals.devices
                           ? run->pipe_totals.moved_bytes + bytes->gradients + bytes->buffers
                           : bytes->gradients + bytes->buffers + bytes->statistics);

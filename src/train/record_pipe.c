@@ -8,8 +8,7 @@ double ech__run_layer_s(const ech__run *run, int layer)
     for (size_t n = 0; n < run->nops; n++) {
         const ech__node *node = run->ops[n].instr->node;
         const bool often = node->phase == ECH__PHASE_FORWARD || node->phase == ECH__PHASE_BACKWARD;
-        if (!ech__op_info(node->op)->exchange &&
-            ech__layer_of(t->graph, &t->layers, node) == layer)
+        if (!ech__op_info(node->op)->exchange && ech__layer_of(t->graph, &t->layers, node) == layer)
             sum += run->ops[n].median_s * (often ? run->pipe_totals.micros : 1);
     }
     return sum;

@@ -68,9 +68,10 @@ static ech_status check(ech_ctx *ctx, const ech__run_config *c)
                          "a checkpoint every %lld steps: needs a directory, and at least 1 step",
                          (long long)c->save_every);
     if (c->train.mp_ranks && (c->save || c->resume))
-        return ech__fail(ctx, ECH_E_UNSUPPORTED,
-                         "checkpoints of a model whose layers are in several processes: train it in "
-                         "one process to save or resume");
+        return ech__fail(
+            ctx, ECH_E_UNSUPPORTED,
+            "checkpoints of a model whose layers are in several processes: train it in "
+            "one process to save or resume");
     if (c->trace && !c->run_dir)
         return ech__fail(ctx, ECH_E_INVALID, "a trace needs a run directory to be written to");
     return ECH_OK;

@@ -120,8 +120,8 @@ typedef struct ech__run {
     int64_t op_steps, op_done;
     ech__run_op *ops; /* [nops], device after device; medians after the last step */
     size_t nops;
-    ech__traffic traffic;     /* between ranks */
-    ech__dp_totals dp_totals; /* between devices of one process */
+    ech__traffic traffic;         /* between ranks */
+    ech__dp_totals dp_totals;     /* between devices of one process */
     ech__pipe_totals pipe_totals; /* where a model is spread over them */
     ech__run_summary summary;
 } ech__run;

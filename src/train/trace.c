@@ -160,7 +160,8 @@ static void add_parts(ech__trace *t, const ech_trainer *trainer)
 }
 
 /* A transfer: waiting for it, fetching it, and an arrow from where it was sent. */
-static void add_move(ech__trace *t, const ech__mail *mail, const char *name, int64_t start_ns, int id)
+static void add_move(ech__trace *t, const ech__mail *mail, const char *name, int64_t start_ns,
+                     int id)
 {
     char text[128];
     ech_json *args = ech__json_object();

@@ -44,9 +44,7 @@ int ech__trainer_world(const ech_trainer *trainer)
 
 int ech__trainer_rank(const ech_trainer *trainer)
 {
-    return trainer->comm     ? trainer->comm->rank
-           : trainer->stages ? trainer->stages->rank
-                             : 0;
+    return trainer->comm ? trainer->comm->rank : trainer->stages ? trainer->stages->rank : 0;
 }
 
 /* All ranks that work on this training. */

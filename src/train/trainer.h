@@ -29,7 +29,8 @@ typedef struct ech__variant {
     int role;
     ech__plan *plan;
     ech__exec *exec;
-    const ech__pass *pass; /* of trainer->pipe, to which plan and exec then belong; NULL without it */
+    const ech__pass
+        *pass; /* of trainer->pipe, to which plan and exec then belong; NULL without it */
 } ech__variant;
 
 /* Running on a virtual clock: which links the ranks have. */
@@ -76,7 +77,8 @@ struct ech_trainer {
     ech__dp *dp;        /* DataParallel, see trainer_dp.h; NULL: one device */
     ech__halves halves; /* of the model, for it */
     ech__plan *whole;   /* of the head, on device 0 beside plan; NULL without it */
-    ech__comm *stages;  /* borrowed; the ranks that have the devices of pipe, one each; NULL: all are here */
+    ech__comm *
+        stages; /* borrowed; the ranks that have the devices of pipe, one each; NULL: all are here */
     ech__pipe *pipe;    /* layers on several devices, see trainer_pipe.h; NULL: one device */
     ech__layers layers; /* of the model, for it */
 };

@@ -17,16 +17,17 @@ static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
                          o->mp_devices, ECH__MAX_STAGES);
     if (o->dp_devices || o->accum > 1 || o->reproducible || o->sync_bn || o->amp != ECH_AMP_OFF ||
         o->clip_norm != 0)
-        return ech__fail(ctx, ECH_E_UNSUPPORTED,
-                         "%d model-parallel devices %s: a model that is spread over devices has its "
-                         "micro-batches, f32, and the batch norms of each micro-batch",
-                         o->mp_devices,
-                         o->dp_devices             ? "with DataParallel"
-                         : o->accum > 1            ? "with accumulation"
-                         : o->reproducible         ? "in the reproducible mode"
-                         : o->sync_bn              ? "with synchronised batch norms"
-                         : o->amp != ECH_AMP_OFF   ? "in mixed precision"
-                                                   : "with clipped gradients");
+        return ech__fail(
+            ctx, ECH_E_UNSUPPORTED,
+            "%d model-parallel devices %s: a model that is spread over devices has its "
+            "micro-batches, f32, and the batch norms of each micro-batch",
+            o->mp_devices,
+            o->dp_devices           ? "with DataParallel"
+            : o->accum > 1          ? "with accumulation"
+            : o->reproducible       ? "in the reproducible mode"
+            : o->sync_bn            ? "with synchronised batch norms"
+            : o->amp != ECH_AMP_OFF ? "in mixed precision"
+                                    : "with clipped gradients");
     if (o->micro_batches < 0 || o->micro_batches > ECH__PIPE_MOST_MICROS)
         return ech__fail(ctx, ECH_E_INVALID, "%d micro-batches: from 1 to %d are possible",
                          o->micro_batches, ECH__PIPE_MOST_MICROS);
@@ -106,19 +107,18 @@ ech_status ech__trainer_pipe_open(ech_trainer *trainer, ech_value loss, const ec
     const int local = trainer->comm     ? trainer->comm->local_world
                       : trainer->stages ? trainer->stages->local_world
                                         : 1;
-    ech__pipe_options options = {
-        .devices = o->mp_devices,
-        .micros = micros_of(o),
-        .batch = o->batch,
-        .order = o->pipeline,
-        .device = {.kind = ECH__DEVICE_CPU,
-                   .threads = o->threads,
-                   .memory_limit = o->device_memory,
-                   .sharers = local * here},
-        .comm = trainer->stages,
-        .ranks = trainer->ranks,
-        .links = trainer->emulated ? &trainer->emulation.cluster : NULL,
-        .watched = watched};
+    ech__pipe_options options = {.devices = o->mp_devices,
+                                 .micros = micros_of(o),
+                                 .batch = o->batch,
+                                 .order = o->pipeline,
+                                 .device = {.kind = ECH__DEVICE_CPU,
+                                            .threads = o->threads,
+                                            .memory_limit = o->device_memory,
+                                            .sharers = local * here},
+                                 .comm = trainer->stages,
+                                 .ranks = trainer->ranks,
+                                 .links = trainer->emulated ? &trainer->emulation.cluster : NULL,
+                                 .watched = watched};
     ECH_TRY(watch(trainer, loss, watched, &options.nwatched));
     ECH_TRY(ech__pipe_create(trainer->ctx, &options, &trainer->pipe));
     trainer->device = own_stage(trainer)->device;
@@ -146,8 +146,7 @@ static ech_status time_layers(ech_trainer *trainer, ech_graph *graph, ech_value 
     device->memory_limit = limit;
     ECH_TRY(status);
     for (size_t n = 0; n < plan->ninstrs; n++) {
-        const int layer =
-            ech__layer_of(trainer->graph, &trainer->layers, plan->instrs[n].node);
+        const int layer = ech__layer_of(trainer->graph, &trainer->layers, plan->instrs[n].node);
         if (layer >= 0)
             trainer->layers.at[layer].seconds += plan->instrs[n].seconds;
     }
@@ -215,7 +214,7 @@ static ech_status make_parts(ech_trainer *trainer, ech_value loss, const ech_tra
     if (ech__placement_wants_seconds(o->placement))
         ECH_TRY(find_seconds(trainer, loss, o));
     ECH_TRY(ech__placement_apply(trainer->ctx, &placement, &trainer->layers));
-    ECH_TRY(ech__place(trainer->graph, &trainer->layers));
+    ECH_TRY(ech__place_layers(trainer->graph, &trainer->layers));
     ECH_TRY(ech__autodiff(trainer->graph, loss));
     if (o->recompute)
         ECH_TRY(ech__recompute(trainer->graph));
@@ -286,13 +285,13 @@ static ech_status make_evaluated(ech_trainer *trainer)
                              trainer->layers.count, layers.count);
         for (int i = 0; i < layers.count; i++)
             layers.at[i].device = trainer->layers.at[i].device;
-        ECH_TRY(ech__place(trainer->evaluated, &layers));
+        ECH_TRY(ech__place_layers(trainer->evaluated, &layers));
     }
     for (int d = 0; d < ech__pipe_devices(trainer->pipe); d++) {
         ech__stage *stage = ech__pipe_stage(trainer->pipe, d);
         if (ech__pipe_has(trainer->pipe, d) && !stage->graphs[ECH__PIPE_EVALUATES])
-            ECH_TRY(ech__cut(trainer->evaluated, d, stage->ctx,
-                             &stage->graphs[ECH__PIPE_EVALUATES]));
+            ECH_TRY(
+                ech__cut(trainer->evaluated, d, stage->ctx, &stage->graphs[ECH__PIPE_EVALUATES]));
     }
     return ECH_OK;
 }
@@ -312,8 +311,8 @@ ech_status ech__trainer_pipe_share_weights(ech_trainer *trainer)
 {
     for (int d = 0; trainer->comm && d < ech__pipe_devices(trainer->pipe); d++) {
         int64_t bytes;
-        void *weights = ech__exec_block(ech__pipe_stage(trainer->pipe, d)->exec,
-                                        ECH__MEMORY_WEIGHTS, &bytes);
+        void *weights =
+            ech__exec_block(ech__pipe_stage(trainer->pipe, d)->exec, ECH__MEMORY_WEIGHTS, &bytes);
         ECH_TRY(ech__comm_broadcast(trainer->comm, weights, bytes, 0));
     }
     return ECH_OK;

@@ -83,8 +83,7 @@ static void equal_stages_have_the_bubble_of_the_formula(void **state)
     for (int order = 0; order <= ECH_PIPELINE_ONE_F_ONE_B; order++) {
         for (int devices = 1; devices <= 6; devices++) {
             for (int micros = 1; micros <= MOST; micros++) {
-                const ech__pipe_times t =
-                    simulate((ech_pipeline)order, devices, micros, stages);
+                const ech__pipe_times t = simulate((ech_pipeline)order, devices, micros, stages);
                 assert_true(fabs(t.bubble - ech__pipe_bubble(devices, micros)) < 1e-12);
                 assert_true(fabs(t.step_s - 3.0 * (micros + devices - 1)) < 1e-9);
             }

@@ -63,8 +63,9 @@ static void a_residual_block_is_one_layer(void **state)
     (void)state;
     build(ECH__MODEL_RESNET18, 0);
     ech__layers layers = layers_of();
-    assert_string_equal(names(&layers), "conv1 layer1.0 layer1.1 layer2.0 layer2.1 layer3.0 layer3.1 "
-                                        "layer4.0 layer4.1 linear");
+    assert_string_equal(names(&layers),
+                        "conv1 layer1.0 layer1.1 layer2.0 layer2.1 layer3.0 layer3.1 "
+                        "layer4.0 layer4.1 linear");
     int64_t params = 0;
     for (int i = 0; i < layers.count; i++)
         params += layers.at[i].params;
@@ -73,8 +74,9 @@ static void a_residual_block_is_one_layer(void **state)
     ech_graph *other;
     ech__model model;
     assert_int_equal(ech_graph_create(ctx, &other), ECH_OK);
-    assert_int_equal(ech__model_build(other, &(ech__model_options){ECH__MODEL_RESNET18}, &model),
-                     ECH_OK);
+    assert_int_equal(
+        ech__model_build(other, &(ech__model_options){.kind = ECH__MODEL_RESNET18}, &model),
+        ECH_OK);
     assert_int_equal(ech__infer_only(other), ECH_OK);
     assert_int_equal(ech__fuse(other), ECH_OK);
     assert_int_equal(ech__layers_find(other, &layers), ECH_OK);
@@ -179,7 +181,8 @@ static void balanced_goes_by_flops_or_memory_too(void **state)
     build(ECH__MODEL_LENET, 0);
     ech__layers layers = layers_of();
     assert_string_equal(placed("balanced", 2, &layers), "01111"); /* conv1 has most of the flops */
-    assert_string_equal(placed("balanced-memory", 2, &layers), "00111"); /* fc1 has most of the weights */
+    assert_string_equal(placed("balanced-memory", 2, &layers),
+                        "00111"); /* fc1 has most of the weights */
 }
 
 static void lists_are_taken_as_they_are(void **state)
@@ -197,8 +200,9 @@ static void wrong_placements_are_named(void **state)
     (void)state;
     build(ECH__MODEL_LINEAR, 3);
     ech__layers layers = layers_of();
-    assert_string_equal(placed("even", 4, &layers),
-                        "4 model-parallel devices for a model of 3 layers: each needs one at least");
+    assert_string_equal(
+        placed("even", 4, &layers),
+        "4 model-parallel devices for a model of 3 layers: each needs one at least");
     assert_string_equal(placed("even", 0, &layers),
                         "0 model-parallel devices: from 1 to 64 are possible");
     assert_string_equal(placed("0,1", 2, &layers),
@@ -221,7 +225,7 @@ static void train(ech_value loss, const char *text, int devices)
 {
     ech__layers layers = layers_of();
     placed(text, devices, &layers);
-    assert_int_equal(ech__place(g, &layers), ECH_OK);
+    assert_int_equal(ech__place_layers(g, &layers), ECH_OK);
     assert_int_equal(ech__autodiff(g, loss), ECH_OK);
     assert_int_equal(ech__recompute(g), ECH_OK);
     expect_sound(g);

@@ -53,7 +53,7 @@ holds "the one in turns holds fewer activations" "s['1f1b']['memory_by_kind'][2]
 says "the table has the placement" '^ *layers\.5 +1 +1056 ' "$ECHELON" train "${linear[@]}" --parallel mp --devices 2
 says "and the operator that a move comes after" '0 +1 +forward .* linear layers\.2' "$ECHELON" train "${linear[@]}" --parallel mp --devices 2
 says "and counts what was asked for" 'asked for 6 in a forward pass.*made 1 forward and 1 backward' "$ECHELON" train "${linear[@]}" --parallel mp --devices 2
-says "--fit has every device" '^ +1 .* [0-9.]+ [kMG]?B$' "$ECHELON" train "${linear[@]}" --parallel mp --devices 2 --fit
+says "--fit has every device" '^ +1 .* [0-9.]+ [KMG]?B$' "$ECHELON" train "${linear[@]}" --parallel mp --devices 2 --fit
 
 # ---- images, epochs, checkpoints ----
 
@@ -62,7 +62,7 @@ check "epochs with a rest on one device" run whole "${images[@]}" --epochs 2
 check "and on three" run cut "${images[@]}" --epochs 2 --parallel mp --devices 3
 holds "are the same, evaluation too" "l['whole'] == l['cut'] and s['whole']['params_sha256'] == s['cut']['params_sha256'] and s['whole']['accuracy'] == s['cut']['accuracy']" whole cut
 check "a run is saved in its middle" run half "${images[@]}" --epochs 2 --parallel mp --devices 3 --save c --save-every 3
-check "and goes on" run resumed "${images[@]}" --epochs 2 --parallel mp --devices 3 --resume c/step-000003
+check "and goes on" run resumed "${images[@]}" --epochs 2 --parallel mp --devices 3 --resume c/step-000006
 holds "to the same bits" "s['cut']['params_sha256'] == s['resumed']['params_sha256']" cut resumed
 
 # ---- groups of devices ----
