@@ -92,6 +92,22 @@ static ech_status infer_linear_bwd_weights(ech_ctx *ctx, ech__node *node, const 
     return ECH_OK;
 }
 
+/* The same shapes, but what it would make is there. */
+static ech_status infer_linear_add_weights(ech_ctx *ctx, ech__node *node, const ech__type *in,
+                                           ech__type *out)
+{
+    ECH_TRY(infer_linear_bwd_weights(ctx, node, in, out));
+    const int made = node->nout;
+    node->nout = 0;
+    if (node->nin != 2 + made)
+        return misfit(ctx, node, in, "a gradient of the bias must be there when it is added to");
+    for (int i = 0; i < made; i++) {
+        if (!ech__shape_equal(&in[2 + i].shape, &out[i].shape))
+            return misfit(ctx, node, in, "gradients must have the shapes of weight and bias");
+    }
+    return ECH_OK;
+}
+
 static ech_status infer_add(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
 {
     ECH_TRY(same_real_types(ctx, node, in));
@@ -288,6 +304,7 @@ static const ech__op_row rows[ECH__OP_COUNT] = {
     [ECH__OP_LINEAR] = {.min_in = 2, .max_in = 3, .reuses = -1, .infer = infer_linear, .backward = backward_linear},
     [ECH__OP_LINEAR_BWD_DATA] = {.min_in = 2, .max_in = 2, .reuses = -1, .infer = infer_linear_bwd_data},
     [ECH__OP_LINEAR_BWD_WEIGHTS] = {.min_in = 2, .max_in = 2, .reuses = -1, .infer = infer_linear_bwd_weights},
+    [ECH__OP_LINEAR_ADD_WEIGHTS] = {.min_in = 3, .max_in = 4, .reuses = -1, .changes = 4u | 8u, .infer = infer_linear_add_weights},
     [ECH__OP_CONV2D] = {.min_in = 2, .max_in = 3, .reuses = -1, .infer = ech__infer_conv2d, .backward = ech__backward_conv2d},
     [ECH__OP_CONV2D_BWD_DATA] = {.min_in = 2, .max_in = 2, .reuses = -1, .infer = ech__infer_conv2d_bwd_data},
     [ECH__OP_CONV2D_BWD_WEIGHTS] = {.min_in = 2, .max_in = 2, .reuses = -1, .infer = ech__infer_conv2d_bwd_weights},

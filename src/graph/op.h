@@ -15,6 +15,7 @@
     X(LINEAR, "linear")                         /* x[N,I] w[O,I] (b[O]) -> y[N,O]; relu */          \
     X(LINEAR_BWD_DATA, "linear_bwd_data")       /* dy[N,O] w[O,I] -> dx[N,I] */                     \
     X(LINEAR_BWD_WEIGHTS, "linear_bwd_weights") /* x[N,I] dy[N,O] -> dw[O,I] (db[O]); bias */       \
+    X(LINEAR_ADD_WEIGHTS, "linear_add_weights") /* x[N,I] dy[N,O] *dw[O,I] (*db[O]): adds; bias */  \
     X(CONV2D, "conv2d")                         /* x[N,I,H,W] w[O,I,K,K] (b[O]) -> y; relu */       \
     X(CONV2D_BWD_DATA, "conv2d_bwd_data")       /* dy w -> dx; height width */                      \
     X(CONV2D_BWD_WEIGHTS, "conv2d_bwd_weights") /* x dy -> dw (db); bias */                         \
@@ -85,7 +86,7 @@ typedef struct ech__type {
 typedef struct ech__attrs {
     bool
         relu; /* linear, conv2d, bn_apply: max(., 0) on the result; bn_reduce, bn_bwd_data: y masks dy */
-    bool bias;                       /* *_bwd_weights: gives the bias gradient too */
+    bool bias;                       /* *_weights: gives the bias gradient too */
     int64_t kernel, stride, pad;     /* conv2d and pools; windows are square */
     int64_t channels, height, width; /* of what a backward operator or unflatten gives */
     double seconds;

@@ -98,6 +98,18 @@ static ech__choices choices_of(const ech__stage *stage, const ech__choices *all,
     return own;
 }
 
+/* Gradients are added up by operators of their own. */
+static bool take_other(ech__stage *stage)
+{
+    ech_graph **other = &stage->graphs[ECH__PIPE_ADDS_APART];
+    if (!*other)
+        return false;
+    ech_graph_destroy(stage->graphs[ECH__PIPE_ADDS]);
+    stage->graphs[ECH__PIPE_ADDS] = *other;
+    *other = NULL;
+    return true;
+}
+
 /* What a micro-batch needs, whichever role it has. */
 static ech_status size_slots(ech__stage *stage)
 {
@@ -108,7 +120,10 @@ static ech_status size_slots(ech__stage *stage)
         ech__plan *plan;
         if (!stage->graphs[role])
             continue;
-        ECH_TRY(ech__stage_plan_for(stage, (ech__pipe_role)role, each, &plan));
+        ech_status status = ech__stage_plan_for(stage, (ech__pipe_role)role, each, &plan);
+        if (status == ECH_E_UNSUPPORTED && role == ECH__PIPE_ADDS && take_other(stage))
+            status = ech__stage_plan_for(stage, (ech__pipe_role)role, each, &plan);
+        ECH_TRY(status);
         const int64_t inputs = ech__plan_block_bytes(plan, ECH__MEMORY_INPUTS);
         const int64_t slot = ech__plan_block_bytes(plan, ECH__MEMORY_ACTIVATIONS);
         const int64_t activations = plan->memory[ECH__MEMORY_ACTIVATIONS];

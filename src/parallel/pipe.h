@@ -31,9 +31,10 @@ typedef struct ech__pass ech__pass;
 
 /* What a micro-batch does with its gradients; each role is a graph of its own. Evaluation is only forward. */
 typedef enum ech__pipe_role {
-    ECH__PIPE_WRITES,    /* the first of a step; has the exchange, the optimizer and what follows */
-    ECH__PIPE_ADDS,      /* the others; NULL where there are none */
-    ECH__PIPE_EVALUATES, /* NULL until it is needed */
+    ECH__PIPE_WRITES, /* the first of a step; has the exchange, the optimizer and what follows */
+    ECH__PIPE_ADDS,   /* the others; NULL where there are none */
+    ECH__PIPE_ADDS_APART, /* instead of it where a device has no kernels for it; may be NULL */
+    ECH__PIPE_EVALUATES,  /* NULL until it is needed */
     ECH__PIPE_ROLES
 } ech__pipe_role;
 

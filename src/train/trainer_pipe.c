@@ -168,16 +168,27 @@ static ech_status find_seconds(ech_trainer *trainer, ech_value loss, const ech_t
 
 /* ---- parts ---- */
 
+/* The graph of all micro-batches but the first. */
+static ech_status make_adding(ech__stage *stage, ech__pipe_role role, double delay_s)
+{
+    ech_graph **graph = &stage->graphs[role];
+    const ech__accumulation how = {.onto = true, .inside = role == ECH__PIPE_ADDS};
+    ECH_TRY(ech__graph_clone(stage->graphs[ECH__PIPE_WRITES], graph));
+    ECH_TRY(ech__accumulate(*graph, &how));
+    if (delay_s > 0)
+        ECH_TRY(ech__insert_delay(*graph, delay_s));
+    return ech__copy_weights(*graph);
+}
+
 static ech_status add_passes(const ech_trainer *trainer, ech__stage *stage,
                              const ech_train_options *o, int *buckets)
 {
-    ech_graph *writes = stage->graphs[ECH__PIPE_WRITES], *adds;
+    ech_graph *writes = stage->graphs[ECH__PIPE_WRITES];
     const bool last = stage->index == o->mp_devices - 1;
+    const double delay_s = last ? o->delay_ms * 1e-3 : 0;
     if (micros_of(o) > 1) {
-        ECH_TRY(ech__graph_clone(writes, &adds));
-        stage->graphs[ECH__PIPE_ADDS] = adds;
-        ECH_TRY(ech__accumulate(adds, &(ech__accumulation){.onto = true}));
-        ECH_TRY(ech__copy_weights(adds));
+        ECH_TRY(make_adding(stage, ECH__PIPE_ADDS, delay_s));
+        ECH_TRY(make_adding(stage, ECH__PIPE_ADDS_APART, delay_s));
     }
     if (trainer->ranks) {
         ECH_TRY(ech__ddp(writes, &(ech__ddp_options){.bucket_bytes = o->bucket_bytes,
@@ -187,11 +198,8 @@ static ech_status add_passes(const ech_trainer *trainer, ech__stage *stage,
             *buckets += writes->nodes[n].op == ECH__OP_ALLREDUCE;
     }
     ECH_TRY(ech__optimize(writes, o));
-    if (o->delay_ms > 0 && last) {
-        ECH_TRY(ech__insert_delay(writes, o->delay_ms * 1e-3));
-        if (stage->graphs[ECH__PIPE_ADDS])
-            ECH_TRY(ech__insert_delay(stage->graphs[ECH__PIPE_ADDS], o->delay_ms * 1e-3));
-    }
+    if (delay_s > 0)
+        ECH_TRY(ech__insert_delay(writes, delay_s));
     return ech__copy_weights(writes);
 }
 
