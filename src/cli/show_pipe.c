@@ -16,7 +16,7 @@ static void show_layers(const ech__run *run)
         const ech__layer *layer = &layers->at[i];
         printf("%*s  %8d  %12lld  %10s  %10s\n", (int)wide, layer->name, layer->device,
                (long long)layer->params, ech__format_bytes(layer->bytes).s,
-               ech__format_seconds(ech__run_layer_s(run, i)).s);
+               ech__format_seconds(run->pipe_totals.layer_s[i]).s);
     }
 }
 

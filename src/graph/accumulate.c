@@ -61,7 +61,7 @@ static ech_status accumulate_one(ech_graph *graph, const ech__accumulation *how,
     return ECH_OK;
 }
 
-/* Lets operators add to gradients themselves: those that make nothing else, which nobody reads. */
+/* Lets operators add to gradients themselves, where they make nothing else. */
 static void add_inside(ech_graph *graph)
 {
     for (size_t n = 0; n < graph->nnodes; n++) {

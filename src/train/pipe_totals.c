@@ -38,14 +38,16 @@ ech_status ech__pipe_totals_init(ech__pipe_totals *t, const ech_trainer *trainer
     t->nmoves = ech__moves_count(trainer->graph);
     t->samples = ech__new(t->ctx, bytes_of(t));
     t->moves = ech__new(t->ctx, (size_t)(t->nmoves + 1) * sizeof *t->moves);
+    t->nlayers = trainer->layers.count;
+    t->layer_s = ech__new(t->ctx, (size_t)t->nlayers * sizeof *t->layer_s);
     ech__move *found = ech__new(t->ctx, (size_t)(t->nmoves + 1) * sizeof *found);
-    if (found && t->moves && t->samples) {
+    const bool ok = found && t->moves && t->samples && t->layer_s;
+    if (ok) {
         ech__moves_of(trainer->graph, found);
         for (int i = 0; i < t->nmoves; i++)
             t->moves[i].move = found[i];
         find_moves(t, trainer);
     }
-    const bool ok = found && t->moves && t->samples;
     ech__delete(t->ctx, found, (size_t)(t->nmoves + 1) * sizeof *found);
     return ok ? ECH_OK
               : ech__fail(t->ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",
@@ -56,6 +58,7 @@ void ech__pipe_totals_fini(ech__pipe_totals *t)
 {
     if (!t->devices)
         return;
+    ech__delete(t->ctx, t->layer_s, (size_t)t->nlayers * sizeof *t->layer_s);
     ech__delete(t->ctx, t->moves, (size_t)(t->nmoves + 1) * sizeof *t->moves);
     ech__delete(t->ctx, t->samples, bytes_of(t));
     t->devices = 0;
@@ -84,7 +87,7 @@ void ech__pipe_totals_add(ech__pipe_totals *t, const ech_trainer *trainer, doubl
     row[BUBBLE] = ech__pipe_measured_bubble(trainer->pipe);
     row[STEP] = step_s;
     const ech__pass *pass = ech__pipe_last(trainer->pipe);
-    for (int i = 0; i < t->nmoves; i++) {
+    for (int i = 0; i < t->nmoves && i < pass->links; i++) {
         int64_t sum = 0;
         for (int m = 0; m < pass->micros; m++) {
             const ech__mail *mail = &pass->mails[i * pass->micros + m];
@@ -124,8 +127,33 @@ static ech__stage_total total_of(const ech__pipe_totals *t, const ech_trainer *t
                               .planned = ech__pipe_planned(trainer->pipe, device)};
 }
 
+/* A layer and the receiving end of a move are in one process each: the sums are what that one knows. */
+static ech_status share(ech__pipe_totals *t, ech__comm *comm)
+{
+    const int count = t->nlayers + t->nmoves;
+    double *sums = ech__new(t->ctx, (size_t)count * sizeof *sums);
+    if (!sums)
+        return ech__fail(t->ctx, ECH_E_NOMEM, "no memory to sum up %d layers", t->nlayers);
+    for (int i = 0; i < t->nlayers; i++)
+        sums[i] = t->layer_s[i];
+    for (int i = 0; i < t->nmoves; i++)
+        sums[t->nlayers + i] = t->moves[i].copy_s;
+    const ech_status status = ech__comm_run(
+        comm,
+        &(ech__coll){
+            .op = ECH__COLL_ALLREDUCE, .dtype = ECH_F64, .count = count, .src = sums, .dst = sums});
+    for (int i = 0; status == ECH_OK && i < t->nlayers; i++)
+        t->layer_s[i] = sums[i];
+    for (int i = 0; status == ECH_OK && i < t->nmoves; i++)
+        t->moves[i].copy_s = sums[t->nlayers + i];
+    ech__delete(t->ctx, sums, (size_t)count * sizeof *sums);
+    return status;
+}
+
 ech_status ech__pipe_totals_sum_up(ech__pipe_totals *t, const ech_trainer *trainer)
 {
+    if (t->devices && trainer->stages)
+        ECH_TRY(share(t, trainer->stages));
     if (!t->devices || !t->kept)
         return ECH_OK;
     const size_t bytes = (size_t)t->kept * sizeof(double);

@@ -31,14 +31,17 @@ typedef struct ech__pipe_totals {
     int64_t input_bytes;
     /* after ech__pipe_totals_sum_up */
     ech__stage_total stage[ECH__MAX_STAGES];
-    double bubble; /* median of the idle share until the pipeline is empty */
-    double ideal;  /* (D-1)/(M+D-1) */
+    double bubble;   /* median of the idle share until the pipeline is empty */
+    double ideal;    /* (D-1)/(M+D-1) */
+    double *layer_s; /* [nlayers] what each takes of a step, with its gradient and its update */
+    int nlayers;
 } ech__pipe_totals;
 
 ech_status ech__pipe_totals_init(ech__pipe_totals *totals, const ech_trainer *trainer,
                                  int64_t steps);
 void ech__pipe_totals_fini(ech__pipe_totals *totals);
 void ech__pipe_totals_add(ech__pipe_totals *totals, const ech_trainer *trainer, double step_s);
+/* layer_s has the time of the layers that are in this process. Collective where there are several. */
 ech_status ech__pipe_totals_sum_up(ech__pipe_totals *totals, const ech_trainer *trainer);
 
 #endif

@@ -1,17 +1,18 @@
 /* The part of a record that is about layers on several devices. */
 #include "train/record.h"
 
-double ech__run_layer_s(const ech__run *run, int layer)
+void ech__run_sum_up_layers(ech__run *run)
 {
     const ech_trainer *t = run->trainer;
-    double sum = 0;
-    for (size_t n = 0; n < run->nops; n++) {
+    for (size_t n = 0; run->pipe_totals.devices && n < run->nops; n++) {
         const ech__node *node = run->ops[n].instr->node;
         const bool often = node->phase == ECH__PHASE_FORWARD || node->phase == ECH__PHASE_BACKWARD;
-        if (!ech__op_info(node->op)->exchange && ech__layer_of(t->graph, &t->layers, node) == layer)
-            sum += run->ops[n].median_s * (often ? run->pipe_totals.micros : 1);
+        const int layer =
+            ech__op_info(node->op)->exchange ? -1 : ech__layer_of(t->graph, &t->layers, node);
+        if (layer >= 0)
+            run->pipe_totals.layer_s[layer] +=
+                run->ops[n].median_s * (often ? run->pipe_totals.micros : 1);
     }
-    return sum;
 }
 
 static ech_json *placement_json(const ech__run *run)
@@ -25,7 +26,7 @@ static ech_json *placement_json(const ech__run *run)
         ech__json_set_int(&json, "device", layer->device);
         ech__json_set_int(&json, "parameters", layer->params);
         ech__json_set_int(&json, "bytes", layer->bytes);
-        ech__json_set_real(&json, "time_s", ech__run_layer_s(run, i));
+        ech__json_set_real(&json, "time_s", run->pipe_totals.layer_s[i]);
         ech__json_append(&array, json);
     }
     return array;

@@ -661,6 +661,7 @@ static ech_status sum_up(ech__run *run)
     ech__delete(run->ctx, samples, bytes);
     ECH_TRY(ech__traffic_sum_up(&run->traffic, run->trainer));
     ECH_TRY(ech__dp_totals_sum_up(&run->dp_totals, run->trainer));
+    ech__run_sum_up_layers(run);
     ECH_TRY(ech__pipe_totals_sum_up(&run->pipe_totals, run->trainer));
     ECH_TRY(ech__trainer_hash(run->trainer, s->params_sha256));
     return same_everywhere(run);

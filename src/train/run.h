@@ -158,9 +158,6 @@ const char *ech__run_parallel(const ech__run *run);
 int ech__run_devices(const ech__run *run);
 int64_t ech__run_memory(const ech__run *run, int device, bool planned);
 
-/* Of layers on several devices: what one takes of a step, with its gradient and its update. */
-double ech__run_layer_s(const ech__run *run, int layer);
-
 /* The object that run.json holds. */
 ech_json *ech__run_json(const ech__run *run, const char *state);
 
