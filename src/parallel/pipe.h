@@ -130,7 +130,7 @@ struct ech__pass {
     int64_t *first, *count; /* [micros] samples of each */
     ech__plan **plans;      /* [devices][micros]; NULL for devices of other processes */
     ech__exec **execs;      /* [devices][micros]; likewise */
-    ech__mail *mails;       /* [links][micros]; those behind the last that is known here are left out */
+    ech__mail *mails; /* [links][micros]; those behind the last that is known here are left out */
     int links;
     ech__task *tasks; /* [devices][ntasks] */
     int ntasks;

@@ -17,7 +17,12 @@ static int streams_of(const ech_train_options *o)
     return o->optimizer != ECH_SGD ? 7 : o->momentum != 0 ? 5 : 3;
 }
 
-enum { ADDING_STREAMS = 3 };
+/* What adding a gradient up reads and writes beside making it: linear layers read what they add to, others have their part read,
+ * and the sum read and written. */
+static int adding_streams(const ech_graph *graph, const ech__node *update)
+{
+    return graph->values[update->in[0]].type.shape.ndims == 4 ? 3 : 1;
+}
 
 /* Time of each layer, and then of each device. */
 static ech_status find_times(ech_ctx *ctx, const ech__spread *s, const ech__price *price,
@@ -33,18 +38,18 @@ static ech_status find_times(ech_ctx *ctx, const ech__spread *s, const ech__pric
             layers->at[layer].seconds += s->ops[n].seconds;
     }
     ECH_TRY(ech__placement_apply(ctx, &placement, layers));
+    const double again =
+        (double)(price->micros - 1) / price->micros / streams_of(&s->config->train);
     for (size_t n = 0; n < s->graph->nnodes; n++) {
-        const int layer = ech__layer_of(s->graph, layers, &s->graph->nodes[n]);
-        const ech__layer *where = &layers->at[layer >= 0 ? layer : layers->count - 1];
-        ech__stage_time *stage = &stages[where->device];
+        const ech__node *node = &s->graph->nodes[n];
+        const int layer = ech__layer_of(s->graph, layers, node);
+        ech__stage_time *stage = &stages[layers->at[layer >= 0 ? layer : layers->count - 1].device];
         *(s->ops[n].kind == ECH__PRICED_FORWARD    ? &stage->forward_s
           : s->ops[n].kind == ECH__PRICED_BACKWARD ? &stage->backward_s
                                                    : &stage->update_s) += s->ops[n].seconds;
+        if (node->phase == ECH__PHASE_OPTIMIZER)
+            stage->backward_s += s->ops[n].seconds * adding_streams(s->graph, node) * again;
     }
-    const double adding = (double)ADDING_STREAMS / streams_of(&s->config->train) *
-                          (price->micros - 1) / price->micros;
-    for (int d = 0; d < price->devices; d++)
-        stages[d].backward_s += adding * stages[d].update_s;
     return ECH_OK;
 }
 
