@@ -44,4 +44,13 @@ typedef struct ech__train_args {
 bool ech__train_parse(ech_ctx *ctx, const ech__command *command, char **argv, ech__train_args *out,
                       int *code);
 
+/* ---- train_groups.c ---- */
+
+/* How many devices have the layers of one model, how many such groups there are, and their micro-batches: fills in mp, ranks,
+ * stage_ranks and micro_batches. */
+ech_status ech__train_find_groups(ech_ctx *ctx, const ech__command *command,
+                                  const ech__option_result *result, ech__train_args *args);
+/* Refuses options that layers on several devices go without. */
+ech_status ech__train_check_groups(ech_ctx *ctx, const ech__train_args *args);
+
 #endif

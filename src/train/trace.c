@@ -197,7 +197,7 @@ static void add_micro(ech__trace *t, const ech_trainer *trainer, const ech__pass
     const ech__span *spans = ech__exec_spans(pass->execs[device * pass->micros + micro]);
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__node *node = plan->instrs[n].node;
-        if (ech__plan_is_idle(plan, &plan->instrs[n]) || node->op == ECH__OP_SEND ||
+        if (ech__plan_is_idle(plan, &plan->instrs[n]) ||
             spans[n].start_ns < trainer->report.start_ns)
             continue;
         if (node->op == ECH__OP_RECV) {

@@ -8,6 +8,20 @@ static int micros_of(const ech_train_options *o)
     return o->micro_batches ? o->micro_batches : 1;
 }
 
+/* What does not go together with it, or NULL. */
+static const char *too_much(const ech_train_options *o)
+{
+    return o->dp_devices              ? "with DataParallel"
+           : o->accum > 1             ? "with accumulation"
+           : o->reproducible          ? "in the reproducible mode"
+           : o->sync_bn               ? "with synchronised batch norms"
+           : o->amp != ECH_AMP_OFF    ? "in mixed precision"
+           : o->loss_scale != 0       ? "with a scaled loss"
+           : o->clip_norm != 0        ? "with clipped gradients"
+           : o->grad_dtype != ECH_F32 ? "with gradients in 16 bits"
+                                      : NULL;
+}
+
 static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
 {
     ech_ctx *ctx = trainer->ctx;
@@ -15,19 +29,12 @@ static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
         return ech__fail(ctx, ECH_E_INVALID,
                          "%d model-parallel devices: from 1 to %d are possible, or 0 for none",
                          o->mp_devices, ECH__MAX_STAGES);
-    if (o->dp_devices || o->accum > 1 || o->reproducible || o->sync_bn || o->amp != ECH_AMP_OFF ||
-        o->clip_norm != 0)
+    if (too_much(o))
         return ech__fail(
             ctx, ECH_E_UNSUPPORTED,
             "%d model-parallel devices %s: a model that is spread over devices has its "
             "micro-batches, f32, and the batch norms of each micro-batch",
-            o->mp_devices,
-            o->dp_devices           ? "with DataParallel"
-            : o->accum > 1          ? "with accumulation"
-            : o->reproducible       ? "in the reproducible mode"
-            : o->sync_bn            ? "with synchronised batch norms"
-            : o->amp != ECH_AMP_OFF ? "in mixed precision"
-                                    : "with clipped gradients");
+            o->mp_devices, too_much(o));
     if (o->micro_batches < 0 || o->micro_batches > ECH__PIPE_MOST_MICROS)
         return ech__fail(ctx, ECH_E_INVALID, "%d micro-batches: from 1 to %d are possible",
                          o->micro_batches, ECH__PIPE_MOST_MICROS);
