@@ -42,6 +42,7 @@ bench: ## measure against PyTorch, gloo and Open MPI (installs them)
 	bench/comm $(PROGRAM)
 	bench/ddp $(PROGRAM)
 	bench/pipeline $(PROGRAM)
+	bench/precision $(PROGRAM)
 
 predict: ## compare predicted, emulated and measured step times
 	@tools/setup build

@@ -10,8 +10,6 @@ void ech__show_head(const ech__run *run);
 void ech__show_run(const ech__run *run);
 /* A table of kernels with their times, and the summary. */
 void ech__show_kernels(const ech__run *run);
-/* The memory of a plan by kind. */
-void ech__show_memory(const ech__plan *plan);
 
 /* Layers on several devices: where they are, what moves between them, and what each device does (show_pipe.c). Nothing for
  * other runs. */

@@ -42,6 +42,8 @@
     X(SGD, "sgd")                               /* *p g (*momentum) */                              \
     X(ADAM, "adam")                             /* *p g *m *v; decoupled: adamw */                  \
     X(ACCUMULATE, "accumulate")                 /* *g part (terms...): g + part, or fresh: terms + part */ \
+    X(GRAD_STATS, "grad_stats")                 /* g -> f64: sum of squares, largest magnitude, how many not finite */ \
+    X(CONVERT, "convert")                       /* *to from: the same numbers in to's type */       \
     X(ALLREDUCE, "allreduce")                   /* *gradients (*params *states): begins the sum over ranks; bucket update */ \
     X(ALLREDUCE_WAIT, "allreduce_wait")         /* nothing; until all begun sums are there */       \
     X(BROADCAST, "broadcast")                   /* *group: rank 0's on every rank */                \
@@ -51,6 +53,7 @@
     X(SEND, "send")                             /* x, to another device's graph; link to */         \
     X(RECV, "recv")                             /* -> x, of another device's graph; link from */    \
     X(REORDER, "reorder")                       /* w -> the same in another layout */               \
+    X(CAST, "cast")                             /* x -> the same in another type and layout; dtype */ \
     X(DELAY, "delay")                           /* nothing; idles for seconds */
 /* clang-format on */
 
@@ -65,6 +68,7 @@ typedef enum ech__op {
     X(FORWARD, "forward")                                                                          \
     X(BACKWARD, "backward")                                                                        \
     X(EXCHANGE, "exchange") /* with other ranks, once an optimizer step; stands among BACKWARD */  \
+    X(CHECK, "check")       /* of the sums of gradients, before anything is changed by them */     \
     X(OPTIMIZER, "optimizer")                                                                      \
     X(REFRESH, "refresh") /* copies of what the optimizer changed */
 
@@ -74,6 +78,9 @@ typedef enum ech__phase {
 #undef ECH__PHASE_ENUM
         ECH__PHASE_COUNT
 } ech__phase;
+
+/* What grad_stats gives of a gradient, in this order. */
+enum { ECH__GRAD_SQUARES, ECH__GRAD_LARGEST, ECH__GRAD_BROKEN, ECH__GRAD_STATS };
 
 enum { ECH__MAX_IN = 8, ECH__MAX_OUT = 2, ECH__MAX_OPERANDS = ECH__MAX_IN + ECH__MAX_OUT };
 
@@ -97,6 +104,7 @@ typedef struct ech__attrs {
     bool fresh;     /* accumulate: g is written, not added to; only then there may be terms */
     double momentum, weight_decay, beta1, beta2, epsilon;
     bool nesterov, decoupled;
+    ech_dtype dtype; /* cast: of what it gives */
 } ech__attrs;
 
 typedef struct ech__node {
@@ -118,12 +126,20 @@ typedef struct ech__op_row {
     unsigned changes; /* bit k: input k is changed in place */
     bool flat;        /* operands are flat arrays: any layout will do that they share */
     bool is_loss;
+    /* Mixed precision. Inputs with a bit in low_in may be of 16 bits, all of one type; then so are the outputs with a bit
+     * in low_out, and everything else is f32. */
+    unsigned low_in, low_out;
+    bool product;  /* linear layers and convolutions: what flows begins there */
+    int weight;    /* the input that is a weight: of the one type or the other; 0: none */
     bool exchange; /* done by ranks or devices together (plan/exchange.h), not by one device */
     /* Gives the outputs' types (node->nout is set by it) or says what does not fit. */
     ech_status (*infer)(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out);
     /* Adds the operators of the backward pass; NULL where there is none. */
     ech_status (*backward)(struct ech__autodiff *ad, const ech__node *node);
 } ech__op_row;
+
+/* The type in which a 16-bit operator computes and keeps its sums; any other type is its own. */
+ech_dtype ech__op_wide(ech_dtype dtype);
 
 const ech__op_row *ech__op_info(ech__op op);
 const char *ech__op_name(ech__op op);

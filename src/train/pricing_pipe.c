@@ -1,4 +1,5 @@
 #include "train/pricing_pipe.h"
+#include "train/capacity.h"
 
 static ech__placement placement_of(const ech__run_config *config, const ech__price *price)
 {
@@ -121,14 +122,14 @@ ech_status ech__price_spread(ech_ctx *ctx, const ech__spread *s, ech__price *pri
 ech_status ech__price_spread_memory(ech_ctx *ctx, const ech__run_config *config, ech__price *price)
 {
     ech__run_config c = *config;
-    ech_trainer *trainer;
+    ech__capacity capacity;
+    ech__need need;
     c.train.mp_devices = (int)price->devices;
     c.train.micro_batches = price->micros;
     c.train.batch = price->global;
-    c.train.device_memory = INT64_MAX / 4; /* what does not fit has a price too */
-    ECH_TRY(ech__run_fit(ctx, &c, &trainer));
-    price->memory = ech_trainer_planned_memory(trainer);
-    ech_trainer_destroy(trainer);
+    ECH_TRY(ech__capacity_init(ctx, &c, 1, &capacity));
+    ECH_TRY(ech__capacity_need(&capacity, price->global, &need));
+    price->memory = need.total;
     return ECH_OK;
 }
 
