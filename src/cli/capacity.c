@@ -110,7 +110,7 @@ static ech_status show_devices(const ech__capacity *c)
 {
     ech_trainer *trainer;
     ECH_TRY(ech__capacity_plan(c, c->batch, &trainer));
-    puts("That is the device that needs most of these:\n");
+    puts("\nThat is the device that needs most of these:\n");
     ech__show_pipe_memory(trainer->pipe);
     ech_trainer_destroy(trainer);
     return ECH_OK;
@@ -129,10 +129,10 @@ static ech_status fit(ech_ctx *ctx, const ech__run_config *config, int devices, 
     } else {
         if (need.countable)
             ech__show_need(&need);
+        if (need.countable && config->train.mp_devices)
+            ECH_TRY(show_devices(&c));
         putchar('\n');
         ech__show_largest(c.limit, largest);
-        if (config->train.mp_devices)
-            ECH_TRY(show_devices(&c));
         if (config->train.dp_devices)
             puts("That is device 0, which has the whole batch's loss and the optimizer beside its "
                  "part.");

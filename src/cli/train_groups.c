@@ -62,11 +62,15 @@ ech_status ech__train_find_groups(ech_ctx *ctx, const ech__command *command,
 
 ech_status ech__train_check_groups(ech_ctx *ctx, const args *a)
 {
-    const char *other = a->accum > 1      ? "--accum"
-                        : a->straggle     ? "--straggle"
-                        : a->sync_bn      ? "--sync-bn"
-                        : a->reproducible ? "--reproducible"
-                                          : NULL;
+    const char *other = a->accum > 1         ? "--accum"
+                        : a->straggle        ? "--straggle"
+                        : a->sync_bn         ? "--sync-bn"
+                        : a->reproducible    ? "--reproducible"
+                        : a->amp             ? "--amp"
+                        : a->loss_scale_text ? "--loss-scale"
+                        : a->clip_norm > 0   ? "--clip-norm"
+                        : a->grad_dtype      ? "--grad-dtype"
+                                             : NULL;
     return !is_spread(a) || !other
                ? ECH_OK
                : ech__fail(ctx, ECH_E_INVALID,

@@ -114,5 +114,7 @@ wrong 2 'are of --parallel' --placement half
 wrong 2 '--mp 2: --parallel dp' --parallel dp --mp 2
 wrong 2 '--sync-bn: a model that is spread' --parallel mp --devices 2 --sync-bn
 wrong 2 '--reproducible: a model that is spread' --parallel mp --devices 2 --reproducible
+wrong 2 '--amp: a model that is spread' --parallel mp --devices 2 --amp bf16
+wrong 2 '--clip-norm: a model that is spread' --devices 4 --mp 2 --clip-norm 1
 wrong 1 'device [01]: .*limit is 2000 bytes' --parallel mp --devices 2 --device-memory 2000
 finish
