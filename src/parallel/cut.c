@@ -37,6 +37,46 @@ static bool take(ech_graph *graph, const ech__node *node, int device, int64_t li
     return node->attrs.to == device;
 }
 
+static bool makes_weights(const ech__node *node)
+{
+    return node->op == ECH__OP_LINEAR_BWD_WEIGHTS || node->op == ECH__OP_CONV2D_BWD_WEIGHTS;
+}
+
+/* Whether a node reads what another one makes. */
+static bool reads(const ech__node *node, const ech__node *maker)
+{
+    for (int i = 0; i < node->nin; i++) {
+        for (int k = 0; k < maker->nout; k++) {
+            if (node->in[i] == maker->out[k])
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The device before waits for a gradient of data; the gradient of the weights that stands before it, nobody. */
+static void send_early(ech_graph *part)
+{
+    for (size_t n = 1; n < part->nnodes; n++) {
+        size_t at = n;
+        bool needed = false;
+        if (part->nodes[n].op != ECH__OP_SEND || part->nodes[n].phase != ECH__PHASE_BACKWARD)
+            continue;
+        while (at > 0 && !makes_weights(&part->nodes[at]) &&
+               part->nodes[at - 1].phase == ECH__PHASE_BACKWARD)
+            at--;
+        const ech__node weights = part->nodes[at];
+        if (!makes_weights(&weights))
+            continue;
+        for (size_t k = at + 1; k <= n; k++)
+            needed |= reads(&part->nodes[k], &weights);
+        for (size_t k = at; k < n && !needed; k++)
+            part->nodes[k] = part->nodes[k + 1];
+        if (!needed)
+            part->nodes[n] = weights;
+    }
+}
+
 ech_status ech__cut(const ech_graph *graph, int device, ech_ctx *ctx, ech_graph **out)
 {
     ECH_TRY(ech__graph_clone(graph, out));
@@ -58,6 +98,7 @@ ech_status ech__cut(const ech_graph *graph, int device, ech_ctx *ctx, ech_graph 
             part->nodes[part->nnodes++] = kept;
         link += transfer;
     }
+    send_early(part);
     drop_strangers(part, known);
     return ECH_OK;
 }

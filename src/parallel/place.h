@@ -70,7 +70,8 @@ int ech__layer_of(const ech_graph *graph, const ech__layers *layers, const ech__
 
 /* One device's part of a labelled graph, for any phase: transfers become a send in one part and a recv in another, with the
  * same number. Values keep their numbers; those that this part has nothing to do with are of no kind that a pass looks at. What
- * is sent stays where it is until the part has run, so that the other side can fetch it. */
+ * is sent stays where it is until the part has run, so that the other side can fetch it; a gradient is sent before that of the
+ * weights beside it is computed. */
 ech_status ech__cut(const ech_graph *graph, int device, ech_ctx *ctx, ech_graph **out);
 
 /* Transfers of a labelled graph. */

@@ -293,6 +293,21 @@ static void data_moves_between_devices_and_not_between_layers(void **state)
     assert_int_equal(moves[1].op, ECH__OP_LINEAR_BWD_DATA);
 }
 
+static void gradients_are_sent_before_those_of_weights(void **state)
+{
+    (void)state;
+    train(build(ECH__MODEL_RESNET18, 0), "even", 2);
+    ech_graph *part;
+    assert_int_equal(ech__cut(g, 1, ctx, &part), ECH_OK);
+    size_t at = 0;
+    while (part->nodes[at].op != ECH__OP_SEND)
+        at++;
+    assert_int_equal(at + 2, part->nnodes);
+    assert_int_equal(part->nodes[at + 1].op, ECH__OP_CONV2D_BWD_WEIGHTS);
+    expect_sound(part);
+    ech_graph_destroy(part);
+}
+
 static void five_devices_move_four_times(void **state)
 {
     (void)state;
@@ -343,6 +358,7 @@ int main(void)
         TEST(lists_are_taken_as_they_are),
         TEST(wrong_placements_are_named),
         TEST(data_moves_between_devices_and_not_between_layers),
+        TEST(gradients_are_sent_before_those_of_weights),
         TEST(five_devices_move_four_times),
         TEST(blocks_are_cut_at_their_borders),
         TEST(a_list_may_come_back),
