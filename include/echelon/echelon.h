@@ -254,6 +254,18 @@ typedef enum ech_amp {
 #undef ECH_AMP_ENUM
 } ech_amp;
 
+/* In which order the devices of a pipeline work: all forward passes first, or one forward and one backward in turns, which
+ * holds the activations of fewer micro-batches. */
+#define ECH_PIPELINE_LIST(X)                                                                       \
+    X(GPIPE, "gpipe")                                                                              \
+    X(ONE_F_ONE_B, "1f1b")
+
+typedef enum ech_pipeline {
+#define ECH_PIPELINE_ENUM(id, text) ECH_PIPELINE_##id,
+    ECH_PIPELINE_LIST(ECH_PIPELINE_ENUM)
+#undef ECH_PIPELINE_ENUM
+} ech_pipeline;
+
 /* PyTorch's rules and defaults, but for lr (0.01). */
 typedef struct ech_train_options {
     int64_t batch;         /* samples per micro-step, of this rank */
@@ -281,6 +293,15 @@ typedef struct ech_train_options {
     int slots;        /* of the reproducible mode: parts of a step, a power of two */
     int dp_devices; /* DataParallel over this many devices of this process; 0: none. batch is then cut
                        into parts, one for each device, and threads are those of each; 0: its share */
+    int mp_devices; /* the model's layers are spread over this many devices of this process; 0: over none. threads are
+                       those of each; 0: its share */
+    const char *
+        placement; /* which layer is where: even (NULL), half, balanced, balanced-memory, or "0,0,1", a device for
+                              each layer */
+    int micro_batches; /* of a pipeline over these devices: the batch is cut into so many; 0, 1: no pipeline */
+    ech_pipeline pipeline;
+    bool
+        mp_ranks; /* these devices are the ranks of the group, one each; every rank then writes the same inputs */
     ech_amp amp;
     double clip_norm; /* a gradient longer than this is shortened to it; 0: never */
     /* Of the loss scaler's first step, 2^-14 or more; 0: 65536 with fp16, and no scaler otherwise; below 0: no scaler. A
@@ -351,7 +372,8 @@ ECH_API void ech_trainer_set_lr(ech_trainer *trainer, double lr);
 ECH_API ech_status ech_trainer_load(ech_trainer *trainer, const char *path);
 ECH_API ech_status ech_trainer_save(ech_trainer *trainer, const char *path);
 
-/* Bytes the plan says the device needs, and bytes the device really took; they are equal. */
+/* Bytes the plan says the device needs, and bytes the device really took; they are equal. Of several devices: the one that
+ * needs most, or device 0 of DataParallel. */
 ECH_API int64_t ech_trainer_planned_memory(const ech_trainer *trainer);
 ECH_API int64_t ech_trainer_peak_memory(const ech_trainer *trainer);
 
@@ -366,7 +388,7 @@ typedef struct ech_device_stats {
     int64_t copies, workspace; /* of weights, and of activations: what of them is that */
 } ech_device_stats;
 
-/* device counts from 0; there are dp_devices of them, or one. */
+/* device counts from 0; there are dp_devices or mp_devices of them, or one. */
 ECH_API ech_status ech_trainer_device_stats(const ech_trainer *trainer, int device,
                                             ech_device_stats *out);
 

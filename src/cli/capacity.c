@@ -2,6 +2,7 @@
 #include "base/format.h"
 #include "cli/cli.h"
 #include "cli/plan.h"
+#include "cli/show.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,6 +105,17 @@ static ech_status too_large(const ech__capacity *c, const ech__need *need)
                      (long long)need->batch, (long long)need->total, (long long)c->limit);
 }
 
+/* Layers on several devices: what is above is of the one that needs most. */
+static ech_status show_devices(const ech__capacity *c)
+{
+    ech_trainer *trainer;
+    ECH_TRY(ech__capacity_plan(c, c->batch, &trainer));
+    puts("\nThat is the device that needs most of these:\n");
+    ech__show_pipe_memory(trainer->pipe);
+    ech_trainer_destroy(trainer);
+    return ECH_OK;
+}
+
 static ech_status fit(ech_ctx *ctx, const ech__run_config *config, int devices, bool json)
 {
     ech__capacity c;
@@ -117,6 +129,8 @@ static ech_status fit(ech_ctx *ctx, const ech__run_config *config, int devices, 
     } else {
         if (need.countable)
             ech__show_need(&need);
+        if (need.countable && config->train.mp_devices)
+            ECH_TRY(show_devices(&c));
         putchar('\n');
         ech__show_largest(c.limit, largest);
         if (config->train.dp_devices)

@@ -17,7 +17,9 @@ typedef struct args {
     int64_t dim, depth, batch, global, accum, threads, measure_batch, device_memory;
     double momentum, weight_decay, bucket_mb, efficiency, seconds;
     bool measure, advise, json, measure_link, measure_copies;
-    const char *devices, *link, *cluster, *costs_file, *tuning_file, *plot, *fit;
+    const char *devices, *link, *cluster, *costs_file, *tuning_file, *plot, *fit, *placement;
+    int64_t micro_batches;
+    int pipeline;
 } args;
 
 #define CHOICE(id, text) "|" text
@@ -114,7 +116,24 @@ static const ech__option options[] = {
      .choices = ECH__STRATEGY_LIST(CHOICE),
      .initial = "ddp",
      .help = "ddp: every device has a rank, and gradients are added up. dp: DataParallel, where "
-             "all goes through the first device."},
+             "all goes through the first device. mp: layers are spread over the devices. pipeline: "
+             "the same with micro-batches; for both, the batch is that of all devices."},
+    {.name = "placement",
+     ECH_OPTION(STRING, args, placement),
+     .arg = "even|half|balanced|LIST",
+     .choices = "even|half|balanced|balanced-memory",
+     .help = "Of mp and pipeline, as in echelon train."},
+    {.name = "micro-batches",
+     ECH_OPTION(INT, args, micro_batches),
+     .arg = "M",
+     .min = 1,
+     .max = ECH__PIPE_MOST_MICROS,
+     .help = "Of a pipeline, as in echelon train."},
+    {.name = "pipeline-schedule",
+     ECH_OPTION(CHOICE, args, pipeline),
+     .choices = ECH_PIPELINE_LIST(CHOICE),
+     .initial = "1f1b",
+     .help = "As in echelon train."},
     {.name = "link",
      ECH_OPTION(STRING, args, link),
      .arg = "BANDWIDTH,LATENCY",
@@ -212,6 +231,8 @@ static const ech__option_example examples[] = {
      "The same step cut over devices of this machine."},
     {"echelon plan --model resnet18 --devices 1-64 --cluster cluster.json --plot scaling.svg",
      "Nodes with several devices each, and the curve."},
+    {"echelon plan --dim 2048 --depth 20 --parallel pipeline --batch-size 1024 --devices 1,2,5,10",
+     "What a pipeline over more devices would bring, and its bubble."},
     {"echelon plan --model resnet18 --momentum 0.9 --fit 32,128,512,2048,8192 --device-memory 48GB",
      "Which batches a device with 48 GB would take."},
     {"echelon plan --model lenet --devices 1,64 --link 1GB/s,20us --advise --efficiency 0.9",
@@ -253,6 +274,9 @@ static ech__run_config config_of(const args *a)
     c.train.shared_update = a->separate_update == 0;
     const double bytes = a->bucket_mb * (1 << 20);
     c.train.bucket_bytes = bytes >= 1 ? (int64_t)bytes : 1;
+    c.train.placement = a->placement;
+    c.train.micro_batches = (int)a->micro_batches;
+    c.train.pipeline = (ech_pipeline)a->pipeline;
     return c;
 }
 
@@ -328,6 +352,29 @@ static ech_status parse_devices(ech_ctx *ctx, const char *text, counts *out)
     return ECH_OK;
 }
 
+/* Of layers on several devices. */
+static ech_status check_layers(ech_ctx *ctx, const args *a, const ech__load *load,
+                               const counts *devices)
+{
+    const ech__run_config config = config_of(a);
+    if (a->parallel == ECH__STRATEGY_MP && a->micro_batches > 1)
+        return ech__fail(
+            ctx, ECH_E_INVALID,
+            "--micro-batches %lld: --parallel mp has one; --parallel pipeline has more",
+            (long long)a->micro_batches);
+    if (a->micro_batches && load->global % a->micro_batches)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--micro-batches %lld: must divide the batch of %lld samples",
+                         (long long)a->micro_batches, (long long)load->global);
+    if (a->advise)
+        return ech__fail(ctx, ECH_E_INVALID, "--advise is of --parallel ddp and dp");
+    for (size_t i = 0; i < devices->count; i++) {
+        if (devices->n[i] > 1)
+            ECH_TRY(ech__pricing_check_layers(ctx, &config, devices->n[i]));
+    }
+    return ECH_OK;
+}
+
 static ech_status check(ech_ctx *ctx, const args *a, const ech__load *load, const counts *devices)
 {
     if (a->batch && a->global)
@@ -353,18 +400,22 @@ static ech_status check(ech_ctx *ctx, const args *a, const ech__load *load, cons
         return ech__fail(ctx, ECH_E_INVALID,
                          "--parallel dp has one process: --accum, --amp and --grad-dtype are of "
                          "ddp");
+    const bool layers = ech__strategy_cuts_model((ech__strategy)a->parallel);
+    if (!layers && (a->placement || a->micro_batches))
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--placement and --micro-batches are of --parallel mp and pipeline");
     for (size_t i = 0; i < devices->count; i++) {
         const int64_t n = devices->n[i], most = ech__strategy_most((ech__strategy)a->parallel);
         if (n > most)
             return ech__fail(ctx, ECH_E_INVALID, "--devices %lld: --parallel %s has at most %lld",
                              (long long)n, ech__strategy_name((ech__strategy)a->parallel),
                              (long long)most);
-        if (ech__load_of(load, n) < n)
+        if (ech__load_of(load, n) < n && !layers)
             return ech__fail(ctx, ECH_E_INVALID,
                              "--global-batch %lld for %lld devices: each needs one sample at least",
                              (long long)a->global, (long long)n);
     }
-    return ECH_OK;
+    return layers ? check_layers(ctx, a, load, devices) : ECH_OK;
 }
 
 static ech_status find_links(ech_ctx *ctx, const args *a, const counts *devices, ech__cluster *out)
@@ -457,10 +508,12 @@ typedef struct work {
 static size_t wanted_batches(const args *a, const ech__load *load, const counts *devices,
                              int64_t *out)
 {
+    const ech__run_config config = config_of(a);
     size_t count = 0;
     out[count++] = ech__load_of(load, 1);
     for (size_t i = 0; i < devices->count; i++)
-        out[count++] = (ech__load_of(load, devices->n[i]) - 1) / devices->n[i] + 1;
+        out[count++] = ech__strategy_batch((ech__strategy)a->parallel, &config, devices->n[i],
+                                           ech__load_of(load, devices->n[i]));
     if (a->advise && load->batch) {
         out[count++] = load->batch * 2;
         out[count++] = load->batch * 4;
@@ -525,7 +578,7 @@ static int measure_machine(const work *w, bool given_links)
         fprintf(stderr, "echelon plan: measuring the exchange between two devices\n");
         code = launch(w->ctx, w->command, w->argv, w->file, 2, "--measure-link");
     }
-    const bool copies = w->a->parallel == ECH__STRATEGY_DP || w->a->accum > 1 || w->a->grad_dtype;
+    const bool copies = w->a->parallel != ECH__STRATEGY_DDP || w->a->accum > 1 || w->a->grad_dtype;
     if (code == ECH__EXIT_GOOD && copies && (m.copy.count == 0 || w->a->measure)) {
         fprintf(stderr, "echelon plan: measuring copies between two devices\n");
         code = launch(w->ctx, w->command, w->argv, w->file, 1, "--measure-copies");
@@ -565,7 +618,8 @@ static ech_status price_all(ech_ctx *ctx, const args *a, const counts *devices, 
         ECH_TRY(ech__scale(r->pricing, &r->load, devices->n[i], &r->rows[i]));
         most = devices->n[i] > most ? devices->n[i] : most;
     }
-    ECH_TRY(ech__find_break_even(r->pricing, &r->load, &r->half));
+    if (!ech__strategy_cuts_model(r->strategy))
+        ECH_TRY(ech__find_break_even(r->pricing, &r->load, &r->half));
     if (a->advise)
         ECH_TRY(
             ech__advise(r->pricing, &r->load, most, a->efficiency, a->device_memory, &r->advice));
@@ -662,10 +716,12 @@ static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const ar
                 const counts *devices)
 {
     /* Of a micro-step: the price is of as many as the step has. */
-    const ech__load load = {.batch = a->global  ? 0
-                                     : a->batch ? a->batch
-                                                : 64,
-                            .global = a->global / a->accum};
+    ech__load load = {.batch = a->global  ? 0
+                               : a->batch ? a->batch
+                                          : 64,
+                      .global = a->global / a->accum};
+    if (ech__strategy_cuts_model((ech__strategy)a->parallel)) /* the batch is that of all devices */
+        load = (ech__load){.global = a->global ? a->global : load.batch};
     ech__cluster cluster;
     if (check(ctx, a, &load, devices) < 0 || find_links(ctx, a, devices, &cluster) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);

@@ -24,9 +24,10 @@ static const char *clock_of(const ech__price *price)
 static void show_links(const ech__plan_result *r)
 {
     const ech__cluster *c = ech__pricing_cluster(r->pricing);
-    if (r->strategy == ECH__STRATEGY_DP && !r->given_links) {
-        printf("Devices share this machine's memory; device 0 copies and adds up in it, as "
-               "measured.\n");
+    if (r->strategy != ECH__STRATEGY_DDP && !r->given_links) {
+        printf("Devices share this machine's memory; %s, as measured.\n",
+               r->strategy == ECH__STRATEGY_DP ? "device 0 copies and adds up in it"
+                                               : "each copies what another one has left for it");
         return;
     }
     printf("%s: %.3g GB/s, %s",
@@ -84,6 +85,17 @@ static void show_row(const ech__scaled *s)
            ech__format_seconds(p->wait_s).s, s->speedup, 100 * s->efficiency, p->samples_per_s,
            ech__format_bytes(p->memory).s, ech__format_bytes((int64_t)step->busiest_bytes).s,
            clock_of(p));
+}
+
+/* Of layers on several devices: micro-batches, and the bubble. */
+static void show_pipeline(const ech__plan_result *r)
+{
+    printf("\n%8s %14s %8s %14s\n", "devices", "micro-batches", "bubble", "(D-1)/(M+D-1)");
+    for (size_t i = 0; i < r->count; i++) {
+        const ech__price *p = &r->rows[i].price;
+        printf("%8lld %14d %6.1f %% %12.1f %%\n", (long long)p->devices, p->micros, 100 * p->bubble,
+               100 * ech__pipe_bubble((int)p->devices, p->micros));
+    }
 }
 
 static void show_notes(const ech__plan_result *r)
@@ -157,6 +169,10 @@ void ech__plan_show(const ech__plan_result *r)
     for (size_t i = 0; i < r->count; i++)
         show_row(&r->rows[i]);
     show_notes(r);
+    if (ech__strategy_cuts_model(r->strategy)) {
+        show_pipeline(r);
+        return;
+    }
     show_break_even(r);
     show_memory(r);
     show_advice(r);
@@ -181,6 +197,8 @@ static ech_json *row_json(const ech__scaled *s)
     ech__json_set_real(&row, "comm_hidden_s", p->step.hidden_s);
     ech__json_set_real(&row, "wait_s", p->wait_s);
     ech__json_set_real(&row, "loading_s", p->loading_s);
+    ech__json_set_int(&row, "micro_batches", p->micros);
+    ech__json_set_real(&row, "bubble", p->bubble);
     ech__json_set_real(&row, "speedup", s->speedup);
     ech__json_set_real(&row, "efficiency", s->efficiency);
     ech__json_set_real(&row, "samples_per_s", p->samples_per_s);
@@ -263,7 +281,10 @@ ech_json *ech__plan_json(const ech__plan_result *r)
     else
         ech__json_set_string(&half, "devices", NULL);
     ech__json_set_int(&half, "batch_on_2_devices", r->half.batch);
-    ech__json_set(&json, "communication_is_half", half);
+    if (ech__strategy_cuts_model(r->strategy))
+        ech__json_destroy(half);
+    else
+        ech__json_set(&json, "communication_is_half", half);
     if (r->advised)
         ech__json_set(&json, "advice", advice_json(r));
     return json;

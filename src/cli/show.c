@@ -47,12 +47,20 @@ void ech__show_head(const ech__run *run)
     printf(", %s, %d device%s of %d thread%s%s\n", ech__optimizer_name(c->train.optimizer), devices,
            devices == 1 ? "" : "s", t->device->threads, t->device->threads == 1 ? "" : "s",
            c->train.dp_devices ? ", DataParallel" : "");
+    if (c->train.mp_devices)
+        printf("%d layers on %d devices%s, placement %s, %d micro-batch%s%s%s\n", t->layers.count,
+               c->train.mp_devices, run->world > 1 ? " of each group" : "",
+               c->train.placement ? c->train.placement : "even", ech__pipe_micros(t->pipe),
+               ech__pipe_micros(t->pipe) == 1 ? "" : "es",
+               ech__pipe_micros(t->pipe) == 1 ? "" : ", ",
+               ech__pipe_micros(t->pipe) == 1 ? "" : ech__pipeline_name(c->train.pipeline));
     show_precision(&c->train);
     printf("planned in %s", ech__format_seconds(t->planning_s).s);
     if (t->timed_kernels)
         printf(", %d kernels timed", t->timed_kernels);
     printf("; needs %s%s\n", ech__format_bytes(ech_trainer_planned_memory(t)).s,
-           run->world > 1        ? " on each"
+           c->train.mp_devices   ? " on the device that needs most"
+           : run->world > 1      ? " on each"
            : c->train.dp_devices ? " on device 0"
                                  : "");
     if (t->tree)
@@ -263,6 +271,7 @@ static void show_summary(const ech__run *run)
 {
     show_exchange(run);
     show_dp(&run->dp_totals);
+    ech__show_pipe(run);
     const ech__run_summary *s = &run->summary;
     const ech__stats *t = &s->step_time;
     printf("\nstep time    %s median, %s mean, %s std, %s p95, %s min (%s, %lld steps)\n",
@@ -336,9 +345,9 @@ void ech__show_kernels(const ech__run *run)
 {
     printf("\n%-20s  %-18s  %-22s  %10s  %8s  %7s\n", "operator", "layer", "kernel", "time", "GF/s",
            "share");
-    for (size_t n = 0; n < run->trainer->plan->ninstrs; n++) {
+    for (size_t n = 0; n < run->nops; n++) {
         const ech__run_op *op = &run->ops[n];
-        if (ech__plan_is_idle(run->trainer->plan, op->instr))
+        if (ech__plan_is_idle(ech__trainer_plan_of(run->trainer, op->device), op->instr))
             continue;
         const double flops = flops_of(op->instr);
         char rate[16] = "";

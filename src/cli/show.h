@@ -11,6 +11,12 @@ void ech__show_run(const ech__run *run);
 /* A table of kernels with their times, and the summary. */
 void ech__show_kernels(const ech__run *run);
 
+/* Layers on several devices: where they are, what moves between them, and what each device does (show_pipe.c). Nothing for
+ * other runs. */
+void ech__show_pipe(const ech__run *run);
+/* The memory of each device by kind. */
+void ech__show_pipe_memory(const ech__pipe *pipe);
+
 /* A line that is written over on a terminal; elsewhere a plain line every few seconds. */
 typedef struct ech__progress {
     int64_t last_ns; /* when it was last shown; 0: never */

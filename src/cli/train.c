@@ -32,6 +32,11 @@ static ech__run_config config_of(const ech__train_args *a)
         const int64_t each = a->batch || file ? a->batch : 64;
         c.global_batch = a->global_batch ? a->global_batch : each * c.train.dp_devices;
     }
+    c.train.mp_devices = (int)a->mp;
+    c.train.mp_ranks = a->stage_ranks;
+    c.train.placement = a->placement;
+    c.train.micro_batches = (int)a->micro_batches;
+    c.train.pipeline = (ech_pipeline)a->pipeline;
     c.train.accum = (int)a->accum;
     c.train.bucket_bytes =
         (int64_t)(a->bucket_mb * (1 << 20)) > 0 ? (int64_t)(a->bucket_mb * (1 << 20)) : 1;
@@ -122,7 +127,7 @@ static int train(ech_ctx *ctx, const ech__command *command, const ech__train_arg
 /* What cannot be right with so many ranks. */
 static ech_status check_world(ech_ctx *ctx, const ech__train_args *a, int world)
 {
-    if (a->device_count && a->device_count != world)
+    if (a->ranks && a->ranks != world)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--devices %d among %d ranks that were started from outside: leave it out",
                          a->device_count, world);
@@ -143,13 +148,20 @@ static int train_as_rank(ech_ctx *ctx, const ech__command *command, const ech__t
 {
     const ech__comm_options options = {.backend = (ech__backend)a->backend};
     ech_group group = {NULL, false};
+    ech__train_args all = *a;
     int code;
     if (ech__comm_open(ctx, &options, &group.comm) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    if (a->stage_ranks && !a->mp) { /* as many devices as there are ranks */
+        const int64_t batch = a->batch ? a->batch : a->global_batch ? a->global_batch : 64;
+        all.mp = group.comm->world;
+        if (!a->micro_batches && a->parallel == ECH__PARALLEL_PIPELINE)
+            all.micro_batches = ech__pipe_default_micros(batch, group.comm->world);
+    }
     if (check_world(ctx, a, group.comm->world) < 0)
         code = ech__cli_fail_rank(group.comm, command, ECH__EXIT_USAGE);
     else
-        code = train(ctx, command, a, &group, show);
+        code = train(ctx, command, &all, &group, show);
     ech__comm_close(group.comm);
     return code;
 }
@@ -161,8 +173,8 @@ static int run_it(ech_ctx *ctx, const ech__command *command, const ech__train_ar
         return train(ctx, command, a, NULL, show);
     if (ech__cli_is_rank() || ech__mpi_wanted())
         return train_as_rank(ctx, command, a, show);
-    if (a->device_count > 1 || a->max_restarts) {
-        const int ranks = a->device_count ? a->device_count : 1;
+    if (a->ranks > 1 || a->max_restarts) {
+        const int ranks = a->ranks ? a->ranks : 1;
         if (check_world(ctx, a, ranks) < 0)
             return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
         const ech__run_config config = config_of(a);
@@ -181,7 +193,8 @@ int ech__run_train(ech_ctx *ctx, const ech__command *command, char **argv)
         return code;
     if (a.fit) {
         const ech__run_config config = config_of(&a);
-        const int ranks = a.parallel == ECH__PARALLEL_DP || !a.device_count ? 1 : a.device_count;
+        const bool one = a.parallel == ECH__PARALLEL_DP || a.stage_ranks || !a.ranks;
+        const int ranks = one ? 1 : a.ranks;
         return ech__cli_fit(ctx, command, &config, ranks, a.json);
     }
     return run_it(ctx, command, &a, argv, ech__show_run);

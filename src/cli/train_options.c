@@ -1,5 +1,6 @@
 #include "cli/precision.h"
 #include "device/device.h"
+#include "parallel/pipe.h"
 #include "train/costs.h"
 
 #include <math.h>
@@ -39,7 +40,8 @@ typedef ech__train_args args;
          .min = 1,                                                                                 \
          .max = 1 << 30,                                                                           \
          .group = "Batch and steps",                                                               \
-         .help = "Samples per device and step. Default: the rows of the data file, or 64."},       \
+         .help = "Samples per device and step; of layers on several devices, per group of them. "  \
+                 "Default: the rows of the data file, or 64."},                                    \
         {.name = "steps",                                                                          \
          ECH_OPTION(INT, args, steps),                                                             \
          .arg = "S",                                                                               \
@@ -68,14 +70,46 @@ typedef ech__train_args args;
          .initial = "ddp",                                                                         \
          .help = "ddp: a process for each device, gradients added up over all. dp: one process, "  \
                  "whose first device shares out inputs and parameters, takes in outputs and "      \
-                 "gradients, and updates."},                                                       \
+                 "gradients, and updates. mp: one process, layers spread over the devices, of "    \
+                 "which one works at a time. pipeline: the same with micro-batches, so that all "  \
+                 "work."},                                                                         \
+        {.name = "mp",                                                                             \
+         ECH_OPTION(INT, args, mp),                                                                \
+         .arg = "N",                                                                               \
+         .min = 1,                                                                                 \
+         .max = ECH__MAX_STAGES,                                                                   \
+         .help = "Devices that the layers are spread over; there are --devices / N such groups, "  \
+                 "each with samples of its own. Default: 1, or with mp and pipeline all."},        \
+        {.name = "placement",                                                                      \
+         ECH_OPTION(STRING, args, placement),                                                      \
+         .arg = "even|half|balanced|LIST",                                                         \
+         .choices = "even|half|balanced|balanced-memory",                                          \
+         .help =                                                                                   \
+             "Which layer is on which device: layer i of L on device i*D/L; the first half on "    \
+             "device 0; so that the slowest device has least to do (or the fullest least to "      \
+             "hold: balanced-memory); or a device for each layer, such as 0,0,1. Default: "        \
+             "even."},                                                                             \
+        {.name = "micro-batches",                                                                  \
+         ECH_OPTION(INT, args, micro_batches),                                                     \
+         .arg = "M",                                                                               \
+         .min = 1,                                                                                 \
+         .max = ECH__PIPE_MOST_MICROS,                                                             \
+         .help = "Of a pipeline: the batch is cut into M. Default: as many as divide it, up to "   \
+                 "four for each device."},                                                         \
+        {.name = "pipeline-schedule",                                                              \
+         ECH_OPTION(CHOICE, args, pipeline),                                                       \
+         .choices = ECH_PIPELINE_LIST(CHOICE),                                                     \
+         .initial = "1f1b",                                                                        \
+         .help = "gpipe: all forward passes, then all backward ones. 1f1b: in turns, which holds " \
+                 "the activations of fewer micro-batches."},                                       \
         {.name = "backend",                                                                        \
          ECH_OPTION(CHOICE, args, backend),                                                        \
          .choices = ECH__BACKEND_LIST(CHOICE),                                                     \
          .initial = "auto",                                                                        \
          .help =                                                                                   \
              "How ranks exchange: shared memory, MPI, or by default shared memory inside of a "    \
-             "machine and MPI between machines."},                                                 \
+             "machine and MPI between machines. With --parallel mp or pipeline, shm or mpi puts "  \
+             "each device into a rank of its own, and so does mpirun."},                           \
         {.name = "bucket-mb",                                                                      \
          ECH_OPTION(REAL, args, bucket_mb),                                                        \
          .arg = "MB",                                                                              \
@@ -418,6 +452,10 @@ static const ech__option_example train_examples[] = {
      "Keep checkpoints; the same line with --resume ckpt goes on from the last."},
     {"echelon train --model resnet18 --devices 2 --batch-size 32 --run-dir runs/b --trace",
      "Two ranks of 32 samples each; the trace shows the exchange of gradients."},
+    {"echelon train --dim 2048 --depth 20 --parallel pipeline --devices 2 --batch-size 1024 "
+     "--micro-batches 8",
+     "Layers on two devices, kept busy by eight micro-batches; mp instead of pipeline shows one at "
+     "work at a time."},
     {"mpirun -np 4 --host a:2,b:2 echelon train --model resnet18 --batch-size 32",
      "The same on two machines."},
     {"echelon train --dim 8192 --depth 8 --device-memory 4GB --fit",
@@ -582,6 +620,7 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
         return ech__fail(
             ctx, ECH_E_INVALID,
             "--parallel dp has one process: --accum, --straggle and --backend are of ddp");
+    ECH_TRY(ech__train_check_groups(ctx, a));
     if (strcmp(command->name, "train"))
         return ECH_OK;
     if (a->parallel == ECH__PARALLEL_DP && (a->sync_bn || a->reproducible || a->max_restarts))
@@ -644,8 +683,9 @@ bool ech__train_parse(ech_ctx *ctx, const ech__command *command, char **argv, ar
         return false;
     if (!ech__option_given(command, &result, "warmup"))
         a->warmup = a->steps > 5 ? 5 : a->steps - 1;
-    if (find_devices(ctx, a) < 0 || find_straggler(ctx, a) < 0 || find_links(ctx, a) < 0 ||
-        ech__precision_find(ctx, a) < 0 || check_combinations(ctx, command, &result, a) < 0) {
+    if (find_devices(ctx, a) < 0 || ech__train_find_groups(ctx, command, &result, a) < 0 ||
+        find_straggler(ctx, a) < 0 || find_links(ctx, a) < 0 || ech__precision_find(ctx, a) < 0 ||
+        check_combinations(ctx, command, &result, a) < 0) {
         *code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
         return false;
     }

@@ -8,7 +8,9 @@
 
 #define ECH__PARALLEL_LIST(X)                                                                      \
     X(DDP, "ddp") /* a rank for each device; gradients are added up */                             \
-    X(DP, "dp")   /* one process; the first device has the model and does what is left */
+    X(DP, "dp")   /* one process; the first device has the model and does what is left */          \
+    X(MP, "mp")   /* one process; layers are spread over the devices */                            \
+    X(PIPELINE, "pipeline") /* the same, with micro-batches that keep them busy */
 
 typedef enum ech__parallel {
 #define ECH__PARALLEL_ENUM(id, text) ECH__PARALLEL_##id,
@@ -18,7 +20,9 @@ typedef enum ech__parallel {
 
 typedef struct ech__train_args {
     int model, optimizer, schedule, tune, recompute, parallel, backend, clock, algorithm,
-        separate_update, amp, grad_dtype;
+        separate_update, amp, grad_dtype, pipeline;
+    int64_t mp, micro_batches;
+    const char *placement;
     int64_t dim, depth, batch, global_batch, steps, warmup, threads, seed, interval;
     int64_t device_memory, accum, slots, max_restarts;
     int64_t lr_scale_base;
@@ -30,6 +34,8 @@ typedef struct ech__train_args {
     const char *data, *init, *save_params, *run_dir, *tuning_file, *loss_scale_text, *against;
     /* What follows from them. */
     int device_count; /* 0: not given */
+    int ranks;        /* of a launcher: devices, or groups of --mp; 0: not given */
+    bool stage_ranks; /* the layers of one model are in several ranks */
     int straggler;
     double straggle_ms;
     double loss_scale; /* as in ech_train_options */
@@ -40,5 +46,14 @@ typedef struct ech__train_args {
  * exit code. */
 bool ech__train_parse(ech_ctx *ctx, const ech__command *command, char **argv, ech__train_args *out,
                       int *code);
+
+/* ---- train_groups.c ---- */
+
+/* How many devices have the layers of one model, how many such groups there are, and their micro-batches: fills in mp, ranks,
+ * stage_ranks and micro_batches. */
+ech_status ech__train_find_groups(ech_ctx *ctx, const ech__command *command,
+                                  const ech__option_result *result, ech__train_args *args);
+/* Refuses options that layers on several devices go without. */
+ech_status ech__train_check_groups(ech_ctx *ctx, const ech__train_args *args);
 
 #endif

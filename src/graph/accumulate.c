@@ -1,7 +1,8 @@
 /* Accumulation over micro-steps. The kernels of the backward pass overwrite what they compute, so each gradient is made as
  * a part first, in memory that lives as activations do, and an operator right behind it adds it where it belongs.
  *
- * Plain accumulation adds the parts to the gradient, one after the other. A fixed tree of sums over 2^levels micro-steps is
+ * Plain accumulation adds the parts to the gradient, one after the other; or the operators of the backward pass do so
+ * themselves, where they can. A fixed tree of sums over 2^levels micro-steps is
  * a binary counter: micro-step i, whose number ends in c ones, adds the sums of level 0 to c-1 to its part and leaves the
  * result in level c; the last one leaves it in the gradient. So the sum over all is ((0+1)+(2+3))+..., whoever computes
  * which of its branches. */
@@ -60,6 +61,34 @@ static ech_status accumulate_one(ech_graph *graph, const ech__accumulation *how,
     return ECH_OK;
 }
 
+/* Lets operators add to gradients themselves, where they make nothing else. */
+static void add_inside(ech_graph *graph)
+{
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        ech__node *node = &graph->nodes[n];
+        bool gradients = node->op == ECH__OP_LINEAR_BWD_WEIGHTS;
+        for (int i = 0; i < node->nout; i++)
+            gradients &= graph->values[node->out[i]].kind == ECH__VALUE_GRADIENT;
+        if (!gradients)
+            continue;
+        node->op = ECH__OP_LINEAR_ADD_WEIGHTS;
+        for (int i = 0; i < node->nout; i++)
+            node->in[node->nin++] = node->out[i];
+        node->nout = 0;
+    }
+}
+
+static bool is_made(const ech_graph *graph, ech_value v)
+{
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        for (int i = 0; i < graph->nodes[n].nout; i++) {
+            if (graph->nodes[n].out[i] == v)
+                return true;
+        }
+    }
+    return false;
+}
+
 ech_status ech__accumulate(ech_graph *graph, const ech__accumulation *how)
 {
     ECH_TRY(graph->status);
@@ -68,9 +97,13 @@ ech_status ech__accumulate(ech_graph *graph, const ech__accumulation *how)
                          how->adds, ECH__MAX_IN - 2);
     graph->phase = ECH__PHASE_BACKWARD;
     const size_t nvalues = graph->nvalues;
+    if (how->onto && how->inside)
+        add_inside(graph);
     for (size_t v = 0; v < nvalues; v++) {
-        if (graph->values[v].kind != ECH__VALUE_PARAM ||
-            ech__graph_gradient(graph, (ech_value)v) < 0)
+        const ech_value gradient = graph->values[v].kind == ECH__VALUE_PARAM
+                                       ? ech__graph_gradient(graph, (ech_value)v)
+                                       : -1;
+        if (gradient < 0 || !is_made(graph, gradient))
             continue;
         ech_value first_sum = -1;
         for (int level = 0; level < how->levels; level++) {

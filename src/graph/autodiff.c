@@ -9,6 +9,7 @@ struct ech__autodiff {
     ech_graph *graph;
     size_t nvalues;  /* of the forward graph */
     bool *needs;     /* [nvalues] leads back to a parameter */
+    int device;      /* of the operator whose backward operators are being added */
     ech_value *grad; /* [nvalues] gradient so far, NO_GRAD, or SEED for the loss itself */
 };
 
@@ -29,7 +30,9 @@ const ech__type *ech__ad_type(const struct ech__autodiff *ad, ech_value value)
 
 ech_value ech__ad_add(struct ech__autodiff *ad, const ech__node *node)
 {
-    return ech__graph_add(ad->graph, node);
+    ech__node placed = *node;
+    placed.device = ad->device;
+    return ech__graph_add(ad->graph, &placed);
 }
 
 ech_status ech__ad_give(struct ech__autodiff *ad, ech_value value, ech_value grad)
@@ -44,10 +47,10 @@ ech_status ech__ad_give(struct ech__autodiff *ad, ech_value value, ech_value gra
     if (*slot == SEED || grad == SEED)
         return ech__fail(ad->graph->ctx, ECH_E_UNSUPPORTED, "the loss '%s' is used more than once",
                          ad->graph->values[value].name);
-    *slot = ech__graph_add(ad->graph, &(ech__node){.op = ECH__OP_ADD,
-                                                   .name = ad->graph->values[value].name,
-                                                   .nin = 2,
-                                                   .in = {*slot, grad}});
+    *slot = ech__ad_add(ad, &(ech__node){.op = ECH__OP_ADD,
+                                         .name = ad->graph->values[value].name,
+                                         .nin = 2,
+                                         .in = {*slot, grad}});
     return ad->graph->status;
 }
 
@@ -86,6 +89,7 @@ static ech_status backward_of(struct ech__autodiff *ad, const ech__node *node)
     if (row->is_loss && ad->needs[node->in[1]])
         return ech__fail(ctx, ECH_E_UNSUPPORTED, "the target of %s '%s' depends on a parameter",
                          ech__op_name(node->op), node->name);
+    ad->device = node->device;
     return row->backward(ad, node);
 }
 

@@ -134,7 +134,9 @@ ech_status ech__recompute(ech_graph *graph);
 /* Lets a micro-step add to what others left, instead of writing gradients: see accumulate.c. Right after
  * ech__recompute. */
 typedef struct ech__accumulation {
-    bool onto;  /* parts are added to the gradient that is there */
+    bool onto; /* parts are added to the gradient that is there */
+    bool
+        inside; /* with onto: by the operators that make them, where these can; no part is made then */
     int levels; /* sums that are kept between micro-steps, for a fixed tree of sums */
     int adds;   /* of these, how many are added to the part: those of level 0 to adds - 1 */
     int into;   /* the level that takes the result; levels: the gradient does */

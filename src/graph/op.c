@@ -114,6 +114,22 @@ static ech_status infer_linear_bwd_weights(ech_ctx *ctx, ech__node *node, const 
     return ECH_OK;
 }
 
+/* The same shapes, but what it would make is there. */
+static ech_status infer_linear_add_weights(ech_ctx *ctx, ech__node *node, const ech__type *in,
+                                           ech__type *out)
+{
+    ECH_TRY(infer_linear_bwd_weights(ctx, node, in, out));
+    const int made = node->nout;
+    node->nout = 0;
+    if (node->nin != 2 + made)
+        return misfit(ctx, node, in, "a gradient of the bias must be there when it is added to");
+    for (int i = 0; i < made; i++) {
+        if (!ech__shape_equal(&in[2 + i].shape, &out[i].shape))
+            return misfit(ctx, node, in, "gradients must have the shapes of weight and bias");
+    }
+    return ECH_OK;
+}
+
 static ech_status infer_add(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
 {
     const ech__shape *a = &in[0].shape, *b = &in[1].shape;
@@ -230,6 +246,15 @@ static ech_status infer_sync(ech_ctx *ctx, ech__node *node, const ech__type *in,
     return ECH_OK;
 }
 
+/* Of any type. */
+static ech_status infer_same(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
+{
+    (void)ctx;
+    node->nout = 1;
+    out[0] = in[0];
+    return ECH_OK;
+}
+
 static ech_status infer_cast(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
 {
     const ech_dtype from = in[0].dtype, to = node->attrs.dtype;
@@ -319,6 +344,18 @@ static ech_status backward_cross_entropy(struct ech__autodiff *ad, const ech__no
     return backward_loss(ad, node, ECH__OP_CROSS_ENTROPY_BWD);
 }
 
+/* What went there comes back. */
+static ech_status backward_transfer(struct ech__autodiff *ad, const ech__node *node)
+{
+    const ech_value dx =
+        ech__ad_add(ad, &(ech__node){.op = ECH__OP_TRANSFER,
+                                     .name = node->name,
+                                     .attrs = {.from = node->attrs.to, .to = node->attrs.from},
+                                     .nin = 1,
+                                     .in = {ech__ad_of(ad, node->out[0])}});
+    return ech__ad_give(ad, node->in[0], dx);
+}
+
 /* ---- the table ---- */
 
 /* clang-format off */
@@ -326,6 +363,7 @@ static const ech__op_row rows[ECH__OP_COUNT] = {
     [ECH__OP_LINEAR] = {.min_in = 2, .max_in = 3, .reuses = -1, .low_in = 1u, .low_out = 1u, .weight = 1, .product = true, .infer = infer_linear, .backward = backward_linear},
     [ECH__OP_LINEAR_BWD_DATA] = {.min_in = 2, .max_in = 2, .reuses = -1, .low_in = 1u, .low_out = 1u, .weight = 1, .product = true, .infer = infer_linear_bwd_data},
     [ECH__OP_LINEAR_BWD_WEIGHTS] = {.min_in = 2, .max_in = 2, .reuses = -1, .low_in = 3u, .product = true, .infer = infer_linear_bwd_weights},
+    [ECH__OP_LINEAR_ADD_WEIGHTS] = {.min_in = 3, .max_in = 4, .reuses = -1, .changes = 4u | 8u, .infer = infer_linear_add_weights},
     [ECH__OP_CONV2D] = {.min_in = 2, .max_in = 3, .reuses = -1, .low_in = 1u, .low_out = 1u, .weight = 1, .product = true, .infer = ech__infer_conv2d, .backward = ech__backward_conv2d},
     [ECH__OP_CONV2D_BWD_DATA] = {.min_in = 2, .max_in = 2, .reuses = -1, .low_in = 1u, .low_out = 1u, .weight = 1, .product = true, .infer = ech__infer_conv2d_bwd_data},
     [ECH__OP_CONV2D_BWD_WEIGHTS] = {.min_in = 2, .max_in = 2, .reuses = -1, .low_in = 3u, .product = true, .infer = ech__infer_conv2d_bwd_weights},
@@ -359,6 +397,9 @@ static const ech__op_row rows[ECH__OP_COUNT] = {
     [ECH__OP_BROADCAST] = {.min_in = 1, .max_in = 1, .reuses = -1, .changes = 1u, .flat = true, .exchange = true, .infer = infer_nothing},
     [ECH__OP_SYNC_STATS] = {.min_in = 3, .max_in = 3, .reuses = -1, .changes = 1u | 2u, .exchange = true, .low_in = 4u, .infer = infer_sync},
     [ECH__OP_SYNC_SUMS] = {.min_in = 2, .max_in = 2, .reuses = -1, .exchange = true, .infer = infer_sync},
+    [ECH__OP_TRANSFER] = {.min_in = 1, .max_in = 1, .reuses = -1, .exchange = true, .infer = infer_same, .backward = backward_transfer},
+    [ECH__OP_SEND] = {.min_in = 1, .max_in = 1, .reuses = -1, .exchange = true, .infer = infer_nothing},
+    [ECH__OP_RECV] = {.min_in = 0, .max_in = 0, .reuses = -1, .exchange = true, .infer = infer_nothing},
     [ECH__OP_REORDER] = {.min_in = 1, .max_in = 1, .reuses = -1, .low_in = 1u, .low_out = 1u, .infer = infer_like_first},
     [ECH__OP_CAST] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = infer_cast},
     [ECH__OP_DELAY] = {.min_in = 0, .max_in = 0, .reuses = -1, .infer = infer_nothing},

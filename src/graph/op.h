@@ -15,6 +15,7 @@
     X(LINEAR, "linear")                         /* x[N,I] w[O,I] (b[O]) -> y[N,O]; relu */          \
     X(LINEAR_BWD_DATA, "linear_bwd_data")       /* dy[N,O] w[O,I] -> dx[N,I] */                     \
     X(LINEAR_BWD_WEIGHTS, "linear_bwd_weights") /* x[N,I] dy[N,O] -> dw[O,I] (db[O]); bias */       \
+    X(LINEAR_ADD_WEIGHTS, "linear_add_weights") /* x[N,I] dy[N,O] *dw[O,I] (*db[O]): adds; bias */  \
     X(CONV2D, "conv2d")                         /* x[N,I,H,W] w[O,I,K,K] (b[O]) -> y; relu */       \
     X(CONV2D_BWD_DATA, "conv2d_bwd_data")       /* dy w -> dx; height width */                      \
     X(CONV2D_BWD_WEIGHTS, "conv2d_bwd_weights") /* x dy -> dw (db); bias */                         \
@@ -48,6 +49,9 @@
     X(BROADCAST, "broadcast")                   /* *group: rank 0's on every rank */                \
     X(SYNC_STATS, "sync_stats")                 /* *mean *variance x -> variance for bn_running; of all ranks */ \
     X(SYNC_SUMS, "sync_sums")                   /* dgamma dbeta -> their sums over ranks times this one's share */ \
+    X(TRANSFER, "transfer")                     /* x -> the same on another device; from to */      \
+    X(SEND, "send")                             /* x, to another device's graph; link to */         \
+    X(RECV, "recv")                             /* -> x, of another device's graph; link from */    \
     X(REORDER, "reorder")                       /* w -> the same in another layout */               \
     X(CAST, "cast")                             /* x -> the same in another type and layout; dtype */ \
     X(DELAY, "delay")                           /* nothing; idles for seconds */
@@ -89,12 +93,14 @@ typedef struct ech__type {
 typedef struct ech__attrs {
     bool
         relu; /* linear, conv2d, bn_apply: max(., 0) on the result; bn_reduce, bn_bwd_data: y masks dy */
-    bool bias;                       /* *_bwd_weights: gives the bias gradient too */
+    bool bias;                       /* *_weights: gives the bias gradient too */
     int64_t kernel, stride, pad;     /* conv2d and pools; windows are square */
     int64_t channels, height, width; /* of what a backward operator or unflatten gives */
     double seconds;
     int64_t bucket; /* allreduce: its number */
     int update;     /* allreduce with parameters: the optimizer's operator, an ech__op */
+    int from, to;   /* transfer, send, recv: devices */
+    int64_t link;   /* send, recv: the number of the transfer that they are the ends of */
     bool fresh;     /* accumulate: g is written, not added to; only then there may be terms */
     double momentum, weight_decay, beta1, beta2, epsilon;
     bool nesterov, decoupled;
@@ -105,6 +111,7 @@ typedef struct ech__node {
     ech__op op;
     const char *name; /* of the layer: "fc1"; unique with the operator's name in most graphs */
     ech__phase phase;
+    int device; /* where a model is spread over several (parallel/place.h); a transfer: the first */
     ech__attrs attrs;
     int nin, nout;
     ech_value in[ECH__MAX_IN], out[ECH__MAX_OUT];
@@ -124,7 +131,7 @@ typedef struct ech__op_row {
     unsigned low_in, low_out;
     bool product;  /* linear layers and convolutions: what flows begins there */
     int weight;    /* the input that is a weight: of the one type or the other; 0: none */
-    bool exchange; /* done by the ranks together (plan/exchange.h), not by a device */
+    bool exchange; /* done by ranks or devices together (plan/exchange.h), not by one device */
     /* Gives the outputs' types (node->nout is set by it) or says what does not fit. */
     ech_status (*infer)(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out);
     /* Adds the operators of the backward pass; NULL where there is none. */

@@ -230,7 +230,7 @@ static ech_status fill_buckets(ech_graph *graph, const ech__ddp_options *options
         return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the buckets of gradients");
     const size_t total = find_ready(graph, order);
     size_t first = 0;
-    for (int number = 0; first < total; number++) {
+    for (int number = options->first_bucket; first < total; number++) {
         size_t count = 0;
         int64_t bytes = 0;
         do {

@@ -8,6 +8,7 @@ typedef struct ech__ddp_options {
     int64_t bucket_bytes;   /* gradients travel together in buckets of about this size */
     bool broadcast_buffers; /* rank 0's buffers on every rank, after each step */
     bool sync_bn;           /* batch norms over the samples of all ranks */
+    int first_bucket;       /* number of the first bucket */
     ech_dtype wire;         /* ECH_BF16: gradients travel in it; anything else: as they are */
     bool group_params; /* parameters lie in groups as their gradients do, for ech__ddp_update */
     const ech_graph

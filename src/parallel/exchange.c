@@ -91,7 +91,7 @@ static ech_status run_wait(exchange_kernel *k, const ech__scalars *scalars)
         if (bucket->times.start_ns >= start) /* else it was worked on before */
             work += bucket->times.work_ns;
     }
-    ranks->wait_ns = ech__clock_wall() - start - work;
+    ranks->wait_ns += ech__clock_wall() - start - work;
     return ECH_OK;
 }
 

@@ -28,7 +28,7 @@ typedef struct ech__ranks {
     ech__bucket buckets[ECH__MAX_STARTED];
     int nbuckets;
     int64_t
-        wait_ns; /* of the last step: at its end, for buckets; without this rank's own work on them */
+        wait_ns; /* since it was set to 0: at a step's end, for buckets; without this rank's own work */
     int64_t
         update_ns;   /* since it was set to 0: updates of parameters by sums that this rank made */
     int64_t sync_ns; /* since it was set to 0: broadcasts and statistics, waiting included */

@@ -5,9 +5,8 @@
 
 /* ---- out ---- */
 
-static ech_json *kernels_json(const ech__plan *plan)
+static void add_kernels(const ech__plan *plan, ech_json **array)
 {
-    ech_json *array = ech__json_array();
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__instr *instr = &plan->instrs[n];
         if (instr->node->op == ECH__OP_DELAY || ech__op_info(instr->node->op)->exchange)
@@ -17,29 +16,36 @@ static ech_json *kernels_json(const ech__plan *plan)
         ech__json_set_string(&json, "name", instr->node->name ? instr->node->name : "");
         ech__json_set_string(&json, "kernel", instr->choice.name);
         ech__json_set_real(&json, "time_s", instr->seconds);
-        ech__json_append(&array, json);
+        ech__json_append(array, json);
     }
-    return array;
 }
 
-static ech_json *layouts_json(const ech__plan *plan)
+static void add_layouts(const ech__plan *plan, ech_json **object)
 {
-    ech_json *object = ech__json_object();
     for (size_t v = 0; v < plan->graph->nvalues; v++) {
         const ech__value *value = &plan->graph->values[v];
         if (plan->places[v].used &&
             (value->kind == ECH__VALUE_PARAM || value->kind == ECH__VALUE_COPY))
-            ech__json_set_string(&object, value->name, ech__layout_tag(&plan->places[v].layout).s);
+            ech__json_set_string(object, value->name, ech__layout_tag(&plan->places[v].layout).s);
     }
-    return object;
+}
+
+ech_json *ech__choices_json_of(const ech__plan *const *plans, int count)
+{
+    ech_json *json = ech__json_object(), *kernels = ech__json_array();
+    ech_json *layouts = ech__json_object();
+    for (int i = 0; i < count; i++) {
+        add_kernels(plans[i], &kernels);
+        add_layouts(plans[i], &layouts);
+    }
+    ech__json_set(&json, "kernels", kernels);
+    ech__json_set(&json, "layouts", layouts);
+    return json;
 }
 
 ech_json *ech__choices_json(const ech__plan *plan)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set(&json, "kernels", kernels_json(plan));
-    ech__json_set(&json, "layouts", layouts_json(plan));
-    return json;
+    return ech__choices_json_of(&plan, 1);
 }
 
 /* ---- in ---- */

@@ -136,6 +136,18 @@ static bool is_lasting(ech__memory_kind kind)
            kind == ECH__MEMORY_OPTIMIZER;
 }
 
+static void borrow_lasting(ech__exec *exec, const ech__exec *host)
+{
+    for (int k = 0; k < ECH__MEMORY_COUNT; k++) {
+        if (!is_lasting((ech__memory_kind)k))
+            continue;
+        assert(ech__plan_block_bytes(exec->plan, (ech__memory_kind)k) <=
+               ech__plan_block_bytes(host->plan, (ech__memory_kind)k));
+        exec->borrowed[k] = true;
+        exec->blocks[k] = host->blocks[k];
+    }
+}
+
 /* Activations lie in the host's, and inputs where the host has them, or else before the activations. */
 static void borrow(ech__exec *exec, const ech__exec *host)
 {
@@ -143,16 +155,10 @@ static void borrow(ech__exec *exec, const ech__exec *host)
     const bool shares = ech__plan_shares_inputs(plan, host->plan);
     const bool enough = ech__plan_guest_bytes(plan, host->plan) <=
                         ech__plan_block_bytes(host->plan, ECH__MEMORY_ACTIVATIONS);
-    for (int k = 0; k < ECH__MEMORY_COUNT; k++) {
-        const bool lasting = is_lasting((ech__memory_kind)k);
-        assert(!lasting || ech__plan_block_bytes(plan, (ech__memory_kind)k) <=
-                               ech__plan_block_bytes(host->plan, (ech__memory_kind)k));
-        exec->borrowed[k] = lasting || enough;
-        if (lasting)
-            exec->blocks[k] = host->blocks[k];
-    }
+    borrow_lasting(exec, host);
     if (!enough)
         return;
+    exec->borrowed[ECH__MEMORY_INPUTS] = exec->borrowed[ECH__MEMORY_ACTIVATIONS] = true;
     char *activations = host->blocks[ECH__MEMORY_ACTIVATIONS];
     exec->blocks[ECH__MEMORY_INPUTS] = shares ? host->blocks[ECH__MEMORY_INPUTS] : activations;
     exec->blocks[ECH__MEMORY_ACTIVATIONS] =
@@ -165,15 +171,12 @@ static void borrow(ech__exec *exec, const ech__exec *host)
  * all. */
 static bool is_shared(const ech__exec *exec, ech__memory_kind kind)
 {
-    if (!exec->plan->exchange)
-        return false;
-    if (kind == ECH__MEMORY_GRADIENTS)
-        return true;
-    if (kind != ECH__MEMORY_WEIGHTS && kind != ECH__MEMORY_OPTIMIZER)
+    if (kind != ECH__MEMORY_GRADIENTS && kind != ECH__MEMORY_WEIGHTS &&
+        kind != ECH__MEMORY_OPTIMIZER)
         return false;
     for (size_t n = 0; n < exec->plan->ninstrs; n++) {
         const ech__node *node = exec->plan->instrs[n].node;
-        if (node->op == ECH__OP_ALLREDUCE && node->nin > 1)
+        if (node->op == ECH__OP_ALLREDUCE && (node->nin > 1 || kind == ECH__MEMORY_GRADIENTS))
             return true;
     }
     return false;
@@ -210,10 +213,22 @@ static void free_block(ech__exec *exec, ech__memory_kind kind)
     }
 }
 
-ech_status ech__exec_create(ech__plan *plan, ech__exec *host, ech__exec **out)
+/* Blocks that are not borrowed are its own; then the kernels. */
+static ech_status make_ready(ech__exec *exec)
 {
-    *out = NULL;
-    ech__device *device = plan->device;
+    ech__device *device = exec->plan->device;
+    ech_status status = ECH_OK;
+    for (int k = 0; k < ECH__MEMORY_COUNT && status == ECH_OK; k++)
+        status = alloc_block(exec, (ech__memory_kind)k);
+    if (status == ECH_OK)
+        status = device->ops->call(device, prepare_all, exec);
+    if (status < 0)
+        ech__exec_destroy(exec);
+    return status;
+}
+
+static ech_status new_exec(ech__plan *plan, ech__exec **out)
+{
     ech__exec *exec = ech__arena_alloc(&plan->arena, sizeof *exec);
     if (exec) {
         exec->plan = plan;
@@ -221,20 +236,37 @@ ech_status ech__exec_create(ech__plan *plan, ech__exec *host, ech__exec **out)
         exec->spans = ech__arena_array(&plan->arena, plan->ninstrs, sizeof *exec->spans);
         exec->written = ech__arena_array(&plan->arena, plan->ninstrs, sizeof *exec->written);
     }
+    *out = exec;
     if (!exec || !exec->kernels || !exec->spans || !exec->written)
         return ech__fail(plan->ctx, ECH_E_NOMEM, "no memory for %zu kernels", plan->ninstrs);
-    ech_status status = ECH_OK;
     find_written(exec);
+    return ECH_OK;
+}
+
+ech_status ech__exec_create(ech__plan *plan, ech__exec *host, ech__exec **out)
+{
+    ech__exec *exec;
+    *out = NULL;
+    ECH_TRY(new_exec(plan, &exec));
     if (host)
         borrow(exec, host);
-    for (int k = 0; k < ECH__MEMORY_COUNT && status == ECH_OK; k++)
-        status = alloc_block(exec, (ech__memory_kind)k);
-    if (status == ECH_OK)
-        status = device->ops->call(device, prepare_all, exec);
-    if (status < 0) {
-        ech__exec_destroy(exec);
-        return status;
-    }
+    ECH_TRY(make_ready(exec));
+    *out = exec;
+    return ECH_OK;
+}
+
+ech_status ech__exec_create_in(ech__plan *plan, const ech__exec_memory *memory, ech__exec **out)
+{
+    ech__exec *exec;
+    *out = NULL;
+    ECH_TRY(new_exec(plan, &exec));
+    if (memory->host)
+        borrow_lasting(exec, memory->host);
+    exec->blocks[ECH__MEMORY_INPUTS] = memory->inputs;
+    exec->borrowed[ECH__MEMORY_INPUTS] = memory->inputs != NULL;
+    exec->blocks[ECH__MEMORY_ACTIVATIONS] = memory->activations;
+    exec->borrowed[ECH__MEMORY_ACTIVATIONS] = memory->activations != NULL;
+    ECH_TRY(make_ready(exec));
     *out = exec;
     return ECH_OK;
 }

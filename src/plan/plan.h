@@ -125,6 +125,15 @@ typedef struct ech__span {
  * the host's activations' memory while the host is not running, where that is enough; then its inputs are the host's
  * too where they lie alike. host may be NULL. */
 ech_status ech__exec_create(ech__plan *plan, ech__exec *host, ech__exec **out);
+
+/* The same with memory that the caller has: for several execs that are alive at the same time, such as those of micro-batches.
+ * Parameters, gradients and optimizer state are the host's where there is one, and nothing else is. */
+typedef struct ech__exec_memory {
+    ech__exec *host;   /* NULL: none */
+    void *inputs;      /* at least the plan's block of them; NULL: an own block */
+    void *activations; /* likewise */
+} ech__exec_memory;
+ech_status ech__exec_create_in(ech__plan *plan, const ech__exec_memory *memory, ech__exec **out);
 void ech__exec_destroy(ech__exec *exec);
 /* Where the time of a run went. Operators of the exchange, whatever their phase, and what happens for it between others
  * count as EXCHANGE; all other time counts for the phase of the operator it leads to. */

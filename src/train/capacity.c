@@ -10,8 +10,10 @@ ech_status ech__capacity_init(ech_ctx *ctx, const ech__run_config *config, int d
     ECH_TRY(ech__run_batch(ctx, config, devices, &out->batch));
     if (!out->limit) {
         ECH_TRY(ech__machine_read(ctx, &machine));
-        out->limit = machine.memory_bytes / (train->dp_devices ? 1 : devices);
+        out->limit = machine.memory_bytes / (train->dp_devices ? 1 : devices) /
+                     (train->mp_devices ? train->mp_devices : 1);
     }
+    train->mp_ranks = false;
     train->group = NULL; /* devices of one training need as much each as one alone */
     if (train->reproducible && train->slots >= devices)
         train->slots /= devices;
@@ -20,14 +22,20 @@ ech_status ech__capacity_init(ech_ctx *ctx, const ech__run_config *config, int d
     return ECH_OK;
 }
 
-/* A trainer without memory: what a plan says. */
-static ech_status make_plan(const ech__capacity *c, int64_t batch, ech_trainer **out)
+/* Micro-batches of a pipeline divide its batch. */
+static int64_t micros_of(const ech__capacity *c)
+{
+    const ech_train_options *o = &c->config.train;
+    return o->mp_devices && o->micro_batches ? o->micro_batches : 1;
+}
+
+ech_status ech__capacity_plan(const ech__capacity *c, int64_t batch, ech_trainer **out)
 {
     ech_train_options train = c->config.train;
     ech_graph *graph;
     ech__model model;
     *out = NULL;
-    train.batch = batch;
+    train.batch = (batch - 1) / micros_of(c) * micros_of(c) + micros_of(c);
     ECH_TRY(ech_graph_create(c->ctx, &graph));
     ech_status status = ech__model_build(graph, &c->config.model, &model);
     if (status == ECH_OK)
@@ -36,18 +44,31 @@ static ech_status make_plan(const ech__capacity *c, int64_t batch, ech_trainer *
     return status;
 }
 
+/* The device that needs most. */
+static int fullest_of(const ech__pipe *pipe)
+{
+    int fullest = 0;
+    for (int d = 1; d < ech__pipe_devices(pipe); d++) {
+        if (ech__pipe_planned(pipe, d) > ech__pipe_planned(pipe, fullest))
+            fullest = d;
+    }
+    return fullest;
+}
+
 ech_status ech__capacity_need(const ech__capacity *c, int64_t batch, ech__need *out)
 {
     ech_trainer *trainer;
     *out = (ech__need){.batch = batch};
-    const ech_status status = make_plan(c, batch, &trainer);
+    const ech_status status = ech__capacity_plan(c, batch, &trainer);
     if (!trainer && status == ECH_E_LIMIT) { /* no limit was given: its sizes cannot be counted */
         c->ctx->error[0] = 0;
         return ECH_OK;
     }
     if (!trainer)
         return status;
-    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
+    if (trainer->pipe)
+        ech__pipe_memory(trainer->pipe, fullest_of(trainer->pipe), out->memory);
+    for (int k = 0; k < ECH__MEMORY_COUNT && !trainer->pipe; k++)
         out->memory[k] =
             trainer->plan->memory[k] + (trainer->whole ? trainer->whole->memory[k] : 0);
     out->total = ech_trainer_planned_memory(trainer);
@@ -68,5 +89,7 @@ static ech_status bytes_of(void *user, int64_t batch, int64_t *bytes)
 ech_status ech__capacity_largest(const ech__capacity *c, int64_t *out)
 {
     ech__capacity copy = *c;
-    return ech__largest_batch(bytes_of, &copy, c->limit, out);
+    ECH_TRY(ech__largest_batch(bytes_of, &copy, c->limit, out));
+    *out -= *out % micros_of(c);
+    return ECH_OK;
 }

@@ -30,6 +30,8 @@ typedef struct ech__capacity {
 /* devices: ranks on this machine, which share its memory where the configuration has no limit of its own. */
 ech_status ech__capacity_init(ech_ctx *ctx, const ech__run_config *config, int devices,
                               ech__capacity *out);
+/* The trainer without memory that says it, to be destroyed by the caller. */
+ech_status ech__capacity_plan(const ech__capacity *capacity, int64_t batch, ech_trainer **out);
 ech_status ech__capacity_need(const ech__capacity *capacity, int64_t batch, ech__need *out);
 /* 0: not even one sample fits. */
 ech_status ech__capacity_largest(const ech__capacity *capacity, int64_t *out);

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "device/device.h"
 #include "train/params.h"
+#include "train/trainer_pipe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,11 @@ static void set_data(ech_json **json, const ech__run *run)
         ech__json_set_int(json, "devices", run->world);
         ech__json_set_int(json, "accum", c->train.accum);
         ech__json_set_bool(json, "sync-bn", c->train.sync_bn);
+    }
+    if (c->train.mp_devices) {
+        ech__json_set_int(json, "mp", c->train.mp_devices);
+        ech__json_set_string(json, "placement", c->train.placement ? c->train.placement : "even");
+        ech__json_set_int(json, "micro-batches", c->train.micro_batches);
     }
     if (ech__model_takes_images(c->model.kind)) {
         ech__json_set_int(json, "limit", c->limit);
@@ -243,7 +249,9 @@ static ech_status save_state(const ech__run *run, const char *path)
         .epochs = run->epochs,
         .nepochs = (size_t)run->epochs_done,
     };
-    ech_json *json = ech__checkpoint_state_json(&state, ech__choices_json(run->trainer->plan));
+    ech_json *choices = run->trainer->pipe ? ech__trainer_pipe_choices(run->trainer)
+                                           : ech__choices_json(run->trainer->plan);
+    ech_json *json = ech__checkpoint_state_json(&state, choices);
     const ech_status status = ech__json_save(run->ctx, path, json, ECH_JSON_INDENT);
     ech__json_destroy(json);
     ech__json_destroy(config);

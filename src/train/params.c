@@ -13,8 +13,9 @@ enum { CHUNK = 1 << 20 };
 typedef struct tensor {
     const ech__value *value;
     const ech__layout *layout;
-    void *memory;
+    void *memory; /* NULL: in another process, on the device `owner` */
     int64_t elems, elem_bytes;
+    int owner;
 } tensor;
 
 static tensor tensor_in(const ech__plan *plan, const ech__exec *exec, ech_value v)
@@ -28,9 +29,34 @@ static tensor tensor_in(const ech__plan *plan, const ech__exec *exec, ech_value 
     return t;
 }
 
+/* The device that a parameter or buffer of a placed graph is on. */
+static int device_of(const ech_graph *graph, ech_value v)
+{
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        for (int i = 0; i < graph->nodes[n].nin; i++) {
+            if (graph->nodes[n].in[i] == v)
+                return graph->nodes[n].device;
+        }
+    }
+    return 0;
+}
+
+/* A parameter, buffer or state of the trainer's graph, wherever it is. */
 static tensor tensor_of(const ech_trainer *trainer, ech_value v)
 {
-    return tensor_in(trainer->plan, trainer->exec, v);
+    const ech__plan *plan;
+    const ech__exec *exec;
+    ech_value there;
+    const ech__value *value = &trainer->graph->values[v];
+    if (ech__trainer_home(trainer, v, &plan, &exec, &there)) {
+        tensor t = tensor_in(plan, exec, there);
+        t.owner = ech__trainer_rank(trainer);
+        return t;
+    }
+    tensor t = {.value = value, .elem_bytes = ech__dtype_bytes(value->type.dtype)};
+    ech__shape_elems(&value->type.shape, &t.elems);
+    t.owner = device_of(trainer->graph, value->of >= 0 ? value->of : v);
+    return t;
 }
 
 /* What one file holds: PyTorch's state_dict of the model, or of the optimizer. */
@@ -77,7 +103,7 @@ int64_t ech__trainer_param_count(const ech_trainer *trainer)
         if (!is_param(trainer, v))
             continue;
         int64_t elems = 0;
-        ech__shape_elems(&trainer->plan->places[v].layout.shape, &elems);
+        ech__shape_elems(&trainer->graph->values[v].type.shape, &elems);
         sum += elems;
     }
     return sum;
@@ -104,7 +130,7 @@ ech_status ech__params_init(ech_trainer *trainer)
                                 .stream = ech__rng_stream(t.value->name),
                                 .low = (float)t.value->init.low,
                                 .high = (float)t.value->init.high};
-        if (range.low != 0 || range.high != 0) /* else the memory came zeroed */
+        if (t.memory && (range.low != 0 || range.high != 0)) /* else the memory came zeroed */
             ECH_TRY(by_chunks(trainer, &t, fill_chunk, &range));
     }
     return ECH_OK;
@@ -112,20 +138,30 @@ ech_status ech__params_init(ech_trainer *trainer)
 
 /* ---- the program's own data ---- */
 
+/* Of a model on several devices, which cut their inputs themselves. */
+static bool is_piped_input(const ech_trainer *trainer, const char *name)
+{
+    const ech_value v = trainer->pipe ? ech__graph_find(trainer->graph, name) : -1;
+    return v >= 0 && trainer->graph->values[v].kind == ECH__VALUE_INPUT;
+}
+
 static ech_status find(ech_trainer *trainer, const ech__variant *variant, const char *name,
                        size_t bytes, tensor *out)
 {
-    const ech_graph *graph = variant->plan->graph;
-    const ech_value v = ech__graph_find(graph, name);
-    const bool known =
+    const ech_graph *graph = trainer->pipe ? trainer->graph : variant->plan->graph;
+    ech_value v = ech__graph_find(graph, name);
+    bool known =
         v >= 0 && (graph->values[v].kind == ECH__VALUE_INPUT || is_saved(graph, (size_t)v));
     /* Parameters are the trainer's own: a variant may know none of them. */
     const bool input = known && graph->values[v].kind == ECH__VALUE_INPUT;
-    const ech__plan *plan = input ? variant->plan : trainer->plan;
-    if (!known || !plan->places[v].used)
+    const ech__plan *plan = variant->plan;
+    const ech__exec *exec = variant->exec;
+    if (known)
+        known = input ? plan->places[v].used : ech__trainer_home(trainer, v, &plan, &exec, &v);
+    if (!known)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
                          "'%s' is no input or parameter that the loss depends on", name);
-    *out = tensor_in(plan, input ? variant->exec : trainer->exec, v);
+    *out = tensor_in(plan, exec, v);
     if (bytes != (size_t)(out->elems * out->elem_bytes))
         return ech__fail(trainer->ctx, ECH_E_INVALID, "'%s' of shape %s takes %lld bytes, not %zu",
                          name, ech__shape_format(&out->layout->shape).s,
@@ -139,6 +175,8 @@ ech_status ech__variant_write(ech_trainer *trainer, const ech__variant *variant,
                               const void *data, size_t bytes)
 {
     tensor t;
+    if (is_piped_input(trainer, name))
+        return ech__pipe_write(trainer->pipe, variant->pass, name, data, bytes);
     ECH_TRY(find(trainer, variant, name, bytes, &t));
     ech__layout_scatter(t.layout, t.elem_bytes, 0, t.elems, data, t.memory);
     return ECH_OK;
@@ -152,6 +190,8 @@ ech_status ech_trainer_write(ech_trainer *trainer, const char *name, const void 
 ech_status ech_trainer_read(ech_trainer *trainer, const char *name, void *data, size_t bytes)
 {
     tensor t;
+    if (is_piped_input(trainer, name))
+        return ech__pipe_read(trainer->pipe, trainer->variants[0].pass, name, data, bytes);
     ECH_TRY(find(trainer, &trainer->variants[0], name, bytes, &t));
     ech__layout_gather(t.layout, t.elem_bytes, 0, t.elems, t.memory, data);
     return ECH_OK;
@@ -168,6 +208,8 @@ static ech_status move_chunk(void *user, const tensor *t, int64_t first, int64_t
 ech_status ech__variant_take_inputs(ech_trainer *trainer, const ech__variant *from,
                                     const ech__variant *to)
 {
+    if (trainer->pipe)
+        return ech__pipe_take_inputs(trainer->pipe, from->pass, to->pass);
     for (size_t v = 0; v < to->plan->graph->nvalues; v++) {
         if (to->plan->graph->values[v].kind != ECH__VALUE_INPUT || !to->plan->places[v].used)
             continue;
@@ -181,11 +223,24 @@ ech_status ech__variant_take_inputs(ech_trainer *trainer, const ech__variant *fr
 
 /* ---- hash ---- */
 
-static ech_status hash_chunk(void *user, const tensor *t, int64_t first, int64_t count, void *chunk)
+/* Canonical data on its way out. Where devices are in several processes all of them take part, and all get it. */
+typedef struct outlet {
+    ech_trainer *trainer;
+    ech__sha256 *sha;                /* NULL: none */
+    ech__safetensors_writer *writer; /* NULL: none */
+} outlet;
+
+static ech_status put_chunk(void *user, const tensor *t, int64_t first, int64_t count, void *chunk)
 {
-    ech__layout_gather(t->layout, t->elem_bytes, first, count, t->memory, chunk);
-    ech__sha256_update(user, chunk, (size_t)(count * t->elem_bytes));
-    return ECH_OK;
+    const outlet *out = user;
+    const int64_t bytes = count * t->elem_bytes;
+    if (t->memory)
+        ech__layout_gather(t->layout, t->elem_bytes, first, count, t->memory, chunk);
+    if (out->trainer->stages)
+        ECH_TRY(ech__comm_broadcast(out->trainer->stages, chunk, bytes, t->owner));
+    if (out->sha)
+        ech__sha256_update(out->sha, chunk, (size_t)bytes);
+    return out->writer ? ech__safetensors_writer_write(out->writer, chunk, (size_t)bytes) : ECH_OK;
 }
 
 ech_status ech__trainer_hash(ech_trainer *trainer, char out[65])
@@ -196,7 +251,7 @@ ech_status ech__trainer_hash(ech_trainer *trainer, char out[65])
         if (!is_param(trainer, v))
             continue;
         const tensor t = tensor_of(trainer, (ech_value)v);
-        ECH_TRY(by_chunks(trainer, &t, hash_chunk, &sha));
+        ECH_TRY(by_chunks(trainer, &t, put_chunk, &(outlet){.trainer = trainer, .sha = &sha}));
     }
     const ech__sha256_text text = ech__sha256_final(&sha);
     memcpy(out, text.s, sizeof text.s);
@@ -308,7 +363,8 @@ static ech_status load_part(ech_trainer *trainer, part_fn part, const char *path
             continue;
         const tensor t = tensor_of(trainer, (ech_value)v);
         reading r = {file, find_tensor(trainer->graph, file, t.value->name)};
-        status = by_chunks(trainer, &t, load_chunk, &r);
+        if (t.memory)
+            status = by_chunks(trainer, &t, load_chunk, &r);
     }
     ech__safetensors_close(file);
     return status;
@@ -325,12 +381,6 @@ ech_status ech__optimizer_load(ech_trainer *trainer, const char *path)
     return load_part(trainer, is_state, path);
 }
 
-static ech_status save_chunk(void *user, const tensor *t, int64_t first, int64_t count, void *chunk)
-{
-    ech__layout_gather(t->layout, t->elem_bytes, first, count, t->memory, chunk);
-    return ech__safetensors_writer_write(user, chunk, (size_t)(count * t->elem_bytes));
-}
-
 static ech_status save_part(ech_trainer *trainer, part_fn part, const char *path)
 {
     const size_t nvalues = trainer->graph->nvalues, bytes = nvalues * sizeof(ech__safetensor);
@@ -345,17 +395,20 @@ static ech_status save_part(ech_trainer *trainer, part_fn part, const char *path
                 .name = value->name, .dtype = value->type.dtype, .shape = value->type.shape};
     }
     ech__safetensors_writer *writer = NULL;
-    ech_status status = ech__safetensors_writer_create(trainer->ctx, path, &header, &writer);
+    ech_status status = ECH_OK;
+    if (!trainer->stages || trainer->stages->rank == 0) /* the others only hand in what they have */
+        status = ech__safetensors_writer_create(trainer->ctx, path, &header, &writer);
     ech__delete(trainer->ctx, tensors, bytes);
     for (size_t v = 0; v < nvalues && status == ECH_OK; v++) {
         if (!part(trainer->graph, v))
             continue;
         const tensor t = tensor_of(trainer, (ech_value)v);
-        status = by_chunks(trainer, &t, save_chunk, writer);
+        status = by_chunks(trainer, &t, put_chunk, &(outlet){.trainer = trainer, .writer = writer});
     }
-    if (status == ECH_OK)
+    if (status == ECH_OK && writer)
         status = ech__safetensors_writer_commit(writer);
-    ech__safetensors_writer_destroy(writer);
+    if (writer)
+        ech__safetensors_writer_destroy(writer);
     return status;
 }
 

@@ -3,6 +3,7 @@
 #include "device/device.h"
 #include "parallel/ddp.h"
 #include "train/optimizer.h"
+#include "train/pricing_pipe.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,6 +24,7 @@ struct ech__pricing {
     ech_graph *model, *graph; /* as it is written, and with all passes */
     ech__halves halves;       /* DataParallel; else empty */
     ech__device *device;      /* DataParallel: to plan the head for */
+    ech__layers layers;       /* mp and pipeline; else empty */
     ech__cluster cluster;
     ech__algorithm algorithm;
     cost_point points[MAX_POINTS];
@@ -55,6 +57,7 @@ ech__run_config ech__pricing_single(const ech__run_config *config, ech__strategy
     if (ech__loss_scale(&c.train) == 0) /* as it is, without a word about why */
         c.train.loss_scale = -1;
     c.train.dp_devices = strategy == ECH__STRATEGY_DP ? 1 : 0;
+    c.train.mp_devices = 0;
     return c;
 }
 
@@ -567,19 +570,81 @@ static ech_status memory_dp(ech__pricing *p, ech__price *price)
     return ECH_OK;
 }
 
+/* ---- layers on several devices ---- */
+
+static ech_status prepare_pipe(ech__pricing *p, ech_value loss)
+{
+    const ech_train_options *o = &p->options.config->train;
+    ECH_TRY(ech__graph_clone(p->model, &p->graph));
+    ECH_TRY(ech__fuse(p->graph));
+    ECH_TRY(ech__layers_find(p->graph, &p->layers));
+    ECH_TRY(ech__autodiff(p->graph, loss));
+    if (o->recompute)
+        ECH_TRY(ech__recompute(p->graph));
+    ECH_TRY(ech__optimize(p->graph, o));
+    return ech__copy_weights(p->graph);
+}
+
+static ech_status price_pipe(ech__pricing *p, ech__price *price)
+{
+    if (price->devices == 1)
+        return price_ddp(p, price);
+    const ech__spread spread = {.config = p->options.config,
+                                .model = p->model,
+                                .graph = p->graph,
+                                .layers = &p->layers,
+                                .ops = p->ops,
+                                .links = p->options.cluster,
+                                .machine = ech__costs_machine((ech__costs *)p->options.costs)};
+    return ech__price_spread(p->ctx, &spread, price);
+}
+
+static ech_status memory_pipe(ech__pricing *p, ech__price *price)
+{
+    if (price->devices == 1)
+        return memory_ddp(p, price);
+    return ech__price_spread_memory(p->ctx, p->options.config, price);
+}
+
 /* ---- ways of going parallel ---- */
 
 typedef struct strategy {
     int64_t most;
+    bool cuts_model; /* else the batch */
+    bool one_by_one; /* devices never work at the same time */
     ech_status (*prepare)(ech__pricing *p, ech_value loss);  /* p->graph */
     ech_status (*price)(ech__pricing *p, ech__price *price); /* p->ops have their times */
     ech_status (*memory)(ech__pricing *p, ech__price *price);
 } strategy;
 
 static const strategy strategies[ECH__STRATEGY_COUNT] = {
-    [ECH__STRATEGY_DDP] = {1000000, prepare_ddp, price_ddp, memory_ddp},
-    [ECH__STRATEGY_DP] = {ECH__DP_MAX_DEVICES, prepare_dp, price_dp, memory_dp},
+    [ECH__STRATEGY_DDP] = {1000000, false, false, prepare_ddp, price_ddp, memory_ddp},
+    [ECH__STRATEGY_DP] = {ECH__DP_MAX_DEVICES, false, false, prepare_dp, price_dp, memory_dp},
+    [ECH__STRATEGY_MP] = {ECH__MAX_STAGES, true, true, prepare_pipe, price_pipe, memory_pipe},
+    [ECH__STRATEGY_PIPELINE] = {ECH__MAX_STAGES, true, false, prepare_pipe, price_pipe,
+                                memory_pipe},
 };
+
+bool ech__strategy_cuts_model(ech__strategy s)
+{
+    return strategies[s].cuts_model;
+}
+
+static int micros_of(ech__strategy s, const ech__run_config *config, int64_t devices,
+                     int64_t global)
+{
+    if (s != ECH__STRATEGY_PIPELINE || devices == 1)
+        return 1;
+    return config->train.micro_batches ? config->train.micro_batches
+                                       : ech__pipe_default_micros(global, (int)devices);
+}
+
+int64_t ech__strategy_batch(ech__strategy s, const ech__run_config *config, int64_t devices,
+                            int64_t global)
+{
+    return strategies[s].cuts_model ? global / micros_of(s, config, devices, global)
+                                    : (global + devices - 1) / devices;
+}
 
 int64_t ech__strategy_most(ech__strategy s)
 {
@@ -652,16 +717,23 @@ ech_status ech__pricing_at(ech__pricing *p, int64_t devices, int64_t global, ech
         return ech__fail(p->ctx, ECH_E_INVALID, "%lld devices: %s has from 1 to %lld",
                          (long long)devices, ech__strategy_name(p->options.strategy),
                          (long long)s->most);
-    if (global < devices)
+    if (global < devices && !s->cuts_model)
         return ech__fail(p->ctx, ECH_E_INVALID,
                          "%lld samples a step for %lld devices: each needs one at least",
                          (long long)global, (long long)devices);
-    const asked a = {.crowding = crowding(p, devices)};
-    *out = (ech__price){.devices = devices,
-                        .batch = (global + devices - 1) / devices,
-                        .global = global,
-                        .between = true,
-                        .algorithm = p->algorithm};
+    const int micros = micros_of(p->options.strategy, p->options.config, devices, global);
+    if (global % micros)
+        return ech__fail(p->ctx, ECH_E_INVALID,
+                         "%lld samples in %d micro-batches: they must divide them",
+                         (long long)global, micros);
+    const asked a = {.crowding = s->one_by_one ? 0 : crowding(p, devices)};
+    *out = (ech__price){
+        .devices = devices,
+        .batch = ech__strategy_batch(p->options.strategy, p->options.config, devices, global),
+        .global = global,
+        .micros = micros,
+        .between = true,
+        .algorithm = p->algorithm};
     for (int i = 0; i < p->npoints; i++)
         out->between = out->between && p->points[i].batch != out->batch;
     out->measured = devices == 1 && !out->between;

@@ -25,7 +25,9 @@
 
 #define ECH__STRATEGY_LIST(X)                                                                      \
     X(DDP, "ddp")                                                                                  \
-    X(DP, "dp")
+    X(DP, "dp")                                                                                    \
+    X(MP, "mp")                                                                                    \
+    X(PIPELINE, "pipeline")
 
 typedef enum ech__strategy {
 #define ECH__STRATEGY_ENUM(id, text) ECH__STRATEGY_##id,
@@ -37,6 +39,11 @@ typedef enum ech__strategy {
 const char *ech__strategy_name(ech__strategy strategy);
 /* Most devices that it can have. */
 int64_t ech__strategy_most(ech__strategy strategy);
+/* Whether devices have layers of a model, and not samples of a batch. */
+bool ech__strategy_cuts_model(ech__strategy strategy);
+/* Samples that an operator sees on one of so many devices: its part of the step's, or those of a micro-batch. */
+int64_t ech__strategy_batch(ech__strategy strategy, const ech__run_config *config, int64_t devices,
+                            int64_t global);
 
 typedef struct ech__pricing_options {
     const ech__run_config *config; /* the model and how it is trained; the batch is not looked at */
@@ -56,6 +63,8 @@ typedef struct ech__price {
     double wait_s;                  /* for the slowest device */
     double loading_s;               /* of samples, not in the step */
     double samples_per_s;
+    double bubble;            /* of a pipeline: idle share of its devices until it is empty */
+    int micros;               /* micro-batches; 1: no pipeline */
     int64_t memory;           /* of the device that needs most */
     ech__algorithm algorithm; /* of the largest bucket */
 } ech__price;
@@ -66,8 +75,8 @@ typedef struct ech__pricing ech__pricing;
 ech_status ech__pricing_create(ech_ctx *ctx, const ech__pricing_options *options,
                                ech__pricing **out);
 void ech__pricing_destroy(ech__pricing *pricing);
-/* global: samples of a micro-step over all devices, at least as many as there are devices; a step has config.train.accum of
- * them, which the price is of. */
+/* global: samples of a micro-step over all devices, at least as many as there are devices that share them; a step has
+ * config.train.accum of them, which the price is of. */
 ech_status ech__pricing_at(ech__pricing *pricing, int64_t devices, int64_t global, ech__price *out);
 
 /* The links that are counted with, and how an all-reduce goes over them. */
@@ -81,6 +90,9 @@ int ech__pricing_batches(const ech__pricing *pricing, int64_t *out, int max);
 int64_t ech__pricing_params(const ech__pricing *pricing);
 /* Bytes that are exchanged for a parameter update, on one device. */
 int64_t ech__pricing_exchanged(const ech__pricing *pricing);
+
+/* Whether the layers of the model can be spread over so many devices: what is wrong is said before anything is measured. */
+ech_status ech__pricing_check_layers(ech_ctx *ctx, const ech__run_config *config, int64_t devices);
 
 /* The configuration whose costs are to be measured for a strategy on one device. */
 ech__run_config ech__pricing_single(const ech__run_config *config, ech__strategy strategy,

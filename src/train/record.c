@@ -130,7 +130,13 @@ static ech_json *config_json(const ech__run *run)
     ech__json_set_int(&json, "batch_size", o->batch);
     ech__json_set_int(&json, "global_batch", run->feed.global);
     ech__json_set_int(&json, "accum", o->accum);
-    ech__json_set_string(&json, "parallel", o->dp_devices ? "dp" : "ddp");
+    ech__json_set_string(&json, "parallel", ech__run_parallel(run));
+    if (o->mp_devices) {
+        ech__json_set_int(&json, "mp", o->mp_devices);
+        ech__json_set_string(&json, "placement", o->placement ? o->placement : "even");
+        ech__json_set_int(&json, "micro_batches", o->micro_batches ? o->micro_batches : 1);
+        ech__json_set_string(&json, "pipeline_schedule", ech__pipeline_name(o->pipeline));
+    }
     ech__json_set_int(&json, "devices", ech__run_devices(run));
     ech__json_set_int(&json, "bucket_bytes", o->bucket_bytes);
     ech__json_set_bool(&json, "sync_bn", o->sync_bn);
@@ -171,7 +177,15 @@ const char *ech__run_clock(const ech__run *run)
 
 int ech__run_devices(const ech__run *run)
 {
-    return run->dp_totals.devices ? run->dp_totals.devices : run->world;
+    return run->dp_totals.devices     ? run->dp_totals.devices
+           : run->pipe_totals.devices ? run->pipe_totals.devices * run->world
+                                      : run->world;
+}
+
+const char *ech__run_parallel(const ech__run *run)
+{
+    const ech_train_options *o = &run->config.train;
+    return o->dp_devices ? "dp" : !o->mp_devices ? "ddp" : o->micro_batches > 1 ? "pipeline" : "mp";
 }
 
 int64_t ech__run_memory(const ech__run *run, int device, bool planned)
@@ -179,6 +193,10 @@ int64_t ech__run_memory(const ech__run *run, int device, bool planned)
     if (run->dp_totals.devices) {
         const ech__dp_device_total *d = &run->dp_totals.device[device];
         return planned ? d->planned : d->memory;
+    }
+    if (run->pipe_totals.devices) { /* groups are alike */
+        const ech__stage_total *s = &run->pipe_totals.stage[device % run->pipe_totals.devices];
+        return planned ? s->planned : s->memory;
     }
     if (run->world > 1) {
         const ech__rank_traffic *r = &run->traffic.ranks[device];
@@ -200,9 +218,12 @@ static ech_json *utilisation_list(const ech__run *run)
 {
     ech_json *array = ech__json_array();
     for (int d = 0; d < ech__run_devices(run); d++)
-        ech__json_append_real(&array, run->dp_totals.devices ? run->dp_totals.device[d].busy_share
-                                      : run->world > 1       ? run->traffic.ranks[d].busy
-                                                             : run->summary.utilisation);
+        ech__json_append_real(&array,
+                              run->dp_totals.devices ? run->dp_totals.device[d].busy_share
+                              : run->pipe_totals.devices
+                                  ? run->pipe_totals.stage[d % run->pipe_totals.devices].busy_share
+                              : run->world > 1 ? run->traffic.ranks[d].busy
+                                               : run->summary.utilisation);
     return array;
 }
 
@@ -296,6 +317,8 @@ static ech_json *memory_json(const ech__run *run)
         memcpy(bytes, trainer->plan->memory, sizeof bytes);
         if (trainer->dp)
             ech__dp_memory(trainer->dp, d, bytes);
+        if (trainer->pipe)
+            ech__pipe_memory(trainer->pipe, d % ech__pipe_devices(trainer->pipe), bytes);
         for (int k = 0; k < ECH__MEMORY_COUNT; k++)
             ech__json_set_int(&kinds, ech__memory_name((ech__memory_kind)k), bytes[k]);
         ech__json_append(&array, kinds);
@@ -306,11 +329,13 @@ static ech_json *memory_json(const ech__run *run)
 static ech_json *kernels_json(const ech__run *run)
 {
     ech_json *array = ech__json_array();
-    for (size_t n = 0; n < run->trainer->plan->ninstrs; n++) {
-        const ech__instr *instr = &run->trainer->plan->instrs[n];
-        if (ech__plan_is_idle(run->trainer->plan, instr))
+    for (size_t n = 0; n < run->nops; n++) {
+        const ech__instr *instr = run->ops[n].instr;
+        if (ech__plan_is_idle(ech__trainer_plan_of(run->trainer, run->ops[n].device), instr))
             continue;
         ech_json *op = ech__json_object();
+        if (run->trainer->pipe)
+            ech__json_set_int(&op, "device", run->ops[n].device);
         ech__json_set_string(&op, "op", ech__op_name(instr->node->op));
         ech__json_set_string(&op, "name", instr->node->name);
         ech__json_set_string(&op, "phase", ech__phase_name(instr->node->phase));
@@ -396,11 +421,14 @@ static ech_json *summary_json(const ech__run *run)
     const ech__ddp_bytes *bytes = &run->traffic.bytes;
     const ech__dp_device_total *first = &run->dp_totals.device[0]; /* all goes through it */
     ech__json_set_int(&json, "comm_bytes_per_step",
-                      run->dp_totals.devices
-                          ? first->bytes_in + first->bytes_out
+                      run->dp_totals.devices ? first->bytes_in + first->bytes_out
+                      : run->pipe_totals.devices
+                          ? run->pipe_totals.moved_bytes + bytes->gradients + bytes->buffers
                           : bytes->gradients + bytes->buffers + bytes->statistics);
     if (run->dp_totals.devices)
         ech__json_set(&json, "data_parallel", data_parallel_json(&run->dp_totals));
+    if (run->pipe_totals.devices)
+        ech__record_pipe(run, &json);
     if (run->world > 1) {
         ech__json_set_int(&json, "buffer_bytes_per_step", bytes->buffers);
         ech__json_set_real(&json, "buffer_s", run->traffic.buffers_s);

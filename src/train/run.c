@@ -3,6 +3,7 @@
 #include "base/dir.h"
 #include "base/file.h"
 #include "comm/group.h"
+#include "device/device.h"
 #include "train/checkpoint.h"
 #include "train/record.h"
 #include "train/trace.h"
@@ -77,6 +78,11 @@ static ech_status check(ech_ctx *ctx, const ech__run_config *c)
         return ech__fail(ctx, ECH_E_INVALID,
                          "a checkpoint every %lld steps: needs a directory, and at least 1 step",
                          (long long)c->save_every);
+    if (c->train.mp_ranks && (c->save || c->resume))
+        return ech__fail(
+            ctx, ECH_E_UNSUPPORTED,
+            "checkpoints of a model whose layers are in several processes: train it in "
+            "one process to save or resume");
     if (c->trace && !c->run_dir)
         return ech__fail(ctx, ECH_E_INVALID, "a trace needs a run directory to be written to");
     return ECH_OK;
@@ -102,7 +108,7 @@ static ech__feed_options feed_options(const ech__run *run)
                                .limit = c->limit,
                                .batch = global ? 0 : c->train.batch,
                                .global = global,
-                               .rank = run->rank,
+                               .rank = run->world > 1 ? run->rank : 0,
                                .world = run->world,
                                .micros = micros_of(c, run->world),
                                .drop_last = c->train.reproducible,
@@ -224,23 +230,39 @@ static ech_status check_places(const ech__run *run)
     return status;
 }
 
+/* Devices whose operators are timed apart: all that have other ones. */
+static int devices_with_plans(const ech_trainer *trainer)
+{
+    return trainer->pipe ? ech__trainer_devices(trainer) : 1;
+}
+
 enum { MOST_OP_STEPS = 2000 }; /* whose operators are kept apart: enough for medians */
 
 static ech_status allocate(ech__run *run)
 {
     const ech__run_config *c = &run->config;
-    const size_t ninstrs = run->trainer->plan->ninstrs;
     const int64_t timed = remaining(run) - c->warmup;
+    for (int d = 0; d < devices_with_plans(run->trainer); d++) {
+        const ech__plan *plan = ech__trainer_plan_of(run->trainer, d);
+        run->nops += plan ? plan->ninstrs : 0;
+    }
     run->op_steps = timed < MOST_OP_STEPS ? timed : MOST_OP_STEPS;
     run->nepochs = run->feed.train ? c->steps / run->feed.per_epoch : 0;
     run->steps = ech__new(run->ctx, (size_t)c->steps * sizeof *run->steps);
     run->epochs = ech__new(run->ctx, (size_t)run->nepochs * sizeof *run->epochs);
-    run->ops = ech__new(run->ctx, ninstrs * sizeof *run->ops);
-    run->op_seconds = ech__new(run->ctx, (size_t)run->op_steps * ninstrs * sizeof *run->op_seconds);
-    return run->steps && run->epochs && run->ops && run->op_seconds
-               ? ECH_OK
-               : ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",
-                           (long long)c->steps);
+    run->ops = ech__new(run->ctx, run->nops * sizeof *run->ops);
+    run->op_seconds =
+        ech__new(run->ctx, (size_t)run->op_steps * run->nops * sizeof *run->op_seconds);
+    if (!run->steps || !run->epochs || !run->ops || !run->op_seconds)
+        return ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",
+                         (long long)c->steps);
+    size_t n = 0;
+    for (int d = 0; d < devices_with_plans(run->trainer); d++) {
+        const ech__plan *plan = ech__trainer_plan_of(run->trainer, d);
+        for (size_t i = 0; plan && i < plan->ninstrs; i++)
+            run->ops[n++] = (ech__run_op){.device = d, .instr = &plan->instrs[i]};
+    }
+    return ECH_OK;
 }
 
 static ech_status allocate_totals(ech__run *run)
@@ -248,7 +270,8 @@ static ech_status allocate_totals(ech__run *run)
     ECH_TRY(ech__traffic_init(&run->traffic, run->trainer, run->op_steps));
     if (!run->config.train.broadcast_buffers)
         ECH_TRY(ech__drift_init(&run->drift, run->trainer, run->nepochs));
-    return ech__dp_totals_init(&run->dp_totals, run->trainer, run->op_steps);
+    ECH_TRY(ech__dp_totals_init(&run->dp_totals, run->trainer, run->op_steps));
+    return ech__pipe_totals_init(&run->pipe_totals, run->trainer, run->op_steps);
 }
 
 /* Finds and checks the checkpoint, and that this run is the one it belongs to. */
@@ -284,12 +307,14 @@ static ech_status open_outputs(ech__run *run)
     return ech__records_run(run->records, run, "running");
 }
 
-/* Ranks of one machine that share a core would count each other's time. */
+/* Devices of one machine that share a core would count each other's time. */
 static ech_status outnumber_cores(const ech__run *run, bool *out)
 {
     ech__comm *comm = run->config.train.group ? run->config.train.group->comm : NULL;
+    const bool inside = run->config.train.mp_devices && !run->config.train.mp_ranks;
+    const int each = inside ? run->config.train.mp_devices : 1;
     cpu_set_t mine, together;
-    *out = false;
+    *out = (!comm || comm->world == 1) && each > ech__device_cores();
     if (!comm || comm->world == 1 || comm->local_world != comm->world)
         return ECH_OK;
     cpu_set_t *all = ech__new(run->ctx, (size_t)comm->world * sizeof *all);
@@ -301,7 +326,7 @@ static ech_status outnumber_cores(const ech__run *run, bool *out)
     CPU_ZERO(&together);
     for (int r = 0; r < comm->world; r++)
         CPU_OR(&together, &together, &all[r]);
-    *out = CPU_COUNT(&together) < comm->world;
+    *out = CPU_COUNT(&together) < comm->world * each;
     ech__delete(run->ctx, all, (size_t)comm->world * sizeof *all);
     return status;
 }
@@ -312,7 +337,7 @@ static ech_status choose_clock(ech__run *run)
     bool crowded;
     ECH_TRY(outnumber_cores(run, &crowded));
     if (c->clock == ECH__CLOCK_AUTO)
-        c->clock = crowded ? ECH__CLOCK_VIRTUAL : ECH__CLOCK_REAL;
+        c->clock = crowded && !c->train.mp_ranks ? ECH__CLOCK_VIRTUAL : ECH__CLOCK_REAL;
     if (c->clock == ECH__CLOCK_REAL)
         return ECH_OK;
     if (c->train.dp_devices)
@@ -329,7 +354,7 @@ static ech_status choose_clock(ech__run *run)
 static ech_status agree(const ech__run *run)
 {
     char *text;
-    if (run->world == 1)
+    if (!run->config.train.group || ech_group_size(run->config.train.group) == 1)
         return ECH_OK;
     ECH_TRY(ech__run_terms(run, &text));
     const ech_status status = ech__comm_agree(run->config.train.group->comm, text);
@@ -390,7 +415,9 @@ ech_status ech__run_create(ech_ctx *ctx, const ech__run_config *config, ech__run
     run->ctx = ctx;
     run->config = *config;
     run->rank = config->train.group ? ech_group_rank(config->train.group) : 0;
-    run->world = config->train.group ? ech_group_size(config->train.group) : 1;
+    /* Ranks that have the layers of one model have the same samples. */
+    run->world =
+        config->train.group && !config->train.mp_ranks ? ech_group_size(config->train.group) : 1;
     const ech_status status = set_up(run);
     if (status < 0) {
         ech__run_destroy(run);
@@ -405,19 +432,19 @@ void ech__run_destroy(ech__run *run)
     if (!run)
         return;
     const ech__run_config *c = &run->config;
-    const size_t ninstrs = run->trainer ? run->trainer->plan->ninstrs : 0;
     ech__baseline_close(run->ctx, run->baseline);
     ech__traffic_fini(&run->traffic);
     ech__drift_fini(&run->drift);
     ech__dp_totals_fini(&run->dp_totals);
+    ech__pipe_totals_fini(&run->pipe_totals);
     ech__checkpoint_dir_close(run->checkpoints);
     ech__checkpoint_close(run->resumed);
     if (run->records)
         ech__records_close(run->records);
     ech__trace_close(run->trace);
     ech__delete(run->ctx, run->op_seconds,
-                (size_t)run->op_steps * ninstrs * sizeof *run->op_seconds);
-    ech__delete(run->ctx, run->ops, ninstrs * sizeof *run->ops);
+                (size_t)run->op_steps * run->nops * sizeof *run->op_seconds);
+    ech__delete(run->ctx, run->ops, run->nops * sizeof *run->ops);
     ech__delete(run->ctx, run->epochs, (size_t)run->nepochs * sizeof *run->epochs);
     ech__delete(run->ctx, run->steps, (size_t)c->steps * sizeof *run->steps);
     ech__feed_close(&run->feed);
@@ -429,11 +456,15 @@ void ech__run_destroy(ech__run *run)
 
 static void keep_op_times(ech__run *run)
 {
-    const ech__span *spans = ech__exec_spans(run->trainer->exec);
-    const size_t ninstrs = run->trainer->plan->ninstrs;
-    for (size_t n = 0; n < ninstrs; n++)
-        run->op_seconds[(size_t)run->op_done * ninstrs + n] =
-            (float)ech__seconds(spans[n].end_ns - spans[n].start_ns);
+    float *row = run->op_seconds + (size_t)run->op_done * run->nops;
+    for (int d = 0; d < devices_with_plans(run->trainer); d++) {
+        const ech__plan *plan = ech__trainer_plan_of(run->trainer, d);
+        if (!plan)
+            continue;
+        const ech__span *spans = ech__exec_spans(ech__trainer_exec_of(run->trainer, d));
+        for (size_t n = 0; n < plan->ninstrs; n++)
+            *row++ = (float)ech__seconds(spans[n].end_ns - spans[n].start_ns);
+    }
     run->op_done++;
 }
 
@@ -504,7 +535,10 @@ static ech_status compute(ech__run *run, ech__run_step *step, const ech__variant
         ECH_TRY(ech__variant_step(run->trainer, *variant, &micro, &step->result));
         count_loading(run, step, loading);
         ech__trace_ops(run->trace, run->trainer, *variant);
-        add_kernel_times(run->trainer, (*variant)->plan, (*variant)->exec, step);
+        if (run->trainer->pipe)
+            step->kernels_s += ech__pipe_busy_s(run->trainer->pipe);
+        else
+            add_kernel_times(run->trainer, (*variant)->plan, (*variant)->exec, step);
         const ech__plan *plan;
         const ech__exec
             *exec; /* of DataParallel: device 0 has its part of the batch beside the loss */
@@ -535,6 +569,7 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
     if (index >= run->first + c->warmup && step->samples == run->feed.global) {
         ech__traffic_add(&run->traffic, run->trainer, step->result.time_s);
         ech__dp_totals_add(&run->dp_totals, run->trainer, step->result.time_s);
+        ech__pipe_totals_add(&run->pipe_totals, run->trainer, step->result.time_s);
         if (run->op_done < run->op_steps && variant == &run->trainer->variants[0])
             keep_op_times(run);
     }
@@ -583,13 +618,12 @@ static ech__stats stats_of(ech__run *run, double *samples, int what)
 
 static void sum_up_ops(ech__run *run, double *samples)
 {
-    const size_t ninstrs = run->trainer->plan->ninstrs, count = (size_t)run->op_done;
+    const size_t count = (size_t)run->op_done;
     double busy = 0, total = 0;
-    for (size_t n = 0; n < ninstrs; n++) {
+    for (size_t n = 0; n < run->nops; n++) {
         for (size_t i = 0; i < count; i++)
-            samples[i] = (double)run->op_seconds[i * ninstrs + n];
-        run->ops[n] = (ech__run_op){.instr = &run->trainer->plan->instrs[n],
-                                    .median_s = ech__stats_of(samples, count).median};
+            samples[i] = (double)run->op_seconds[i * run->nops + n];
+        run->ops[n].median_s = ech__stats_of(samples, count).median;
     }
     size_t row = 0;
     for (int64_t i = run->first + run->config.warmup; i < run->done; i++) {
@@ -640,6 +674,8 @@ static ech_status sum_up(ech__run *run)
     ech__delete(run->ctx, samples, bytes);
     ECH_TRY(ech__traffic_sum_up(&run->traffic, run->trainer));
     ECH_TRY(ech__dp_totals_sum_up(&run->dp_totals, run->trainer));
+    ech__run_sum_up_layers(run);
+    ECH_TRY(ech__pipe_totals_sum_up(&run->pipe_totals, run->trainer));
     ECH_TRY(ech__trainer_hash(run->trainer, s->params_sha256));
     return same_everywhere(run);
 }
@@ -666,7 +702,7 @@ ech_status ech__run_steps(ech__run *run, const ech__run_events *events)
     if (run->checkpoints && ech__checkpoint_last(run->checkpoints) != run->done)
         ECH_TRY(ech__checkpoint_save(run));
     ECH_TRY(sum_up(run));
-    if (run->config.save_params && run->rank == 0)
+    if (run->config.save_params && (run->rank == 0 || run->trainer->stages))
         ECH_TRY(ech_trainer_save(run->trainer, run->config.save_params));
     ech__trace *trace = run->trace;
     run->trace = NULL;

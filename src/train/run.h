@@ -17,6 +17,7 @@
 #include "device/machine.h"
 #include "train/dp_totals.h"
 #include "train/feed.h"
+#include "train/pipe_totals.h"
 #include "train/schedule.h"
 #include "train/stability.h"
 #include "train/traffic.h"
@@ -78,10 +79,11 @@ struct ech__run_step {
     double loader_s; /* CPU time of the thread that loads samples, since the step before */
 };
 
-/* One operator of the plan, over the timed steps. */
+/* One operator of a device's plan, over the timed steps. */
 typedef struct ech__run_op {
+    int device;
     const ech__instr *instr;
-    double median_s; /* of its time in a step */
+    double median_s; /* of its time in a step; in a pipeline, of the first micro-batch's */
 } ech__run_op;
 
 typedef struct ech__run_summary {
@@ -123,13 +125,15 @@ struct ech__run {
     int64_t nepochs, epochs_done;
     ech__epoch_sums now;
     ech__drift_record drift; /* of running statistics between ranks, where they are not broadcast */
-    float *op_seconds;       /* [op_steps][ninstrs]: operators of the first timed full steps */
+    float *op_seconds;       /* [op_steps][nops]: operators of the first timed full steps */
     int64_t op_steps, op_done;
-    int64_t loader_ns;        /* CPU time of the thread that loads samples, until the last step */
-    ech__run_op *ops;         /* [ninstrs], after the last step */
+    int64_t loader_ns; /* CPU time of the thread that loads samples, until the last step */
+    ech__run_op *ops;  /* [nops], device after device; medians after the last step */
+    size_t nops;
     ech__baseline *baseline;  /* losses of config.against; NULL: none, and on other ranks than 0 */
     ech__traffic traffic;     /* between ranks */
     ech__dp_totals dp_totals; /* between devices of one process */
+    ech__pipe_totals pipe_totals; /* where a model is spread over them */
     ech__run_summary summary;
 };
 
@@ -157,6 +161,9 @@ ech_status ech__run_terms(const ech__run *run, char **out);
 
 /* What its times are: "measured" or "emulated". */
 const char *ech__run_clock(const ech__run *run);
+
+/* How it goes parallel: "ddp", "dp", "mp" or "pipeline". */
+const char *ech__run_parallel(const ech__run *run);
 
 /* Devices of the run, over all ranks, and the memory of one of them: as planned, or as taken. */
 int ech__run_devices(const ech__run *run);

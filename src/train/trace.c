@@ -19,6 +19,7 @@ struct ech__trace {
     int64_t origin_ns; /* time 0, by rank 0's clock; 0: not known yet */
     int64_t offset_ns; /* of this rank's clock */
     int rank;
+    int arrows; /* so far */
     bool named, has_event;
 };
 
@@ -92,7 +93,9 @@ static bool begin(ech__trace *t, const ech_trainer *trainer)
     if (t->events)
         return true;
     t->rank = ech__trainer_rank(trainer);
-    t->offset_ns = trainer->comm ? trainer->comm->clock_offset_ns : 0;
+    t->offset_ns = trainer->comm     ? trainer->comm->clock_offset_ns
+                   : trainer->stages ? trainer->stages->clock_offset_ns
+                                     : 0;
     if (!t->origin_ns) /* near enough to rank 0's: all begin their first step together */
         t->origin_ns = trainer->report.start_ns + t->offset_ns;
     t->events = open_memstream(&t->text, &t->bytes);
@@ -105,9 +108,12 @@ static bool begin(ech__trace *t, const ech_trainer *trainer)
     char name[32];
     snprintf(name, sizeof name, "rank %d", t->rank);
     add_name(t, "process_name", DEVICE, name);
-    const int devices = trainer->dp ? ech__dp_devices(trainer->dp) : 1;
+    const int devices = ech__trainer_devices(trainer);
+    const int first = trainer->pipe ? t->rank * devices : t->rank;
     for (int d = 0; d < devices; d++) {
-        snprintf(name, sizeof name, "device %d", t->rank + d);
+        if (trainer->stages && d != t->rank)
+            continue;
+        snprintf(name, sizeof name, "device %d", trainer->stages ? d : first + d);
         add_name(t, "thread_name", DEVICE + d, name);
     }
     if (trainer->ranks)
@@ -153,10 +159,80 @@ static void add_parts(ech__trace *t, const ech_trainer *trainer)
     }
 }
 
+/* A transfer: waiting for it, fetching it, and an arrow from where it was sent. */
+static void add_move(ech__trace *t, const ech__mail *mail, const char *name, int64_t start_ns,
+                     int id)
+{
+    char text[128];
+    ech_json *args = ech__json_object();
+    const int64_t from = start_ns > mail->fetch_ns ? start_ns : mail->fetch_ns;
+    snprintf(text, sizeof text, "wait for device %d", mail->from);
+    if (from > start_ns)
+        add_span(t, text, "wait", DEVICE + mail->to,
+                 (ech__span){start_ns + t->offset_ns, from + t->offset_ns}, NULL);
+    ech__json_set_int(&args, "bytes", mail->bytes);
+    snprintf(text, sizeof text, "transfer %s, device %d to %d", name, mail->from, mail->to);
+    add_span(t, text, "transfer", DEVICE + mail->to,
+             (ech__span){from + t->offset_ns, mail->taken_ns + t->offset_ns}, args);
+    for (int end = 0; mail->sent_ns && end < 2; end++) {
+        ech_json *arrow =
+            new_event(t, "transfer", end ? "f" : "s", DEVICE + (end ? mail->to : mail->from));
+        const int64_t at = (end ? mail->taken_ns : mail->sent_ns) + t->offset_ns;
+        ech__json_set_string(&arrow, "cat", "transfer");
+        ech__json_set_int(&arrow, "id", id);
+        ech__json_set_real(&arrow, "ts", (double)(at - t->origin_ns) * 1e-3);
+        if (end)
+            ech__json_set_string(&arrow, "bp", "e");
+        add_event(t, arrow);
+    }
+}
+
+/* One micro-batch on one device of a pipe: operators, and its ends of transfers. */
+static void add_micro(ech__trace *t, const ech_trainer *trainer, const ech__pass *pass, int device,
+                      int micro)
+{
+    const ech__plan *plan = pass->plans[device * pass->micros + micro];
+    if (!plan) /* another process has it */
+        return;
+    const ech__span *spans = ech__exec_spans(pass->execs[device * pass->micros + micro]);
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        const ech__node *node = plan->instrs[n].node;
+        if (ech__plan_is_idle(plan, &plan->instrs[n]) ||
+            spans[n].start_ns < trainer->report.start_ns)
+            continue;
+        if (node->op == ECH__OP_RECV) {
+            const int at = (int)node->attrs.link * pass->micros + micro;
+            add_move(t, &pass->mails[at], node->name, spans[n].start_ns, ++t->arrows);
+            continue;
+        }
+        char name[128];
+        ech_json *args = ech__json_object();
+        ech__json_set_string(&args, "kernel", plan->instrs[n].choice.name);
+        ech__json_set_int(&args, "micro_batch", micro);
+        snprintf(name, sizeof name, "%s %s", ech__op_name(node->op), node->name);
+        add_span(t, name, ech__phase_name(node->phase), DEVICE + device,
+                 (ech__span){spans[n].start_ns + t->offset_ns, spans[n].end_ns + t->offset_ns},
+                 args);
+    }
+}
+
+static void add_pipe(ech__trace *t, const ech_trainer *trainer)
+{
+    const ech__pass *pass = ech__pipe_last(trainer->pipe);
+    for (int d = 0; d < ech__pipe_devices(trainer->pipe); d++) {
+        for (int m = 0; m < pass->micros; m++)
+            add_micro(t, trainer, pass, d, m);
+    }
+}
+
 void ech__trace_ops(ech__trace *t, const ech_trainer *trainer, const ech__variant *variant)
 {
     if (!t || !begin(t, trainer))
         return;
+    if (trainer->pipe) {
+        add_pipe(t, trainer);
+        return;
+    }
     if (trainer->dp) /* before the loss's own operators, which lie inside of a part */
         add_parts(t, trainer);
     add_ops(t, trainer, variant->plan, variant->exec, DEVICE);
@@ -192,15 +268,16 @@ static void write_lines(ech__trace *t, char *text)
 
 static ech_status write_step(ech__trace *t, const ech_trainer *trainer)
 {
-    if (!trainer->comm) {
+    ech__comm *comm = trainer->comm ? trainer->comm : trainer->stages;
+    if (!comm) {
         write_lines(t, t->text);
         return ECH_OK;
     }
-    const int world = trainer->comm->world;
+    const int world = comm->world;
     char **texts = calloc((size_t)world, sizeof *texts);
     if (!texts)
         return ech__fail(t->ctx, ECH_E_NOMEM, "no memory for the traces of %d ranks", world);
-    const ech_status status = ech__comm_gather_texts(trainer->comm, t->text, texts);
+    const ech_status status = ech__comm_gather_texts(comm, t->text, texts);
     for (int rank = 0; rank < world; rank++) {
         if (status == ECH_OK && t->file && texts[rank])
             write_lines(t, texts[rank]);

@@ -23,7 +23,12 @@ ech_status ech__traffic_init(ech__traffic *t, const ech_trainer *trainer, int64_
         return ECH_OK;
     t->world = trainer->comm->world;
     t->nbuckets = trainer->reports.nbuckets;
-    t->bytes = ech__ddp_count(trainer->graph);
+    for (int d = 0; d < (trainer->pipe ? ech__trainer_devices(trainer) : 1); d++) {
+        const ech__ddp_bytes own = ech__ddp_count(ech__trainer_plan_of(trainer, d)->graph);
+        t->bytes.gradients += own.gradients;
+        t->bytes.buffers += own.buffers;
+        t->bytes.statistics += own.statistics;
+    }
     const size_t each =
         (size_t)t->world * (sizeof(ech__report) + (size_t)t->nbuckets * sizeof(ech__coll_times));
     t->steps = steps < (int64_t)(MOST_BYTES / each) ? steps : (int64_t)(MOST_BYTES / each) + 1;

@@ -7,6 +7,7 @@
 #include "train/optimizer.h"
 #include "train/params.h"
 #include "train/trainer_dp.h"
+#include "train/trainer_pipe.h"
 
 #include <float.h>
 #include <math.h>
@@ -28,7 +29,8 @@ ech_train_options ech_train_defaults(void)
                                .bucket_bytes = 25 << 20,
                                .broadcast_buffers = true,
                                .shared_update = true,
-                               .slots = 8};
+                               .slots = 8,
+                               .pipeline = ECH_PIPELINE_ONE_F_ONE_B};
 }
 
 ech__virtual_clock *ech__trainer_clock(ech_trainer *trainer)
@@ -43,7 +45,13 @@ int ech__trainer_world(const ech_trainer *trainer)
 
 int ech__trainer_rank(const ech_trainer *trainer)
 {
-    return trainer->comm ? trainer->comm->rank : 0;
+    return trainer->comm ? trainer->comm->rank : trainer->stages ? trainer->stages->rank : 0;
+}
+
+/* All ranks that work on this training. */
+static ech__comm *everyone(const ech_trainer *trainer)
+{
+    return trainer->comm ? trainer->comm : trainer->stages;
 }
 
 /* ---- graphs ---- */
@@ -126,6 +134,8 @@ static ech_status make_graphs(ech_trainer *trainer, const ech_graph *graph, ech_
     ECH_TRY(ech__graph_clone(graph, &trainer->model));
     if (o->train->dp_devices)
         return ech__trainer_dp_graph(trainer, loss, o->train);
+    if (o->train->mp_devices)
+        return ech__trainer_pipe_graph(trainer, o->train);
     for (int role = 0; role < trainer->nroles; role++) {
         ECH_TRY(ech__graph_clone(graph, &trainer->graphs[role]));
         ECH_TRY(rewrite(trainer, trainer->graphs[role], role, loss, o));
@@ -233,6 +243,18 @@ static ech_status join(ech_trainer *trainer, const ech__trainer_options *o)
         trainer->emulated = true;
         trainer->emulation = *o->emulation;
     }
+    if (options->mp_ranks) {
+        const int world = options->group ? options->group->comm->world : 1;
+        if (world != options->mp_devices)
+            return ech__fail(trainer->ctx, ECH_E_INVALID,
+                             "%d model-parallel devices in %d ranks: each rank has one",
+                             options->mp_devices, world);
+        if (o->emulation)
+            return ech__fail(trainer->ctx, ECH_E_UNSUPPORTED,
+                             "the virtual clock has model-parallel devices in one process");
+        trainer->stages = options->group ? options->group->comm : NULL;
+        return ECH_OK;
+    }
     if (!options->group || options->group->comm->world == 1)
         return ECH_OK;
     trainer->comm = options->group->comm;
@@ -265,6 +287,8 @@ static void describe(const ech_trainer *trainer, const ech_train_options *o, FIL
             o->weight_decay, o->nesterov, o->beta1, o->beta2, o->epsilon);
     fprintf(out, "tune: %d\nrecompute: %d\nbucket bytes: %lld\nbroadcast buffers: %d\n", o->tune,
             o->recompute, (long long)o->bucket_bytes, o->broadcast_buffers);
+    fprintf(out, "mp: %d\nplacement: %s\nmicro-batches: %d\npipeline: %d\n", o->mp_devices,
+            o->placement ? o->placement : "even", o->micro_batches, (int)o->pipeline);
     fprintf(out, "sync bn: %d\nreproducible: %d\nslots: %d\nthreads: %d\n", o->sync_bn,
             o->reproducible, o->slots, trainer->device->threads);
     fprintf(out, "amp: %s\nclip norm: %.17g\nloss scale: %.17g\ngradient type: %s\n",
@@ -274,7 +298,7 @@ static void describe(const ech_trainer *trainer, const ech_train_options *o, FIL
 
 static ech_status agree(ech_trainer *trainer, const ech_train_options *options)
 {
-    if (!trainer->comm)
+    if (!everyone(trainer))
         return ECH_OK;
     char *text = NULL;
     size_t bytes = 0;
@@ -285,7 +309,7 @@ static ech_status agree(ech_trainer *trainer, const ech_train_options *options)
         free(text);
         return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory to compare ranks");
     }
-    const ech_status status = ech__comm_agree(trainer->comm, text);
+    const ech_status status = ech__comm_agree(everyone(trainer), text);
     free(text);
     return status;
 }
@@ -317,7 +341,7 @@ static ech_status send_timings(ech_trainer *trainer)
 {
     char *text, *none;
     ECH_TRY(ech__tuning_text(trainer->tuning, &text));
-    const ech_status status = ech__comm_share_text(trainer->comm, text, &none);
+    const ech_status status = ech__comm_share_text(everyone(trainer), text, &none);
     free(text);
     if (status == ECH_OK)
         free(none);
@@ -327,7 +351,7 @@ static ech_status send_timings(ech_trainer *trainer)
 static ech_status receive_timings(ech_trainer *trainer)
 {
     char *text;
-    ECH_TRY(ech__comm_share_text(trainer->comm, NULL, &text));
+    ECH_TRY(ech__comm_share_text(everyone(trainer), NULL, &text));
     const ech_status status = ech__tuning_merge_text(trainer->tuning, text);
     free(text);
     return status;
@@ -359,15 +383,16 @@ static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices
 }
 
 /* Rank 0 first, since it times kernels while nobody else computes. */
-static ech_status plan_in_turn(ech_trainer *trainer, const ech__trainer_options *o)
+static ech_status plan_in_turn(ech_trainer *trainer, ech_value loss, const ech__trainer_options *o)
 {
-    const bool shared = trainer->comm && trainer->tuning;
-    if (shared && trainer->comm->rank != 0)
+    const bool shared = everyone(trainer) && trainer->tuning;
+    if (shared && ech__trainer_rank(trainer) != 0)
         ECH_TRY(receive_timings(trainer));
-    ECH_TRY(choose(trainer, ech__trainer_dp_batch(o->train), o->choices));
+    ECH_TRY(trainer->pipe ? ech__trainer_pipe_plan(trainer, loss, o->train, o->choices)
+                          : choose(trainer, ech__trainer_dp_batch(o->train), o->choices));
     trainer->timed_kernels = trainer->tuning ? ech__tuning_added(trainer->tuning) : 0;
     save_tuning(trainer);
-    return shared && trainer->comm->rank == 0 ? send_timings(trainer) : ECH_OK;
+    return shared && ech__trainer_rank(trainer) == 0 ? send_timings(trainer) : ECH_OK;
 }
 
 static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_value loss,
@@ -387,12 +412,13 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
                                         .threads = options->threads,
                                         .memory_limit = options->device_memory,
                                         .sharers = trainer->comm ? trainer->comm->local_world : 1};
-    ECH_TRY(options->dp_devices ? ech__trainer_dp_device(trainer, options)
-                                : ech__device_create(ctx, &device, &trainer->device));
+    ECH_TRY(options->dp_devices   ? ech__trainer_dp_device(trainer, options)
+            : options->mp_devices ? ech__trainer_pipe_open(trainer, loss, options)
+                                  : ech__device_create(ctx, &device, &trainer->device));
     ECH_TRY(agree(trainer, options));
     if (options->tune)
         ECH_TRY(open_tuning(trainer, options));
-    ECH_TRY(plan_in_turn(trainer, o));
+    ECH_TRY(plan_in_turn(trainer, loss, o));
     if (options->dp_devices)
         ECH_TRY(ech__trainer_dp_plan(trainer, options));
     trainer->planning_s = ech__seconds(ech__clock_wall() - start);
@@ -433,6 +459,8 @@ ech_status ech__trainer_plan(ech_ctx *ctx, const ech_graph *graph, ech_value los
 /* Every rank starts from rank 0's parameters and buffers. */
 static ech_status share_weights(ech_trainer *trainer)
 {
+    if (trainer->pipe)
+        return ech__trainer_pipe_share_weights(trainer);
     if (!trainer->comm)
         return ECH_OK;
     int64_t bytes;
@@ -444,8 +472,10 @@ static ech_status share_weights(ech_trainer *trainer)
  * it has memory, and would kill a rank later. */
 static ech_status check_available(const ech_trainer *trainer)
 {
-    const int sharers = trainer->comm ? trainer->comm->local_world : 1;
-    const int64_t need = trainer->plan->total_bytes, can = ech__machine_available();
+    const int sharers = everyone(trainer) ? everyone(trainer)->local_world : 1;
+    const int64_t need =
+        trainer->pipe ? ech__trainer_pipe_planned(trainer) : trainer->plan->total_bytes;
+    const int64_t can = ech__machine_available();
     if (need <= can / sharers)
         return ECH_OK;
     char whose[48] = "";
@@ -461,9 +491,15 @@ static ech_status check_available(const ech_trainer *trainer)
 static ech_status make_exec(ech_trainer *trainer, const ech_train_options *options)
 {
     ECH_TRY(check_available(trainer));
-    ECH_TRY(ech__exec_create(trainer->plan, NULL, &trainer->exec));
-    trainer->variants[trainer->nvariants++] = (ech__variant){
-        .batch = options->batch, .training = true, .plan = trainer->plan, .exec = trainer->exec};
+    if (trainer->pipe) {
+        ECH_TRY(ech__trainer_pipe_ready(trainer, options));
+    } else {
+        ECH_TRY(ech__exec_create(trainer->plan, NULL, &trainer->exec));
+        trainer->variants[trainer->nvariants++] = (ech__variant){.batch = options->batch,
+                                                                 .training = true,
+                                                                 .plan = trainer->plan,
+                                                                 .exec = trainer->exec};
+    }
     ECH_TRY(options->init ? ech_trainer_load(trainer, options->init) : ech__params_init(trainer));
     ECH_TRY(share_weights(trainer));
     trainer->stale = true;
@@ -498,12 +534,13 @@ void ech_trainer_destroy(ech_trainer *trainer)
     if (!trainer)
         return;
     for (int i = trainer->nvariants - 1; i > 0; i--) {
-        if (trainer->dp && trainer->variants[i].training)
+        if (trainer->pipe || (trainer->dp && trainer->variants[i].training))
             continue; /* they belong to it */
         ech__exec_destroy(trainer->variants[i].exec);
         ech__plan_destroy(trainer->variants[i].plan);
     }
     ech__trainer_dp_destroy(trainer);
+    ech__trainer_pipe_destroy(trainer);
     ech__reports_fini(&trainer->reports);
     ech__exec_destroy(trainer->exec);
     ech__plan_destroy(trainer->plan);
@@ -522,12 +559,61 @@ void ech_trainer_set_lr(ech_trainer *trainer, double lr)
     trainer->scalars.lr = lr;
 }
 
+int ech__trainer_devices(const ech_trainer *trainer)
+{
+    return trainer->pipe ? ech__pipe_devices(trainer->pipe)
+           : trainer->dp ? ech__dp_devices(trainer->dp)
+                         : 1;
+}
+
+const ech__plan *ech__trainer_plan_of(const ech_trainer *trainer, int device)
+{
+    return trainer->pipe ? ech__pipe_stage(trainer->pipe, device)->plan : trainer->plan;
+}
+
+const ech__exec *ech__trainer_exec_of(const ech_trainer *trainer, int device)
+{
+    return trainer->pipe ? ech__pipe_stage(trainer->pipe, device)->exec : trainer->exec;
+}
+
+bool ech__trainer_home(const ech_trainer *trainer, ech_value value, const ech__plan **plan,
+                       const ech__exec **exec, ech_value *there)
+{
+    *plan = trainer->plan;
+    *exec = trainer->exec;
+    *there = value;
+    if (trainer->pipe) {
+        const char *name = trainer->graph->values[value].name;
+        const ech__stage *stage = ech__pipe_find(trainer->pipe, name, there);
+        if (!stage)
+            return false;
+        *plan = stage->plan;
+        *exec = stage->exec;
+    }
+    return (*plan)->places[*there].used;
+}
+
+/* The most of any device of a pipe. */
+static int64_t most_of(const ech__pipe *pipe, bool planned)
+{
+    int64_t most = 0;
+    for (int d = 0; d < ech__pipe_devices(pipe); d++) {
+        const ech__stage *stage = ech__pipe_stage(pipe, d);
+        const int64_t taken = stage->device ? stage->device->memory_peak : stage->work.peak;
+        const int64_t bytes = planned ? ech__pipe_planned(pipe, d) : taken;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 int64_t ech_trainer_planned_memory(const ech_trainer *trainer)
 {
+    if (trainer->pipe)
+        return most_of(trainer->pipe, true);
     return trainer->plan->total_bytes + (trainer->whole ? trainer->whole->total_bytes : 0);
 }
 
 int64_t ech_trainer_peak_memory(const ech_trainer *trainer)
 {
-    return trainer->device->memory_peak;
+    return trainer->pipe ? most_of(trainer->pipe, false) : trainer->device->memory_peak;
 }

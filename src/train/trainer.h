@@ -5,6 +5,7 @@
 
 #include "device/device.h"
 #include "parallel/dp.h"
+#include "parallel/pipe.h"
 #include "parallel/report.h"
 #include "plan/plan.h"
 #include "train/scaler.h"
@@ -29,6 +30,8 @@ typedef struct ech__variant {
     int role;
     ech__plan *plan;
     ech__exec *exec;
+    const ech__pass
+        *pass; /* of trainer->pipe, to which plan and exec then belong; NULL without it */
 } ech__variant;
 
 /* What came out of the look at the gradients of a step. */
@@ -90,6 +93,10 @@ struct ech_trainer {
     ech__dp *dp;        /* DataParallel, see trainer_dp.h; NULL: one device */
     ech__halves halves; /* of the model, for it */
     ech__plan *whole;   /* of the head, on device 0 beside plan; NULL without it */
+    ech__comm *
+        stages; /* borrowed; the ranks that have the devices of pipe, one each; NULL: all are here */
+    ech__pipe *pipe;    /* layers on several devices, see trainer_pipe.h; NULL: one device */
+    ech__layers layers; /* of the model, for it */
 };
 
 /* As ech_trainer_create, but stops before anything is allocated on the device: for asking what it would
@@ -141,9 +148,20 @@ const char *ech__amp_name(ech_amp amp);
 /* NULL for the real clock. */
 ech__virtual_clock *ech__trainer_clock(ech_trainer *trainer);
 
-/* Ranks of the trainer, and which it is. */
+/* Ranks that have samples of their own, and which this process is, among them or among the ranks of one model. */
 int ech__trainer_world(const ech_trainer *trainer);
 int ech__trainer_rank(const ech_trainer *trainer);
+
+/* Where a value of trainer->graph that lasts (a parameter, buffer or state) has its memory: the plan and the exec, and its
+ * number there. False: no operator uses it. */
+bool ech__trainer_home(const ech_trainer *trainer, ech_value value, const ech__plan **plan,
+                       const ech__exec **exec, ech_value *there);
+
+/* The devices of this process and their plans. */
+int ech__trainer_devices(const ech_trainer *trainer);
+/* NULL for a device that is in another process. */
+const ech__plan *ech__trainer_plan_of(const ech_trainer *trainer, int device);
+const ech__exec *ech__trainer_exec_of(const ech_trainer *trainer, int device);
 
 /* SHA-256 of all parameters in the order of their definition, each in canonical order, as 64 hex digits. */
 ech_status ech__trainer_hash(ech_trainer *trainer, char out[65]);

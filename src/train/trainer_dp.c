@@ -143,7 +143,7 @@ static double busy_seconds(const ech_trainer *trainer)
 
 ech_status ech_trainer_device_stats(const ech_trainer *trainer, int device, ech_device_stats *out)
 {
-    const int devices = trainer->dp ? ech__dp_devices(trainer->dp) : 1;
+    const int devices = ech__trainer_devices(trainer);
     *out = (ech_device_stats){.samples = 0};
     if (device < 0 || device >= devices)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
@@ -157,6 +157,14 @@ ech_status ech_trainer_device_stats(const ech_trainer *trainer, int device, ech_
         out->busy_s = ech__seconds(work->busy_ns);
         out->memory = ech__dp_device(trainer->dp, device)->memory_peak;
         ech__dp_memory(trainer->dp, device, memory);
+    } else if (trainer->pipe) {
+        const ech__stage *stage = ech__pipe_stage(trainer->pipe, device);
+        out->samples = trainer->variants[0].batch;
+        out->bytes_in = stage->work.bytes_in;
+        out->bytes_out = stage->work.bytes_out;
+        out->busy_s = ech__stage_busy_s(stage);
+        out->memory = stage->device ? stage->device->memory_peak : stage->work.peak;
+        ech__pipe_memory(trainer->pipe, device, memory);
     } else {
         out->samples = trainer->plan->batch;
         out->busy_s = busy_seconds(trainer);

@@ -3,6 +3,7 @@
 #include "train/params.h"
 #include "train/trainer.h"
 #include "train/trainer_dp.h"
+#include "train/trainer_pipe.h"
 
 #include <math.h>
 
@@ -22,6 +23,8 @@ static ech_status evaluated_graph(ech_trainer *trainer)
 
 static ech_status make_variant(ech_trainer *trainer, ech__variant *v)
 {
+    if (trainer->pipe)
+        return ech__trainer_pipe_variant(trainer, v);
     if (v->training && trainer->dp)
         return ech__trainer_dp_variant(trainer, v);
     if (!v->training)
@@ -85,6 +88,8 @@ ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, const ech__
 
 double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant, ech_value value)
 {
+    if (trainer->pipe)
+        return ech__pipe_result(trainer->pipe, value);
     const void *at = ech__exec_address(variant->exec, value);
     return trainer->graph->values[value].type.dtype == ECH_F64 ? *(const double *)at
                                                                : (double)*(const float *)at;
@@ -94,7 +99,9 @@ double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *varia
 static ech_status refresh(ech_trainer *trainer)
 {
     if (trainer->stale)
-        ECH_TRY(ech__exec_run(trainer->exec, ECH__PHASE_BIT(REFRESH), &trainer->scalars, NULL));
+        ECH_TRY(trainer->pipe ? ech__pipe_refresh(trainer->pipe, &trainer->scalars)
+                              : ech__exec_run(trainer->exec, ECH__PHASE_BIT(REFRESH),
+                                              &trainer->scalars, NULL));
     trainer->stale = false;
     return ECH_OK;
 }
@@ -227,7 +234,9 @@ static ech_status run_micro_step(ech_trainer *trainer, const ech__variant *varia
     trainer->clock.now_ns += trainer->loading_ns;
     trainer->loading_ns = 0;
     ECH_TRY(trainer->dp ? ech__trainer_dp_run(trainer, variant, &scalars, &trainer->times)
-                        : ech__exec_run(variant->exec, compute | more, &scalars, &trainer->times));
+            : trainer->pipe
+                ? ech__trainer_pipe_run(trainer, variant, &scalars, &trainer->times)
+                : ech__exec_run(variant->exec, compute | more, &scalars, &trainer->times));
     trainer->time_ns += now(trainer) - start;
     trainer->micro = micro->index + 1;
     trainer->report.loss +=
@@ -340,6 +349,9 @@ ech_status ech_trainer_update_scale(ech_trainer *trainer)
 ech_status ech__variant_evaluate(ech_trainer *trainer, const ech__variant *variant)
 {
     ECH_TRY(refresh(trainer));
+    if (trainer->pipe)
+        return ech__pipe_run(trainer->pipe, variant->pass, &trainer->scalars,
+                             trainer->clock.now_ns);
     return ech__exec_run(variant->exec, ECH__PHASE_BIT(FORWARD), &trainer->scalars, NULL);
 }
 
@@ -386,9 +398,10 @@ ech_status ech_trainer_accumulate(ech_trainer *trainer)
 {
     ech__micro micro;
     const ech__variant *variant;
-    if (trainer->dp)
+    if (trainer->dp || trainer->pipe)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
-                         "DataParallel does all of a step at once: ech_trainer_step");
+                         "%s does all of a step at once: ech_trainer_step",
+                         trainer->dp ? "DataParallel" : "a model on several devices");
     ECH_TRY(next_micro_step(trainer, &micro, &variant));
     return ech__variant_gradients(trainer, variant, &micro);
 }

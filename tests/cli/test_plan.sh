@@ -95,6 +95,18 @@ holds "slower links between its nodes cost more" 'r["cluster"][32]["comm_s"] > r
 check "a step that is cut" json cut "${linear[@]}" --global-batch 64 --devices 1,2,8 --link 1GB/s,1us
 holds "has smaller parts" '[x["batch"] for x in d["cut"]["rows"]] == [64, 32, 8]' cut
 
+# ---- layers on several devices ----
+
+stack=(--dim 32 --depth 4 --tune off --measure-seconds 0.05)
+check "layers on devices one after the other" json layers "${stack[@]}" --parallel mp --batch-size 16 --devices 1,2,4 --link 1GB/s,10ms
+holds "cost their messages there and back" '0.02 <= r["layers"][2]["step_time_s"] - r["layers"][1]["step_time_s"] <= 0.021 and 0.06 <= r["layers"][4]["step_time_s"] <= 0.07' layers
+holds "and idle most of the time" 'r["layers"][4]["bubble"] >= 0.75 and r["layers"][1]["bubble"] == 0' layers
+holds "with a share of the memory" 'r["layers"][4]["planned_memory_bytes"] < r["layers"][2]["planned_memory_bytes"] < r["layers"][1]["planned_memory_bytes"]' layers
+check "a pipeline of them" json pipe "${stack[@]}" --parallel pipeline --batch-size 16 --devices 1,2,4 --micro-batches 4
+holds "has its micro-batches" '[(x["micro_batches"], x["batch"]) for x in d["pipe"]["rows"]] == [(1, 16), (4, 4), (4, 4)]' pipe
+holds "and says nothing of all-reduces" '"communication_is_half" not in d["pipe"]' pipe
+says "the table shows the bubble" '\(D-1\)/\(M\+D-1\)' plan "${stack[@]}" --parallel pipeline --batch-size 16 --devices 1 --micro-batches 4
+
 # ---- what is shown ----
 
 says "the table says what was measured" ' measured$' plan "${linear[@]}" --batch-size 8 --devices 1,2 --link 1GB/s,1us
@@ -142,6 +154,10 @@ sentence "two batches" 'both given' --batch-size 8 --global-batch 8
 sentence "fewer samples than devices" '--global-batch 4 for 8 devices' --global-batch 4 --devices 8
 sentence "an algorithm for shared memory" 'this machine' --algorithm ring
 sentence "more than DataParallel takes" 'dp has at most 64' --parallel dp --devices 65
+sentence "more devices than layers" '9 model-parallel devices for a model of' --parallel mp --devices 1,9
+sentence "micro-batches that do not divide" 'must divide the batch of 8' --parallel pipeline --batch-size 8 --micro-batches 3 --devices 2
+sentence "micro-batches of ddp" 'of --parallel mp and pipeline' --micro-batches 2
+sentence "advice on layers" 'advise is of' --parallel mp --devices 1,2 --advise
 sentence "no time to measure in" 'measure-seconds' --measure-seconds 0
 sentence "an efficiency of nothing" 'efficiency' --advise --efficiency 0
 echo '{"version": 9}' >broken.json

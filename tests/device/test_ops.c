@@ -31,7 +31,7 @@ static ech__type vector(int64_t length)
     return harness_type(ECH_F32, 1, (int64_t[]){length});
 }
 
-enum { LAYER_OPS = 7 };
+enum { LAYER_OPS = 9 };
 
 /* Everything a layer of weights w[O,I] does with a batch of N samples. */
 static void layer_cases(harness *h, int64_t N, int64_t I, int64_t O, op_case *out)
@@ -45,7 +45,9 @@ static void layer_cases(harness *h, int64_t N, int64_t I, int64_t O, op_case *ou
     const ech__node data = {.op = ECH__OP_LINEAR_BWD_DATA, .nin = 2};
     const ech__node weights = {.op = ECH__OP_LINEAR_BWD_WEIGHTS, .nin = 2};
     const ech__node weights_bias = {.op = ECH__OP_LINEAR_BWD_WEIGHTS, .nin = 2, .attrs = bias};
-    /* Bit 1: w; bit 2 of the backward-weights operators: dw. */
+    const ech__node adding = {.op = ECH__OP_LINEAR_ADD_WEIGHTS, .nin = 3};
+    const ech__node adding_bias = {.op = ECH__OP_LINEAR_ADD_WEIGHTS, .nin = 4, .attrs = bias};
+    /* Bit 1: w; bit 2 of the operators on gradients of weights: dw. */
     out[0] = harness_case(h, &forward, (ech__type[]){x, w}, 1u << 1);
     out[1] = harness_case(h, &forward_relu, (ech__type[]){x, w}, 1u << 1);
     out[2] = harness_case(h, &forward_bias, (ech__type[]){x, w, b}, 1u << 1);
@@ -53,6 +55,8 @@ static void layer_cases(harness *h, int64_t N, int64_t I, int64_t O, op_case *ou
     out[4] = harness_case(h, &data, (ech__type[]){dy, w}, 1u << 1);
     out[5] = harness_case(h, &weights, (ech__type[]){x, dy}, 1u << 2);
     out[6] = harness_case(h, &weights_bias, (ech__type[]){x, dy}, 1u << 2);
+    out[7] = harness_case(h, &adding, (ech__type[]){x, dy, w}, 1u << 2);
+    out[8] = harness_case(h, &adding_bias, (ech__type[]){x, dy, w, b}, 1u << 2);
 }
 
 static void check_layer(harness *h, int64_t N, int64_t I, int64_t O)

@@ -189,6 +189,26 @@ static void a_tree_that_is_too_deep_is_refused(void **state)
     assert_int_equal(g->nnodes, nodes);
 }
 
+/* Convolutions and batch norms still make parts. */
+static void linear_layers_add_by_themselves(void **state)
+{
+    (void)state;
+    differentiate(build_linear());
+    const int linears = count_ops(g, ECH__OP_LINEAR_BWD_WEIGHTS);
+    const size_t nodes = g->nnodes;
+    assert_int_equal(ech__accumulate(g, &(ech__accumulation){.onto = true, .inside = true}),
+                     ECH_OK);
+    expect_sound(g);
+    assert_int_equal(count_ops(g, ECH__OP_LINEAR_ADD_WEIGHTS), linears);
+    assert_int_equal(count_ops(g, ECH__OP_LINEAR_BWD_WEIGHTS), 0);
+    assert_int_equal(g->nnodes, nodes + (size_t)count_ops(g, ECH__OP_ACCUMULATE));
+    for (size_t n = 0; n < g->nnodes; n++) {
+        const ech__node *node = &g->nodes[n];
+        for (int i = 2; node->op == ECH__OP_LINEAR_ADD_WEIGHTS && i < node->nin; i++)
+            assert_int_equal(g->values[node->in[i]].kind, ECH__VALUE_GRADIENT);
+    }
+}
+
 static void without_parameters_there_is_nothing_to_add(void **state)
 {
     (void)state;
@@ -206,6 +226,7 @@ int main(void)
         TEST(a_tree_adds_the_sums_below_and_leaves_its_own),
         TEST(values_have_the_same_numbers_in_every_role),
         TEST(a_tree_that_is_too_deep_is_refused),
+        TEST(linear_layers_add_by_themselves),
         TEST(without_parameters_there_is_nothing_to_add),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -221,6 +221,7 @@ static int64_t terms_of(const op_case *c)
     case ECH__OP_LINEAR_BWD_DATA:
         return second[0];
     case ECH__OP_LINEAR_BWD_WEIGHTS:
+    case ECH__OP_LINEAR_ADD_WEIGHTS:
         return first[0];
     case ECH__OP_CONV2D:
         return first[1] * window;
@@ -300,6 +301,7 @@ static tolerance tolerance_of(const op_case *c, const ech__candidate *candidate,
     case ECH__OP_LINEAR:
     case ECH__OP_LINEAR_BWD_DATA:
     case ECH__OP_LINEAR_BWD_WEIGHTS:
+    case ECH__OP_LINEAR_ADD_WEIGHTS:
         return (tolerance){exact ? 0 : 8 + terms, 1};
     case ECH__OP_SUM_ROWS:
         return (tolerance){exact ? 0 : 8 + (double)first[0], 1};
@@ -347,6 +349,9 @@ static tolerance tolerance_of(const op_case *c, const ech__candidate *candidate,
     case ECH__OP_BROADCAST:
     case ECH__OP_SYNC_STATS:
     case ECH__OP_SYNC_SUMS:
+    case ECH__OP_TRANSFER:
+    case ECH__OP_SEND:
+    case ECH__OP_RECV:
     case ECH__OP_DELAY:
     case ECH__OP_COUNT:
         break;

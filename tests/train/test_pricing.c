@@ -515,6 +515,68 @@ static void test_bad_files(void **state)
     temp_dir_destroy(&dir);
 }
 
+/* ---- layers on several devices ---- */
+
+static ech__pricing *layers_pricing(fixture *f, ech__strategy strategy, const ech__cluster *cluster)
+{
+    ech__pricing *p;
+    const ech__pricing_options o = {.config = &f->config,
+                                    .strategy = strategy,
+                                    .costs = f->costs,
+                                    .cluster = cluster,
+                                    .beside = 1};
+    if (ech__pricing_create(f->ctx, &o, &p) < 0)
+        fail_msg("%s", ech_ctx_error(f->ctx));
+    return p;
+}
+
+/* One device after the other: all operators once, two messages, and the update of the first device, which is the last. */
+static void a_spread_model_takes_the_sum_of_its_devices(void **state)
+{
+    fixture *f = *state;
+    ech__cluster cluster = ech__cluster_defaults();
+    cluster.inside = (ech__link){.bytes_per_s = 1e6, .latency_s = 1e-3};
+    ech__pricing *p = layers_pricing(f, ECH__STRATEGY_MP, &cluster);
+    const double op = FIXED + EACH * 8, message = 1e-3 + 8 * DIM * 4 / 1e6;
+    const ech__price one = price_at(f, p, 1, 8), two = price_at(f, p, 2, 8);
+    close_to(one.step.step_s, OVERHEAD + (f->nforward + f->nbackward) * op + f->nupdates * UPDATE);
+    close_to(two.step.step_s,
+             OVERHEAD + (f->nforward + f->nbackward) * op + 2 * message + f->nupdates * UPDATE / 2);
+    assert_int_equal(two.batch, 8);
+    assert_int_equal(two.micros, 1);
+    close_to(two.step.busiest_bytes, 8 * DIM * 4);
+    assert_true(two.bubble >= 0.5 && two.bubble < 0.6); /* with the messages */
+    assert_true(two.memory > 0);
+    ech__price none;
+    assert_int_equal(ech__pricing_at(p, 3, 8, &none), ECH_E_INVALID); /* of two layers */
+    ech__pricing_destroy(p);
+}
+
+static void a_pipeline_hides_what_it_can(void **state)
+{
+    fixture *f = *state;
+    f->config.train.micro_batches = 4;
+    ech__cluster cluster = ech__cluster_defaults();
+    cluster.inside = (ech__link){.bytes_per_s = 1e12, .latency_s = 0};
+    ech__pricing *p = layers_pricing(f, ECH__STRATEGY_PIPELINE, &cluster);
+    const ech__price two = price_at(f, p, 2, 32);
+    const double op = FIXED + EACH * 8, all = 4 * (f->nforward + f->nbackward) * op;
+    assert_int_equal(two.batch, 8);
+    assert_int_equal(two.micros, 4);
+    assert_true(!two.between && !two.measured);
+    /* The device with more operators is never idle once it has begun; the other one is on both ends. */
+    assert_true(two.step.step_s > all / 2 && two.step.step_s < all);
+    assert_true(two.bubble > 0 && two.bubble < 0.5);
+    ech__price none;
+    assert_int_equal(ech__pricing_at(p, 2, 30, &none), ECH_E_INVALID);
+    assert_non_null(strstr(ech_ctx_error(f->ctx), "30 samples in 4 micro-batches"));
+    /* On one device it is the plain training. */
+    assert_int_equal(price_at(f, p, 1, 32).micros, 1);
+    ech__pricing_destroy(p);
+    assert_int_equal(ech__pricing_check_layers(f->ctx, &f->config, 2), ECH_OK);
+    assert_int_equal(ech__pricing_check_layers(f->ctx, &f->config, 3), ECH_E_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -531,6 +593,8 @@ int main(void)
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_data_parallel),
+        cmocka_unit_test(a_spread_model_takes_the_sum_of_its_devices),
+        cmocka_unit_test(a_pipeline_hides_what_it_can),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

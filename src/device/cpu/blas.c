@@ -78,16 +78,18 @@ static void backward_data(const blas_kernel *k, range i)
 
 static void backward_weights(const blas_kernel *k, range o)
 {
+    const float kept = k->l.adds ? 1 : 0; /* of what is there */
     if (k->by_columns)
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, k->l.i, o.count, k->l.n, 1, k->l.x,
-                    k->l.i, k->l.dy + o.first, k->l.o, 0, k->l.dw + o.first, k->l.o);
+                    k->l.i, k->l.dy + o.first, k->l.o, kept, k->l.dw + o.first, k->l.o);
     else
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, o.count, k->l.i, k->l.n, 1,
-                    k->l.dy + o.first, k->l.o, k->l.x, k->l.i, 0,
+                    k->l.dy + o.first, k->l.o, k->l.x, k->l.i, kept,
                     k->l.dw + (int64_t)o.first * k->l.i, k->l.i);
     if (!k->l.db)
         return;
-    memset(k->l.db + o.first, 0, (size_t)o.count * sizeof(float));
+    if (!k->l.adds)
+        memset(k->l.db + o.first, 0, (size_t)o.count * sizeof(float));
     for (int64_t row = 0; row < k->l.n; row++)
         k->vec->add(o.count, k->l.db + o.first, k->l.dy + row * k->l.o + o.first,
                     k->l.db + o.first);

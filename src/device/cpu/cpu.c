@@ -20,7 +20,10 @@ ech__candidate *ech__offer_add(ech__offer *offer, const ech__kernel_desc *desc, 
 
 int ech__weight_operand(ech__op op)
 {
-    return op == ECH__OP_LINEAR_BWD_WEIGHTS || op == ECH__OP_CONV2D_BWD_WEIGHTS ? 2 : 1;
+    return op == ECH__OP_LINEAR_BWD_WEIGHTS || op == ECH__OP_LINEAR_ADD_WEIGHTS ||
+                   op == ECH__OP_CONV2D_BWD_WEIGHTS
+               ? 2
+               : 1;
 }
 
 ech__linear ech__linear_of(const ech__kernel_desc *desc, const ech__binding *binding)
@@ -45,7 +48,8 @@ ech__linear ech__linear_of(const ech__kernel_desc *desc, const ech__binding *bin
         l.w = at[1];
         l.dx = at[2];
         break;
-    default: /* x dy -> dw (db) */
+    default: /* x dy -> dw (db), or x dy *dw (*db) */
+        l.adds = desc->op == ECH__OP_LINEAR_ADD_WEIGHTS;
         l.x = at[0];
         l.dy = at[1];
         l.dw = at[2];
@@ -57,7 +61,7 @@ ech__linear ech__linear_of(const ech__kernel_desc *desc, const ech__binding *bin
 static bool is_linear(ech__op op)
 {
     return op == ECH__OP_LINEAR || op == ECH__OP_LINEAR_BWD_DATA ||
-           op == ECH__OP_LINEAR_BWD_WEIGHTS;
+           op == ECH__OP_LINEAR_BWD_WEIGHTS || op == ECH__OP_LINEAR_ADD_WEIGHTS;
 }
 
 static bool is_conv(ech__op op)
@@ -122,7 +126,8 @@ static void offer_linear(ech__device *device, const ech__kernel_desc *desc, ech_
         const bool blas_first = desc->op == ECH__OP_LINEAR_BWD_DATA;
         if (blas_first)
             ech__blas_offer_linear(desc, &layouts[i], offer);
-        ech__onednn_offer_linear(cpu->onednn, desc, &layouts[i], offer);
+        if (desc->op != ECH__OP_LINEAR_ADD_WEIGHTS)
+            ech__onednn_offer_linear(cpu->onednn, desc, &layouts[i], offer);
         if (!blas_first)
             ech__blas_offer_linear(desc, &layouts[i], offer);
     }

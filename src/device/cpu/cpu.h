@@ -48,6 +48,7 @@ typedef struct ech__linear {
     const float *x, *w, *b, *dy;
     float *y, *dx, *dw, *db;
     bool relu;
+    bool adds; /* to dw and db */
 } ech__linear;
 
 /* binding NULL: only the sizes. */

@@ -326,7 +326,9 @@ static void bias_gradient(const panel_kernel *k, int64_t panel)
         for (int q = 0; q < Q; q++)
             sums[q] += k->packed_dy[(panel * k->l.n + n) * Q + q];
     }
-    memcpy(k->l.db + panel * Q, sums, (size_t)least(Q, k->l.o - panel * Q) * sizeof *sums);
+    float *db = k->l.db + panel * Q;
+    for (int64_t q = 0; q < least(Q, k->l.o - panel * Q); q++)
+        db[q] = k->l.adds ? db[q] + sums[q] : sums[q];
 }
 
 static void backward_weights(const panel_kernel *k)
@@ -335,7 +337,8 @@ static void backward_weights(const panel_kernel *k)
     pack_columns(k->l.x, k->l.n, k->l.i, rows, k->packed_x);
     pack_columns(k->l.dy, k->l.n, k->l.o, Q, k->packed_dy);
 #pragma omp barrier
-    const bool stream = ech__round_up(k->l.o, Q) * k->l.i * 4 >= STREAM_FROM && k->l.n <= DEPTH;
+    const bool stream =
+        ech__round_up(k->l.o, Q) * k->l.i * 4 >= STREAM_FROM && k->l.n <= DEPTH && !k->l.adds;
     const range mine = share_of(ceil_div(k->l.o, Q));
     for (int64_t p = mine.first; p < mine.end; p += k->isa->panels) {
         const int panels = (int)least(k->isa->panels, mine.end - p);
@@ -355,7 +358,7 @@ static void backward_weights(const panel_kernel *k)
                            .c = k->l.dw + p * k->l.i * Q,
                            .c_row = Q,
                            .c_panel = k->l.i * Q,
-                           .add = depth > 0,
+                           .add = depth > 0 || k->l.adds,
                            .stream = stream};
             k->isa->tile(&t);
             if (k->l.i % rows) {

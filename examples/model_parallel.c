@@ -1,0 +1,112 @@
+/* Model parallelism: the layers of a stack are spread over the devices of one process, as x = x.to(device) does between
+ * layers. Only one device works at a time; a pipeline of micro-batches keeps them all busy.
+ *
+ *     cc model_parallel.c $(pkg-config --cflags --libs echelon) -o model_parallel && ./model_parallel [DIM [DEPTH [DEVICES]]]
+ */
+#include <echelon/echelon.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { BATCH = 64, MICRO_BATCHES = 8, WARMUP = 3, STEPS = 15, MOST_DEVICES = 64 };
+
+/* x -> linear -> relu -> ... -> mean squared error against y. */
+static ech_value build(ech_graph *g, int64_t dim, int depth)
+{
+    const int64_t dims[] = {ECH_BATCH, dim};
+    ech_value h = ech_input(g, "x", ECH_F32, 2, dims);
+    ech_value y = ech_input(g, "y", ECH_F32, 2, dims);
+    for (int k = 0; k < depth; k++) {
+        char name[32];
+        snprintf(name, sizeof name, "layers.%d", k);
+        h = ech_relu(g, ech_linear(g, name, h, dim, true));
+    }
+    return ech_mse(g, h, y);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Trains some steps and prints their median time, the last loss, and what each device did in the last step. */
+static ech_status train(ech_trainer *t, const char *what, int devices, double *loss)
+{
+    double times[STEPS], median;
+    ech_step step = {0};
+    for (int i = -WARMUP; i < STEPS; i++) {
+        const ech_status status = ech_trainer_step(t, &step);
+        if (status < 0)
+            return status;
+        if (i >= 0)
+            times[i] = step.time_s;
+    }
+    qsort(times, STEPS, sizeof *times, by_value);
+    median = times[STEPS / 2];
+    printf("%s: %.3f ms a step, %.0f samples/s, loss %.9g\n", what, 1e3 * median, BATCH / median,
+           step.loss);
+    puts(
+        "  device   busy     kB in    kB out   memory MB   (weights gradients inputs activations)");
+    for (int d = 0; d < devices; d++) {
+        ech_device_stats s;
+        ech_trainer_device_stats(t, d, &s);
+        printf("  %6d  %3.0f %%  %8.1f  %8.1f  %10.2f   (%.2f %.2f %.2f %.2f)\n", d,
+               100 * s.busy_s / step.time_s, 1e-3 * (double)s.bytes_in, 1e-3 * (double)s.bytes_out,
+               1e-6 * (double)s.memory, 1e-6 * (double)s.weights, 1e-6 * (double)s.gradients,
+               1e-6 * (double)s.inputs, 1e-6 * (double)s.activations);
+    }
+    *loss = step.loss;
+    return ECH_OK;
+}
+
+int main(int argc, char **argv)
+{
+    const int dim = argc > 1 ? atoi(argv[1]) : 256, depth = argc > 2 ? atoi(argv[2]) : 6;
+    const int devices = argc > 3 ? atoi(argv[3]) : 2;
+    const struct {
+        const char *name;
+        int devices, micro_batches;
+    } ways[] = {{"one device", 0, 0},
+                {"layers on several devices", devices, 1},
+                {"the same as a pipeline", devices, MICRO_BATCHES}};
+    enum { WAYS = sizeof ways / sizeof *ways };
+    ech_ctx *ctx;
+    ech_graph *g;
+    if (ech_ctx_create(NULL, &ctx) < 0 || ech_graph_create(ctx, &g) < 0)
+        return 1;
+    const ech_value loss = build(g, dim, depth);
+    const size_t count = (size_t)BATCH * (size_t)(dim > 0 ? dim : 0), bytes = count * sizeof(float);
+    float *x = malloc(bytes), *y = malloc(bytes);
+    for (size_t i = 0; x && y && i < count; i++) {
+        x[i] = (float)rand() / (float)RAND_MAX - 0.5f;
+        y[i] = (float)rand() / (float)RAND_MAX;
+    }
+
+    double final[WAYS] = {0};
+    ech_status status = x && y ? ECH_OK : ECH_E_NOMEM;
+    for (int w = 0; w < WAYS && status == ECH_OK; w++) {
+        ech_train_options options = ech_train_defaults();
+        options.batch = BATCH;
+        options.threads = 1;  /* of each device */
+        options.tune = false; /* so that all choose the same kernels */
+        options.mp_devices = ways[w].devices;
+        options.micro_batches = ways[w].micro_batches;
+        options.placement = "even"; /* layer i of L on device i*D/L */
+        ech_trainer *t = NULL;
+        if ((status = ech_trainer_create(ctx, g, loss, &options, &t)) == ECH_OK &&
+            (status = ech_trainer_write(t, "x", x, bytes)) == ECH_OK &&
+            (status = ech_trainer_write(t, "y", y, bytes)) == ECH_OK)
+            status = train(t, ways[w].name, ways[w].devices ? ways[w].devices : 1, &final[w]);
+        ech_trainer_destroy(t);
+    }
+    if (status < 0)
+        fprintf(stderr, "model_parallel: %s\n", ech_ctx_error(ctx));
+    else
+        printf("one micro-batch has %s loss as one device\n",
+               final[0] == final[1] ? "bit for bit the same" : "another");
+    free(x);
+    free(y);
+    ech_graph_destroy(g);
+    ech_ctx_destroy(ctx);
+    return status == ECH_OK && final[0] == final[1] ? 0 : 1;
+}
