@@ -78,6 +78,24 @@ echo "exit code $code" >.output
 check "with the signal's code" test "$code" -eq 137
 check "and is named" file_says err 'rank 1'
 check "nobody is left" no_rank 10
+rm -rf r
+start train --dim 32 --depth 6 --batch-size 16 --threads 1 --steps 1000000 --tune off --devices 4 --mp 2 --clock real --run-dir r
+check "two groups of devices run" until_steps r/steps.jsonl 20
+kill -9 "$(rank_pid 1)"
+check "a killed group ends them" over 20
+echo "exit code $code" >.output
+check "with its code too" test "$code" -eq 137
+check "and leaves nobody" no_rank 10
+rm -rf r
+export ECHELON_TIMEOUT=2
+start train --dim 32 --depth 6 --batch-size 16 --threads 1 --steps 1000000 --tune off --parallel mp --devices 2 --backend shm --run-dir r
+check "two ranks of one model run" until_steps r/steps.jsonl 20
+stopped=$(rank_pid 1)
+kill -STOP "$stopped"
+check "a stopped rank ends them after the time-out" over 30
+check "which names it" file_says err 'rank 1'
+check "and it is gone" no_rank 10
+unset ECHELON_TIMEOUT
 
 # ---- what is refused ----
 
