@@ -311,9 +311,8 @@ static const char *before_there_was(const char *option)
 {
     static const struct {
         const char *option, *value;
-    } later[] = {
-        {"amp", "off"},        {"grad-dtype", "f32"}, {"clip-norm", "off"},
-        {"loss-scale", "off"}, {"lr-scale-base", "0"}, {"lr-warmup-epochs", "0.0"}};
+    } later[] = {{"amp", "off"},        {"grad-dtype", "f32"},  {"clip-norm", "off"},
+                 {"loss-scale", "off"}, {"lr-scale-base", "0"}, {"lr-warmup-epochs", "0.0"}};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
         if (!strcmp(option, later[i].option))
             return later[i].value;
