@@ -180,7 +180,8 @@ static ech_status parse_sums(ech_ctx *ctx, const ech_json *json, ech__epoch_sums
     ECH_TRY(ech__json_get_real(ctx, json, "correct", &out->correct));
     ECH_TRY(ech__json_get_real(ctx, json, "time_s", &out->time_s));
     ECH_TRY(ech__json_get_real(ctx, json, "compute_s", &out->compute_s));
-    ECH_TRY(ech__json_get_real(ctx, json, "data_s", &out->data_s));
+    if (ech__json_find(json, "data_s"))
+        ECH_TRY(ech__json_get_real(ctx, json, "data_s", &out->data_s));
     return out->samples >= 0
                ? ECH_OK
                : ech__fail(ctx, ECH_E_FORMAT, "an epoch cannot have %lld samples so far",
@@ -203,9 +204,11 @@ static ech_status parse_epoch(ech_ctx *ctx, const ech_json *json, ech__run_epoch
     const ech_json *drift = ech__json_find(json, "drift");
     ECH_TRY(ech__json_get_real(ctx, json, "time_s", &out->time_s));
     ECH_TRY(ech__json_get_real(ctx, json, "compute_s", &out->compute_s));
-    ECH_TRY(ech__json_get_real(ctx, json, "data_s", &out->data_s));
-    ECH_TRY(ech__json_get_real(ctx, json, "evaluation_s", &out->evaluation_s));
-    ECH_TRY(get_count(ctx, json, "samples", &out->samples));
+    if (ech__json_find(json, "data_s")) { /* older checkpoints have none of these */
+        ECH_TRY(ech__json_get_real(ctx, json, "data_s", &out->data_s));
+        ECH_TRY(ech__json_get_real(ctx, json, "evaluation_s", &out->evaluation_s));
+        ECH_TRY(get_count(ctx, json, "samples", &out->samples));
+    }
     if (drift)
         ECH_TRY(parse_drift(ctx, drift, &out->drift));
     ECH_TRY(ech__json_get_real(ctx, json, "loss", &out->loss));
@@ -311,9 +314,8 @@ static const char *before_there_was(const char *option)
 {
     static const struct {
         const char *option, *value;
-    } later[] = {
-        {"amp", "off"},        {"grad-dtype", "f32"}, {"clip-norm", "off"},
-        {"loss-scale", "off"}, {"lr-scale-base", "0"}, {"lr-warmup-epochs", "0.0"}};
+    } later[] = {{"amp", "off"},        {"grad-dtype", "f32"},  {"clip-norm", "off"},
+                 {"loss-scale", "off"}, {"lr-scale-base", "0"}, {"lr-warmup-epochs", "0.0"}};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
         if (!strcmp(option, later[i].option))
             return later[i].value;

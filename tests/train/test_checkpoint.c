@@ -325,6 +325,23 @@ static void test_a_state_reads_back_to_the_same_bits(void **state)
     free(text);
 }
 
+static void test_older_states_do_not_tell_of_loading(void **state)
+{
+    fixture *f = *state;
+    char *text = state_text(f);
+    char *sums = changed(text, "\"data_s\"", "\"other\"");
+    char *both = changed(sums, "\"data_s\"", "\"other\"");
+    assert_null(strstr(both, "data_s"));
+    ech__checkpoint_state s;
+    assert_int_equal(ech__checkpoint_state_parse(f->ctx, "S", both, strlen(both), &s), ECH_OK);
+    assert_true(s.now.data_s == 0 && s.now.samples == 12);
+    assert_true(s.nepochs == 1 && s.epochs[0].data_s == 0 && s.epochs[0].time_s == 2);
+    ech__checkpoint_state_fini(&s);
+    free(both);
+    free(sums);
+    free(text);
+}
+
 static void test_states_that_are_none(void **state)
 {
     fixture *f = *state;
@@ -395,6 +412,7 @@ int main(void)
         TEST(test_kills_leave_the_old_or_the_new),
         TEST(test_manifests),
         TEST(test_a_state_reads_back_to_the_same_bits),
+        TEST(test_older_states_do_not_tell_of_loading),
         TEST(test_states_that_are_none),
         TEST(test_options_that_disagree_are_named),
 #undef TEST
