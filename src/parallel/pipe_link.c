@@ -69,6 +69,7 @@ static void arrive(ech__stage *stage, ech__mail *mail)
 {
     const int64_t arrives = mail->clock_ns + (int64_t)(1e9 * price(stage->pipe, mail));
     mail->fetch_ns = mail->clock_ns;
+    mail->taken_ns = arrives;
     if (arrives <= stage->clock.now_ns)
         return;
     stage->work.wait_ns += arrives - stage->clock.now_ns;
@@ -92,10 +93,10 @@ static ech_status run_recv(ech__kernel *base, const ech__scalars *scalars)
         arrive(stage, mail);
     } else {
         mail->fetch_ns = fetch;
+        mail->taken_ns = ech__clock_wall();
         stage->work.wait_ns += fetch - start;
-        stage->work.copy_ns += ech__clock_wall() - fetch;
+        stage->work.copy_ns += mail->taken_ns - fetch;
     }
-    mail->taken_ns = now(stage);
     atomic_store_explicit(&mail->taken, number, memory_order_release);
     ech__bell_ring(&pipe->stages[mail->from].bell);
     stage->work.bytes_in += mail->bytes;

@@ -166,6 +166,8 @@ static void add_move(ech__trace *t, const ech__mail *mail, const char *name, int
     char text[128];
     ech_json *args = ech__json_object();
     const int64_t from = start_ns > mail->fetch_ns ? start_ns : mail->fetch_ns;
+    /* On the virtual clock it may have arrived before the device came to it. */
+    const int64_t until = mail->taken_ns > from ? mail->taken_ns : from;
     snprintf(text, sizeof text, "wait for device %d", mail->from);
     if (from > start_ns)
         add_span(t, text, "wait", DEVICE + mail->to,
@@ -173,11 +175,11 @@ static void add_move(ech__trace *t, const ech__mail *mail, const char *name, int
     ech__json_set_int(&args, "bytes", mail->bytes);
     snprintf(text, sizeof text, "transfer %s, device %d to %d", name, mail->from, mail->to);
     add_span(t, text, "transfer", DEVICE + mail->to,
-             (ech__span){from + t->offset_ns, mail->taken_ns + t->offset_ns}, args);
+             (ech__span){from + t->offset_ns, until + t->offset_ns}, args);
     for (int end = 0; mail->sent_ns && end < 2; end++) {
         ech_json *arrow =
             new_event(t, "transfer", end ? "f" : "s", DEVICE + (end ? mail->to : mail->from));
-        const int64_t at = (end ? mail->taken_ns : mail->sent_ns) + t->offset_ns;
+        const int64_t at = (end ? until : mail->sent_ns) + t->offset_ns;
         ech__json_set_string(&arrow, "cat", "transfer");
         ech__json_set_int(&arrow, "id", id);
         ech__json_set_real(&arrow, "ts", (double)(at - t->origin_ns) * 1e-3);
