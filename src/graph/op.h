@@ -47,7 +47,16 @@
     X(SYNC_STATS, "sync_stats")                 /* *mean *variance x -> variance for bn_running; of all ranks */ \
     X(SYNC_SUMS, "sync_sums")                   /* dgamma dbeta -> their sums over ranks times this one's share */ \
     X(REORDER, "reorder")                       /* w -> the same in another layout */               \
-    X(DELAY, "delay")                           /* nothing; idles for seconds */
+    X(DELAY, "delay")                           /* nothing; idles for seconds */                    \
+    X(QUANTIZE, "quantize")                     /* x f32 -> x / scale as a whole number; type scale */ \
+    X(DEQUANTIZE, "dequantize")                 /* x s8 or u8 -> x * scale in f32; scale */         \
+    X(QLINEAR, "qlinear")                       /* x[N,I] w[O,I] s8 b[O] s32 scale[O] -> y; relu type bound */ \
+    X(QCONV2D, "qconv2d")                       /* x[N,I,H,W] w[O,K,K*I] s8 b[O] s32 scale[O] -> y; relu type bound */ \
+    X(QADD, "qadd")                             /* a b -> a * scale + b * scale2; relu type */      \
+    X(QMAXPOOL2D, "qmaxpool2d")                 /* x -> y */                                        \
+    X(QAVGPOOL2D, "qavgpool2d")                 /* x -> sums * scale; type */                       \
+    X(QFLATTEN, "qflatten")                     /* x[N,C,H,W] -> y[N,C*H*W] */                      \
+    X(ROUND, "round")                           /* x[N,C,...] scale[C] -> x * scale as a whole number in f32; low high */
 /* clang-format on */
 
 typedef enum ech__op {
@@ -91,6 +100,11 @@ typedef struct ech__attrs {
     bool fresh;     /* accumulate: g is written, not added to; only then there may be terms */
     double momentum, weight_decay, beta1, beta2, epsilon;
     bool nesterov, decoupled;
+    /* Operators on integers: the type of the result, and what takes an operand's unit to the result's. */
+    ech_dtype type;
+    double scale, scale2;
+    double low, high; /* round: limits of the result */
+    int64_t bound;    /* qlinear, qconv2d: no sum of products is further from 0; 0: not known */
 } ech__attrs;
 
 typedef struct ech__node {
