@@ -21,6 +21,8 @@ static const char *ref_fingerprint(ech__device *device)
 /* NULL where the types are not for this device. */
 static ech__ref_fn find(const ech__kernel_desc *desc)
 {
+    if (ech__ref_quant[desc->op])
+        return ech__ref_quant[desc->op];
     if (desc->nin == 0 || desc->operands[0].dtype == ECH_F32)
         return ech__ref_f32[desc->op];
     return desc->operands[0].dtype == ECH_F64 ? ech__ref_f64[desc->op] : NULL;
