@@ -114,8 +114,8 @@ ECH__INFER(qmaxpool2d)
 ECH__INFER(qavgpool2d)
 {
     if (!ech__is_int8(node->attrs.type) || !is_scale(node->attrs.scale))
-        return ech__op_misfit(
-            ctx, node, in, "the result must be s8 or u8, by a scale that is finite and above 0");
+        return ech__op_misfit(ctx, node, in,
+                              "the result must be s8 or u8, by a scale that is finite and above 0");
     ECH_TRY(infer_pool(ctx, node, in, out));
     out[0].dtype = node->attrs.type;
     return ECH_OK;

@@ -10,6 +10,8 @@
  *   blas.c     linear on OpenBLAS, with the weight row- or column-major
  *   simple.c   elementwise operators, losses, optimizers, over the loops of vec.h
  *   image.c    batch norm, pools and flattening of images, over the loops of image.h
+ *   int8.c     linear layers and convolutions of integers, over the tiles of int8.h
+ *   int8_image.c  other operators on integers
  *
  * Every function here runs on the device's worker thread.
  */
@@ -131,6 +133,16 @@ void ech__image_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *
                       ech__offer *offer);
 ech_status ech__image_create(ech__device *device, const ech__kernel_desc *desc,
                              const ech__binding *binding, ech__kernel **out);
+
+/* ---- int8.c, int8_image.c ---- */
+
+/* Offers qlinear and qconv2d as "int8"; images are blocked by channels. */
+void ech__int8_offer(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer);
+ech_status ech__int8_create(ech__device *device, const ech__kernel_desc *desc,
+                            const ech__binding *binding, ech__kernel **out);
+void ech__int8_image_offer(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer);
+ech_status ech__int8_image_create(ech__device *device, const ech__kernel_desc *desc,
+                                  const ech__binding *binding, ech__kernel **out);
 
 /* ---- simple.c ---- */
 

@@ -201,9 +201,13 @@ static ech_status round_scaled(const ech__ref_kernel *k, const ech__scalars *sca
 }
 
 const ech__ref_fn ech__ref_quant[ECH__OP_COUNT] = {
-    [ECH__OP_QUANTIZE] = quantize,     [ECH__OP_DEQUANTIZE] = dequantize,
-    [ECH__OP_QLINEAR] = qlinear,       [ECH__OP_QCONV2D] = qconv2d,
-    [ECH__OP_QADD] = qadd,             [ECH__OP_QMAXPOOL2D] = qmaxpool2d,
-    [ECH__OP_QAVGPOOL2D] = qavgpool2d, [ECH__OP_QFLATTEN] = qflatten,
+    [ECH__OP_QUANTIZE] = quantize,
+    [ECH__OP_DEQUANTIZE] = dequantize,
+    [ECH__OP_QLINEAR] = qlinear,
+    [ECH__OP_QCONV2D] = qconv2d,
+    [ECH__OP_QADD] = qadd,
+    [ECH__OP_QMAXPOOL2D] = qmaxpool2d,
+    [ECH__OP_QAVGPOOL2D] = qavgpool2d,
+    [ECH__OP_QFLATTEN] = qflatten,
     [ECH__OP_ROUND] = round_scaled,
 };
