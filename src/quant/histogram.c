@@ -3,7 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-enum { BINS = ECH__HISTOGRAM_BINS };
+enum {
+    BINS = ECH__HISTOGRAM_BINS,
+    STEP = 8, /* bins between the thresholds that are tried */
+};
 
 const char *ech__observe_name(ech__observe observe)
 {
@@ -144,13 +147,14 @@ static double least_divergence(const ech__histogram *h, int levels)
         bins[i] = (double)(h->above[i] + h->below[i]); /* zeros are exact at every scale */
         last = bins[i] > 0 ? i + 1 : last;
     }
-    for (int kept = last; kept >= levels && kept > 0; kept--) {
+    for (int kept = last; kept >= levels; kept -= STEP) {
         const double d = divergence(bins, kept, beyond, levels);
         if (d < least) {
             least = d;
             best = kept;
         }
-        beyond += bins[kept - 1];
+        for (int i = 1; i <= STEP; i++)
+            beyond += bins[kept - i];
     }
     return best == BINS || best == last ? magnitude_of(h) : best * h->range / BINS;
 }
