@@ -179,7 +179,7 @@ static ech_status make_rung(const ech__ladder *ladder, ech__rung_kind kind, ech_
     case ECH__RUNG_ACTIVATIONS:
         return ech__fake_quantize(m, s, &(ech__fake_options){.bias = ECH__FAKE_REAL}, out);
     case ECH__RUNG_INT8:
-        return ech__quantize(m, s, NULL, out);
+        return ech__quantize(m, s, ladder->whole, NULL, out);
     case ECH__RUNG_FAKE:
         return ech__fake_quantize(m, s, &(ech__fake_options){.bias = ECH__FAKE_WHOLE}, out);
     case ECH__RUNG_UNSCALED:
@@ -221,6 +221,8 @@ static ech_status climb(ech__ladder *ladder, ech__rung_kind kind)
     const bool first = kind == ECH__RUNG_F32;
     ech__rewritten r;
     ech__scored scored;
+    if (ladder->options.progress)
+        ladder->options.progress(ladder->options.user, ech__rung_name(kind));
     ECH_TRY(make_rung(ladder, kind, &r));
     const ech_status status =
         score_rewritten(ladder, &r, &ladder->options.test, first ? ladder->f32 : NULL,
@@ -260,6 +262,8 @@ static ech_status try_layer(ech__ladder *ladder, size_t layer, bool *chosen)
     samples.limit = ladder->layer_samples;
     ech__rewritten r;
     ech__scored scored;
+    if (ladder->options.progress)
+        ladder->options.progress(ladder->options.user, ladder->scales->layers[layer].name);
     chosen[layer] = true;
     ECH_TRY(ech__quantize(ladder->model, ladder->scales, &(ech__quantize_options){.layers = chosen},
                           &r));

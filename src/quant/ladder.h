@@ -1,7 +1,7 @@
 /* The ladder from f32 to int8: what each step costs in accuracy, and gains in size and time.
  *
  *     ech__ladder ladder;
- *     ECH_TRY(ech__ladder_init(&ladder, &model, &scales, &options));
+ *     ECH_TRY(ech__ladder_init(&ladder, &model, &scales, &whole, &options));
  *     ECH_TRY(ech__ladder_climb(&ladder));            ladder.rungs, ladder.count
  *     ECH_TRY(ech__ladder_layers(&ladder, 1000));     ladder.layers: each layer alone in int8
  *     ech__ladder_fini(&ladder);
@@ -25,6 +25,9 @@ typedef struct ech__ladder_options {
     ech__tuning *tuning; /* NULL: the device's preferred kernels */
     int64_t batch;
     ech__samples test;
+    /* Told of each rung when it is there; may be NULL. */
+    void (*progress)(void *user, const char *what);
+    void *user;
 } ech__ladder_options;
 
 /* id, name, what it is */
@@ -73,6 +76,7 @@ typedef struct ech__ladder {
     ech__arena arena;
     const ech__qmodel *model;
     const ech__scales *scales;
+    const ech__tensors *whole;
     ech__ladder_options options;
     int32_t *f32; /* [count of the test set] predictions in f32 */
     ech__rung rungs[ECH__RUNG_COUNT];
@@ -82,9 +86,10 @@ typedef struct ech__ladder {
     int64_t layer_samples;
 } ech__ladder;
 
-/* Model, scales and what options name are borrowed. */
+/* Model, scales, whole (of ech__round_parameters) and what options name are borrowed. */
 ech_status ech__ladder_init(ech__ladder *ladder, const ech__qmodel *model,
-                            const ech__scales *scales, const ech__ladder_options *options);
+                            const ech__scales *scales, const ech__tensors *whole,
+                            const ech__ladder_options *options);
 void ech__ladder_fini(ech__ladder *ladder);
 
 /* Every rung, f32 first. */

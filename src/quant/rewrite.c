@@ -9,7 +9,8 @@
 typedef struct rewriter {
     const ech__qmodel *model;
     const ech__scales *scales;
-    const ech__quantize_options *options;
+    const ech__tensors *whole_params;
+    const bool *layers; /* NULL: all */
     ech__rewritten *out;
     ech_value *f32, *whole; /* [nvalues] a value of the new graph, or -1 */
     bool *wanted;           /* [nvalues] as integers, by a user */
@@ -29,9 +30,9 @@ static bool is_chosen(const rewriter *r, const ech__node *node)
     const ech_graph *graph = r->model->fused;
     if (!ech__is_layer(graph, node))
         return false;
-    if (!r->options || !r->options->layers)
+    if (!r->layers)
         return true;
-    return r->options->layers[ech__scales_layer(r->scales, node->name) - r->scales->layers];
+    return r->layers[ech__scales_layer(r->scales, node->name) - r->scales->layers];
 }
 
 /* The ReLU that a sum can do itself, or NULL. */
@@ -43,7 +44,7 @@ static const ech__node *relu_behind(const rewriter *r, const ech__node *sum)
 
 static bool is_between(const rewriter *r, const ech__node *node)
 {
-    const bool all = !r->options || !r->options->layers;
+    const bool all = !r->layers;
     switch (node->op) {
     case ECH__OP_MAXPOOL2D:
     case ECH__OP_FLATTEN:
@@ -121,26 +122,6 @@ static ech_status add_param(rewriter *r, const char *name, ech__value_kind kind,
 
 /* ---- layers ---- */
 
-/* Integers of a weight, in the order of its file: from a file, or rounded. The caller frees them. */
-static ech_status whole_weight(const rewriter *r, const ech__layer_scales *layer, int8_t **out)
-{
-    const char *name = r->model->fused->values[layer->weight].name;
-    const ech__tensors *whole = r->options ? r->options->whole : NULL;
-    const ech__tensor *t = ech__tensors_find(whole ? whole : &r->model->weights, name);
-    if (!t || t->dtype != (whole ? ECH_S8 : ECH_F32))
-        return ech__fail(r->model->ctx, ECH_E_INVALID, "layer '%s' lacks its weight '%s' in %s",
-                         layer->name, name, whole ? "s8" : "f32");
-    *out = malloc((size_t)t->elems + 1);
-    if (!*out)
-        return ech__fail(r->model->ctx, ECH_E_NOMEM, "no memory for the weight of '%s'",
-                         layer->name);
-    if (whole)
-        memcpy(*out, t->data, (size_t)t->elems);
-    else
-        ech__round_weight(t->data, layer->outputs, t->elems / layer->outputs, layer->scale, *out);
-    return ECH_OK;
-}
-
 /* [O, I, K, K] -> [O, K, K * I]: channels innermost. */
 static void order_channels(const int8_t *from, const ech__shape *shape, int8_t *to)
 {
@@ -171,56 +152,41 @@ static ech_status add_weight(rewriter *r, const ech__node *node, const ech__laye
 {
     const ech__value *value = &r->model->fused->values[layer->weight];
     const ech__shape *shape = &value->type.shape;
+    const ech__tensor *from = ech__tensors_find(r->whole_params, value->name);
     const bool image = node->op == ECH__OP_CONV2D;
     ech__type type = {ECH_S8, *shape};
+    ech__tensor *t;
+    if (!from || from->dtype != ECH_S8 || !ech__shape_equal(&from->shape, shape))
+        return ech__fail(r->model->ctx, ECH_E_INVALID, "layer '%s' lacks its weight '%s' in s8",
+                         layer->name, value->name);
     if (image)
         type.shape =
             (ech__shape){3, {shape->dims[0], shape->dims[2], shape->dims[3] * shape->dims[1]}};
-    int8_t *whole = NULL;
-    ech__tensor *t;
-    ECH_TRY(whole_weight(r, layer, &whole));
-    const ech_status status = add_param(r, value->name, ECH__VALUE_PARAM, type, &out->in[1], &t);
-    if (status == ECH_OK) {
-        out->attrs.bound =
-            bound_of(whole, layer->outputs, t->elems / layer->outputs, type_of(r, node->in[0]));
-        if (image)
-            order_channels(whole, shape, t->data);
-        else
-            memcpy(t->data, whole, (size_t)t->elems);
-    }
-    free(whole);
-    return status;
+    ECH_TRY(add_param(r, value->name, ECH__VALUE_PARAM, type, &out->in[1], &t));
+    out->attrs.bound =
+        bound_of(from->data, layer->outputs, t->elems / layer->outputs, type_of(r, node->in[0]));
+    if (image)
+        order_channels(from->data, shape, t->data);
+    else
+        memcpy(t->data, from->data, (size_t)t->elems);
+    return ECH_OK;
 }
 
-/* In units of input x weight; the scales were made so that it fits. */
+/* A layer without one gets zeros. */
 static ech_status add_bias(rewriter *r, const ech__node *node, const ech__layer_scales *layer,
                            ech__node *out)
 {
-    ech_ctx *ctx = r->model->ctx;
-    const ech__tensors *whole = r->options ? r->options->whole : NULL;
-    const char *given = node->nin == 3 ? r->model->fused->values[node->in[2]].name : NULL;
-    const ech__tensor *from =
-        given ? ech__tensors_find(whole ? whole : &r->model->weights, given) : NULL;
+    const ech__type type = {ECH_S32, {1, {layer->outputs}}};
     const char *name = ech__arena_printf(&r->out->graph->arena, "%s.bias", layer->name);
+    const char *given = node->nin == 3 ? r->model->fused->values[node->in[2]].name : NULL;
+    const ech__tensor *from = given ? ech__tensors_find(r->whole_params, given) : NULL;
     ech__tensor *t;
-    if (!name || (given && !from))
-        return ech__fail(ctx, ECH_E_INVALID, "layer '%s' lacks its bias", layer->name);
-    ECH_TRY(add_param(r, name, ECH__VALUE_BUFFER, (ech__type){ECH_S32, {1, {layer->outputs}}},
-                      &out->in[2], &t));
-    int32_t *b = t->data;
-    if (whole && from) {
-        memcpy(b, from->data, (size_t)layer->outputs * sizeof *b);
-        return ECH_OK;
-    }
-    for (int64_t o = 0; from && o < layer->outputs; o++) {
-        const double unit = scale_of(r, node->in[0]) * (double)layer->scale[o];
-        const double units = rint((double)((const float *)from->data)[o] / unit);
-        if (!(fabs(units) <= INT32_MAX))
-            return ech__fail(ctx, ECH_E_LIMIT,
-                             "bias %lld of '%s' is %g units of %g; 32 bits hold %d", (long long)o,
-                             layer->name, units, unit, INT32_MAX);
-        b[o] = (int32_t)units;
-    }
+    if (!name || (given && (!from || from->dtype != ECH_S32 || from->elems != layer->outputs)))
+        return ech__fail(r->model->ctx, ECH_E_INVALID, "layer '%s' lacks its bias in s32",
+                         layer->name);
+    ECH_TRY(add_param(r, name, ECH__VALUE_BUFFER, type, &out->in[2], &t));
+    if (from)
+        memcpy(t->data, from->data, (size_t)layer->outputs * sizeof(int32_t));
     return ECH_OK;
 }
 
@@ -356,11 +322,12 @@ static ech_status rewrite(rewriter *r)
 }
 
 ech_status ech__quantize(const ech__qmodel *model, const ech__scales *scales,
-                         const ech__quantize_options *options, ech__rewritten *out)
+                         const ech__tensors *whole, const bool *layers, ech__rewritten *out)
 {
     *out = (ech__rewritten){.output = -1};
     ech__tensors_init(model->ctx, &out->weights);
-    rewriter r = {.model = model, .scales = scales, .options = options, .out = out};
+    rewriter r = {
+        .model = model, .scales = scales, .whole_params = whole, .layers = layers, .out = out};
     ech_status status = ech_graph_create(model->ctx, &out->graph);
     if (status == ECH_OK)
         status = rewrite(&r);

@@ -1,7 +1,10 @@
 /* The rewrite of an evaluation graph to integers, and what stands beside it for comparison.
  *
+ *     ech__tensors whole;
+ *     ech__tensors_init(ctx, &whole);
+ *     ECH_TRY(ech__round_parameters(&model, &scales, &whole));
  *     ech__rewritten r;
- *     ECH_TRY(ech__quantize(&model, &scales, NULL, &r));          int8, every layer
+ *     ECH_TRY(ech__quantize(&model, &scales, &whole, NULL, &r));  int8, every layer
  *     ech__network_create(r.graph, r.output, &r.weights, ...);
  *     ech__rewritten_fini(&r);
  *
@@ -21,15 +24,10 @@ typedef struct ech__rewritten {
 
 void ech__rewritten_fini(ech__rewritten *rewritten);
 
-/* layers[scales->nlayers] says which layers become integers; the rest stays f32. NULL: all of them, and what lies
- * between them. Where weights were read as integers, in s8 and s32 under the names of a model's parameters, they are given as
- * whole; NULL: those of the model are rounded. */
-typedef struct ech__quantize_options {
-    const bool *layers;
-    const ech__tensors *whole;
-} ech__quantize_options;
+/* layers[scales->nlayers] says which layers become integers, and all else stays f32. NULL: all of them, and what lies
+ * between them. whole: from ech__round_parameters, or from a file. */
 ech_status ech__quantize(const ech__qmodel *model, const ech__scales *scales,
-                         const ech__quantize_options *options, ech__rewritten *out);
+                         const ech__tensors *whole, const bool *layers, ech__rewritten *out);
 
 /* ---- fake.c: float arithmetic on whole numbers ---- */
 

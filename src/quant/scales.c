@@ -327,3 +327,53 @@ ech_status ech__scales_check(const ech__scales *scales, const ech__qmodel *model
     }
     return ECH_OK;
 }
+
+/* ---- integers ---- */
+
+static ech_status round_bias(const ech__scales *scales, const ech__qmodel *model,
+                             const ech__node *node, const ech__layer_scales *layer,
+                             ech__tensors *whole)
+{
+    const ech_graph *graph = model->fused;
+    const char *name = graph->values[node->in[2]].name;
+    const ech__tensor *from = ech__tensors_find(&model->weights, name);
+    const double x = (double)scales->activation[ech__scale_owner(graph, node->in[0])];
+    ech__tensor *t;
+    if (!from)
+        return ech__fail(scales->ctx, ECH_E_INVALID, "layer '%s' lacks its bias '%s'", node->name,
+                         name);
+    ECH_TRY(ech__tensors_add(whole, name, ECH_S32, &from->shape, &t));
+    for (int64_t o = 0; o < layer->outputs; o++) {
+        const double unit = x * (double)layer->scale[o];
+        const double units = rint((double)((const float *)from->data)[o] / unit);
+        if (!(fabs(units) <= INT32_MAX))
+            return ech__fail(scales->ctx, ECH_E_LIMIT,
+                             "bias %lld of '%s' is %g units of %g; 32 bits hold %d", (long long)o,
+                             layer->name, units, unit, INT32_MAX);
+        ((int32_t *)t->data)[o] = (int32_t)units;
+    }
+    return ECH_OK;
+}
+
+ech_status ech__round_parameters(const ech__qmodel *model, const ech__scales *scales,
+                                 ech__tensors *whole)
+{
+    const ech_graph *graph = model->fused;
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        const ech__node *node = &graph->nodes[n];
+        if (!ech__is_layer(graph, node))
+            continue;
+        const ech__layer_scales *layer = ech__scales_layer(scales, node->name);
+        const ech__tensor *w =
+            ech__tensors_find(&model->weights, graph->values[layer->weight].name);
+        ech__tensor *t;
+        if (!w)
+            return ech__fail(scales->ctx, ECH_E_INVALID, "layer '%s' lacks its weight", node->name);
+        ECH_TRY(ech__tensors_add(whole, w->name, ECH_S8, &w->shape, &t));
+        ech__round_weight(w->data, layer->outputs, w->elems / layer->outputs, layer->scale,
+                          t->data);
+        if (node->nin == 3)
+            ECH_TRY(round_bias(scales, model, node, layer, whole));
+    }
+    return ECH_OK;
+}

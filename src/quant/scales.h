@@ -79,6 +79,11 @@ float ech__clip_scale(const float *weight, int64_t count, const ech__scale_optio
 void ech__round_weight(const float *weight, int64_t outputs, int64_t each, const float *scale,
                        int8_t *out);
 
+/* Weights in s8 and biases in s32, in units of input x weight, under the names and in the shapes of the model's own. Fails
+ * where a bias does not fit. */
+ech_status ech__round_parameters(const ech__qmodel *model, const ech__scales *scales,
+                                 ech__tensors *whole);
+
 /* ---- what a graph says of its values ---- */
 
 /* Whether a value is one of those that have a scale: what a layer takes or makes, and what lies on the way. */
