@@ -8,11 +8,11 @@ enum {
     STEP = 8, /* bins between the thresholds that are tried */
 };
 
-const char *ech__observe_name(ech__observe observe)
+const char *ech__observe_name(ech_observe observe)
 {
     static const char *const names[] = {
 #define NAME(id, text) text,
-        ECH__OBSERVE_LIST(NAME)
+        ECH_OBSERVE_LIST(NAME)
 #undef NAME
     };
     return names[observe];
@@ -159,15 +159,15 @@ static double least_divergence(const ech__histogram *h, int levels)
     return best == BINS || best == last ? magnitude_of(h) : best * h->range / BINS;
 }
 
-double ech__histogram_threshold(const ech__histogram *h, ech__observe how, double percentile,
+double ech__histogram_threshold(const ech__histogram *h, ech_observe how, double percentile,
                                 int levels)
 {
     switch (how) {
-    case ECH__OBSERVE_PERCENTILE:
+    case ECH_OBSERVE_PERCENTILE:
         return ech__histogram_percentile(h, percentile);
-    case ECH__OBSERVE_ENTROPY:
+    case ECH_OBSERVE_ENTROPY:
         return least_divergence(h, levels);
-    case ECH__OBSERVE_MAX:
+    case ECH_OBSERVE_MAX:
         break;
     }
     return magnitude_of(h);

@@ -2,7 +2,7 @@
  *
  *     ech__histogram h = {0};
  *     ech__histogram_add(&h, values, count);               as often as needed
- *     ech__histogram_threshold(&h, ECH__OBSERVE_ENTROPY, 0, levels)
+ *     ech__histogram_threshold(&h, ECH_OBSERVE_ENTROPY, 0, levels)
  *
  * Counts are kept by magnitude, below and above zero apart, in bins that become twice as wide when a value does not fit. Zeros
  * are counted apart: every scale has them exactly.
@@ -22,25 +22,13 @@ typedef struct ech__histogram {
     double min, max, sum, squares;
 } ech__histogram;
 
-/* Which range the integers cover; what lies beyond is clamped. */
-#define ECH__OBSERVE_LIST(X)                                                                       \
-    X(MAX, "max")               /* all that was seen */                                            \
-    X(PERCENTILE, "percentile") /* all but the largest few */                                      \
-    X(ENTROPY, "entropy")       /* that whose integers tell least wrong of the distribution */
-
-typedef enum ech__observe {
-#define ECH__OBSERVE_ENUM(id, text) ECH__OBSERVE_##id,
-    ECH__OBSERVE_LIST(ECH__OBSERVE_ENUM)
-#undef ECH__OBSERVE_ENUM
-} ech__observe;
-
-const char *ech__observe_name(ech__observe observe);
+const char *ech__observe_name(ech_observe observe);
 
 void ech__histogram_add(ech__histogram *h, const float *values, int64_t count);
 
 /* The largest magnitude to represent. levels: positive integers that there are, 127 or 255. percentile: share of the values
  * in percent. 0 where all values are 0. */
-double ech__histogram_threshold(const ech__histogram *h, ech__observe how, double percentile,
+double ech__histogram_threshold(const ech__histogram *h, ech_observe how, double percentile,
                                 int levels);
 
 /* The magnitude that this share of the values, in percent, does not exceed. */

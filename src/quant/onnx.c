@@ -164,12 +164,6 @@ static ech_status add_whole(exporter *e, const ech__tensor *t, const float *scal
 
 /* ---- the network ---- */
 
-/* The tensor that holds a value for those that take it. */
-static name value_name(const exporter *e, ech_value v)
-{
-    return join(ech__scale_name(e->model->fused, v), "");
-}
-
 static float scale_of(const exporter *e, ech_value v)
 {
     return e->scales->activation[ech__scale_owner(e->model->fused, v)];
@@ -181,6 +175,13 @@ static bool is_whole(const exporter *e, ech_value v)
     return e->scales && v != e->model->output &&
            ech__has_scale(e->model, ech__scale_owner(e->model->fused, v)) &&
            (ech__has_scale(e->model, v) || ech__scale_owner(e->model->fused, v) != v);
+}
+
+/* The tensor that holds a value for those that take it. The input keeps its name for the program that runs the file. */
+static name value_name(const exporter *e, ech_value v)
+{
+    const bool rounded = v == e->model->input && is_whole(e, v);
+    return join(ech__scale_name(e->model->fused, v), rounded ? ".rounded" : "");
 }
 
 /* Parameters of a layer, as they are or from integers. */
@@ -262,9 +263,13 @@ static ech_status add_operator(exporter *e, const ech__node *node)
     ech__proto out;
     begin_node(&out, op, node->name);
     ech__proto_text(&out, NODE_INPUT, value_name(e, node->in[0]).s);
-    if (ech__is_layer(e->model->fused, node))
-        ECH_TRY(add_params(e, node, &out));
-    else if (node->nin == 2)
+    const ech_status status =
+        ech__is_layer(e->model->fused, node) ? add_params(e, node, &out) : ECH_OK;
+    if (status < 0) {
+        ech__proto_fini(&out);
+        return status;
+    }
+    if (!ech__is_layer(e->model->fused, node) && node->nin == 2)
         ech__proto_text(&out, NODE_INPUT, value_name(e, node->in[1]).s);
     add_attributes(node, &out);
     end_node(e, &out, sum.s);
@@ -298,20 +303,17 @@ static void add_value_info(exporter *e, int field, const char *called, const ech
     ech__proto_nest(&e->graph, field, &info);
 }
 
-/* Its input keeps its name for the program that runs the file; behind it stand its integers. */
 static ech_status add_graph(exporter *e)
 {
     const ech__qmodel *model = e->model;
     const ech_graph *graph = model->fused;
     const ech__value *input = &graph->values[model->input];
-    const bool whole = is_whole(e, model->input);
-    const name given = join(input->name, whole ? ".given" : "");
     ech__proto_text(&e->graph, GRAPH_NAME, "echelon");
-    add_value_info(e, GRAPH_INPUT, given.s, &input->type.shape);
+    add_value_info(e, GRAPH_INPUT, input->name, &input->type.shape);
     add_value_info(e, GRAPH_OUTPUT, value_name(e, model->output).s,
                    &graph->values[model->output].type.shape);
-    if (whole)
-        add_qdq(e, given.s, input->name, scale_of(e, model->input),
+    if (is_whole(e, model->input))
+        add_qdq(e, input->name, value_name(e, model->input).s, scale_of(e, model->input),
                 ech__scale_type(graph, model->input));
     for (size_t n = 0; n < graph->nnodes; n++)
         ECH_TRY(add_operator(e, &graph->nodes[n]));

@@ -9,11 +9,11 @@ enum { WEIGHT_MAX = 127 };
 /* A bias in units of x * w stays below this: as far from the limit of s32 as f32 can tell. */
 static const double BIAS_MAX = 0x1p30;
 
-const char *ech__clip_name(ech__clip clip)
+const char *ech__clip_name(ech_clip clip)
 {
     static const char *const names[] = {
 #define NAME(id, text) text,
-        ECH__CLIP_LIST(NAME)
+        ECH_CLIP_LIST(NAME)
 #undef NAME
     };
     return names[clip];
@@ -21,10 +21,10 @@ const char *ech__clip_name(ech__clip clip)
 
 ech__scale_options ech__scale_defaults(void)
 {
-    return (ech__scale_options){.weights = ECH__CLIP_MSE,
+    return (ech__scale_options){.weights = ECH_CLIP_MSE,
                                 .per_channel = true,
                                 .weight_percentile = 99.9,
-                                .activations = ECH__OBSERVE_PERCENTILE,
+                                .activations = ECH_OBSERVE_PERCENTILE,
                                 .percentile = 99.99};
 }
 
@@ -190,15 +190,15 @@ float ech__clip_scale(const float *weight, int64_t count, const ech__scale_optio
     if (most == 0)
         return 0;
     switch (options->weights) {
-    case ECH__CLIP_MAX:
+    case ECH_CLIP_MAX:
         break;
-    case ECH__CLIP_SIGMA:
+    case ECH_CLIP_SIGMA:
         range = fmin(most, 3 * sqrt(spread.sigma * spread.sigma + spread.mean * spread.mean));
         break;
-    case ECH__CLIP_PERCENTILE:
+    case ECH_CLIP_PERCENTILE:
         range = ech__histogram_percentile(&h, options->weight_percentile);
         break;
-    case ECH__CLIP_MSE:
+    case ECH_CLIP_MSE:
         return least_error_scale(weight, count, (float)most);
     }
     /* Numbers so small that a scale of them is none count as zero. */

@@ -14,26 +14,13 @@
 #include "quant/histogram.h"
 #include "quant/model.h"
 
-/* The range of a weight that its integers cover. */
-#define ECH__CLIP_LIST(X)                                                                          \
-    X(MAX, "max")               /* all of it */                                                    \
-    X(SIGMA, "3sigma")          /* three standard deviations */                                    \
-    X(PERCENTILE, "percentile") /* all but the largest few */                                      \
-    X(MSE, "mse")               /* that with the least squared error */
-
-typedef enum ech__clip {
-#define ECH__CLIP_ENUM(id, text) ECH__CLIP_##id,
-    ECH__CLIP_LIST(ECH__CLIP_ENUM)
-#undef ECH__CLIP_ENUM
-} ech__clip;
-
-const char *ech__clip_name(ech__clip clip);
+const char *ech__clip_name(ech_clip clip);
 
 typedef struct ech__scale_options {
-    ech__clip weights;
+    ech_clip weights;
     bool per_channel;
     double weight_percentile; /* in percent */
-    ech__observe activations;
+    ech_observe activations;
     double percentile; /* in percent */
 } ech__scale_options;
 
