@@ -198,7 +198,8 @@ static int64_t bytes_of(const ech__ladder *ladder, ech__rung_kind kind)
     const ech__qmodel *m = ladder->model;
     int64_t bytes = 0;
     for (size_t v = 0; v < m->fused->nvalues; v++) {
-        const ech__tensor *t = ech__tensors_find(&m->weights, m->fused->values[v].name);
+        const ech__value *value = &m->fused->values[v];
+        int64_t elems = 0;
         bool layer = false, used = false;
         for (size_t n = 0; n < m->fused->nnodes; n++) {
             const ech__node *node = &m->fused->nodes[n];
@@ -206,19 +207,21 @@ static int64_t bytes_of(const ech__ladder *ladder, ech__rung_kind kind)
                 used |= node->in[i] == (ech_value)v;
             layer |= ech__is_layer(m->fused, node) && node->in[1] == (ech_value)v;
         }
-        if (!t || !used)
+        if (!used || (value->kind != ECH__VALUE_PARAM && value->kind != ECH__VALUE_BUFFER))
             continue;
+        ech__shape_elems(&value->type.shape, &elems);
         if (layer && kind != ECH__RUNG_F32)
-            bytes += t->elems + t->shape.dims[0] * (int64_t)sizeof(float);
+            bytes += elems + value->type.shape.dims[0] * (int64_t)sizeof(float);
         else
-            bytes += t->elems * (int64_t)sizeof(float);
+            bytes += elems * (int64_t)sizeof(float);
     }
     return bytes;
 }
 
+/* The first rung's predictions are those that others are compared with. */
 static ech_status climb(ech__ladder *ladder, ech__rung_kind kind)
 {
-    const bool first = kind == ECH__RUNG_F32;
+    const bool first = ladder->count == 0;
     ech__rewritten r;
     ech__scored scored;
     if (ladder->options.progress)
@@ -227,7 +230,7 @@ static ech_status climb(ech__ladder *ladder, ech__rung_kind kind)
     const ech_status status =
         score_rewritten(ladder, &r, &ladder->options.test, first ? ladder->f32 : NULL,
                         first ? NULL : ladder->f32, &scored);
-    if (!first)
+    if (kind != ECH__RUNG_F32)
         ech__rewritten_fini(&r);
     ECH_TRY(status);
     ladder->rungs[ladder->count++] = (ech__rung){
@@ -244,6 +247,11 @@ ech_status ech__ladder_climb(ech__ladder *ladder)
     for (int kind = 0; kind < ECH__RUNG_COUNT; kind++)
         ECH_TRY(climb(ladder, (ech__rung_kind)kind));
     return ECH_OK;
+}
+
+ech_status ech__ladder_int8(ech__ladder *ladder)
+{
+    return climb(ladder, ECH__RUNG_INT8);
 }
 
 /* ---- each layer alone ---- */

@@ -94,6 +94,8 @@ void ech__ladder_fini(ech__ladder *ladder);
 
 /* Every rung, f32 first. */
 ech_status ech__ladder_climb(ech__ladder *ladder);
+/* int8 alone, where nothing else is there. */
+ech_status ech__ladder_int8(ech__ladder *ladder);
 /* Each layer alone in int8, on the first so many samples. After the climb. */
 ech_status ech__ladder_layers(ech__ladder *ladder, int64_t samples);
 

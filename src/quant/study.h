@@ -1,0 +1,60 @@
+/* One run of echelon quantize: a trained model of the program's own, calibrated, taken to int8 step by step, and written out.
+ *
+ *     ech__study study;
+ *     ECH_TRY(ech__study_run(ctx, &config, &study));
+ *     study.ladder.rungs, study.scales, study.calibration.seen ...
+ *     ech__study_fini(&study);
+ */
+#ifndef ECH_QUANT_STUDY_H
+#define ECH_QUANT_STUDY_H
+
+#include "models/models.h"
+#include "quant/calibrate.h"
+#include "quant/ladder.h"
+
+typedef struct ech__study_config {
+    ech__model_options model;
+    const char *init; /* trained weights in f32; NULL: load */
+    const char *load; /* a network that was quantized before; NULL: none */
+    const char *data; /* NULL: synthetic; "cifar10" */
+    const char *data_dir;
+    int64_t limit;       /* test samples, balanced over classes; 0: all */
+    int64_t samples;     /* of the training set, for calibration */
+    int64_t sensitivity; /* samples on which each layer is tried alone; 0: none */
+    uint64_t seed;       /* of the choice of samples */
+    ech__scale_options scales;
+    int64_t batch;
+    int threads;
+    bool tune;
+    const char *out;                                /* directory; NULL: nothing is written */
+    void (*progress)(void *user, const char *what); /* may be NULL */
+    void *user;
+} ech__study_config;
+
+/* Names of files in the directory. */
+#define ECH__STUDY_INT8 "int8.safetensors"
+#define ECH__STUDY_ONNX "f32.onnx"
+#define ECH__STUDY_ONNX_INT8 "int8.onnx"
+
+typedef struct ech__study {
+    ech_ctx *ctx;
+    ech__study_config config;
+    ech_graph *graph; /* of the model, with its loss */
+    ech__images *train, *test;
+    ech__device *device;
+    ech__tuning *tuning;
+    ech__qmodel model;
+    ech__scales scales;
+    ech__tensors whole;
+    ech__calibration calibration;
+    ech__ladder ladder;
+    ech__histogram **weights;      /* [scales.nlayers] of each layer's weight */
+    double calibration_s;          /* forward passes and histograms of all samples */
+    int64_t f32_bytes, int8_bytes; /* of the files; 0 where there is none */
+} ech__study;
+
+/* On failure there is nothing to fini. */
+ech_status ech__study_run(ech_ctx *ctx, const ech__study_config *config, ech__study *out);
+void ech__study_fini(ech__study *study);
+
+#endif
