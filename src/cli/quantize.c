@@ -11,7 +11,7 @@
 typedef struct args {
     int model, weights, per, activations, tune;
     const char *init, *load, *data, *data_dir, *out;
-    int64_t limit, samples, sensitivity, seed, batch, threads;
+    int64_t limit, samples, sensitivity, seed, batch, threads, timed;
     double weight_percentile, percentile;
     bool json;
 } args;
@@ -129,6 +129,14 @@ static const ech__option options[] = {
      .min = 0,
      .max = HUGE_VAL,
      .help = "Test images on which each layer alone is tried in int8; 0 leaves it out."},
+    {.name = "timed",
+     ECH_OPTION(INT, args, timed),
+     .arg = "N",
+     .initial = "0",
+     .min = 0,
+     .max = 100000,
+     .help = "Batches of f32 and of int8 to time by themselves, one behind the other on the same "
+             "images; their times stand in the record."},
     {.name = "out",
      ECH_OPTION(STRING, args, out),
      .arg = "DIR",
@@ -198,6 +206,7 @@ static ech__study_config config_of(const args *a)
         .batch = a->batch,
         .threads = (int)a->threads,
         .tune = a->tune == 1,
+        .timed = a->timed,
         .out = *a->out ? a->out : NULL,
         .progress = progress,
     };

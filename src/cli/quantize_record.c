@@ -111,6 +111,21 @@ static ech_json *spreads_json(const ech__study *study)
     return rows;
 }
 
+/* Seconds of each batch that was timed by itself. */
+static ech_json *timings_json(const ech__study *study)
+{
+    const double *all[] = {study->f32_s, study->int8_s};
+    static const char *const names[] = {"f32", "int8"};
+    ech_json *json = ech__json_object();
+    for (int k = 0; k < 2; k++) {
+        ech_json *list = ech__json_array();
+        for (int64_t i = 0; all[k] && i < study->config.timed; i++)
+            ech__json_append_real(&list, all[k][i]);
+        ech__json_set(&json, names[k], list);
+    }
+    return json;
+}
+
 ech_json *ech__quantize_json(const ech__study *study)
 {
     ech_json *json = ech__json_object();
@@ -128,6 +143,8 @@ ech_json *ech__quantize_json(const ech__study *study)
     ech__json_set(&json, "values", spreads_json(study));
     ech__json_set(&json, "ladder", ladder_json(study));
     ech__json_set(&json, "sensitivity", sensitivity_json(study));
+    if (study->config.timed)
+        ech__json_set(&json, "timings", timings_json(study));
     ech__json_set_int(&json, "f32_file_bytes", study->f32_bytes);
     ech__json_set_int(&json, "int8_file_bytes", study->int8_bytes);
     return json;

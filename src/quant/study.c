@@ -194,6 +194,34 @@ static ech_status climb(ech__study *s)
     return c->sensitivity ? ech__ladder_layers(&s->ladder, c->sensitivity) : ECH_OK;
 }
 
+/* A network by itself, batch after batch on the same input. */
+static ech_status time_network(ech__study *s, const ech_graph *graph, ech_value output,
+                               const ech__tensors *weights, double **out)
+{
+    const ech__network_options o = {
+        .device = s->device, .tuning = s->tuning, .batch = s->config.batch};
+    ech__network *network;
+    *out = ech__arena_array(&s->scales.arena, (size_t)s->config.timed, sizeof **out);
+    if (!*out)
+        return ech__fail(s->ctx, ECH_E_NOMEM, "no memory for %lld times",
+                         (long long)s->config.timed);
+    ECH_TRY(ech__network_create(graph, output, weights, &o, &network));
+    const ech_status status = ech__network_time(network, (int)s->config.timed, *out);
+    ech__network_destroy(network);
+    return status;
+}
+
+static ech_status time_both(ech__study *s)
+{
+    ech__rewritten r;
+    if (s->config.init)
+        ECH_TRY(time_network(s, s->model.fused, s->model.output, &s->model.weights, &s->f32_s));
+    ECH_TRY(ech__quantize(&s->model, &s->scales, &s->whole, NULL, &r));
+    const ech_status status = time_network(s, r.graph, r.output, &r.weights, &s->int8_s);
+    ech__rewritten_fini(&r);
+    return status;
+}
+
 static ech_status path_of(const ech__study *s, const char *file, char out[ECH_DIR_MAX_PATH])
 {
     const int length = snprintf(out, ECH_DIR_MAX_PATH, "%s/%s", s->config.out, file);
@@ -239,6 +267,8 @@ static ech_status run(ech__study *s)
     if (s->config.out)
         ECH_TRY(write_files(s));
     ECH_TRY(climb(s));
+    if (s->config.timed)
+        ECH_TRY(time_both(s));
     keep_timings(s);
     return ECH_OK;
 }

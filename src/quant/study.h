@@ -48,8 +48,9 @@ typedef struct ech__study {
     ech__tensors whole;
     ech__calibration calibration;
     ech__ladder ladder;
-    ech__histogram **weights;      /* [scales.nlayers] of each layer's weight */
-    double calibration_s;          /* forward passes and histograms of all samples */
+    ech__histogram **weights; /* [scales.nlayers] of each layer's weight */
+    double calibration_s;     /* forward passes and histograms of all samples */
+    double *f32_s, *int8_s;   /* [config.timed] seconds of a batch; NULL where nothing was timed */
     int64_t f32_bytes, int8_bytes; /* of the files; 0 where there is none */
 } ech__study;
 
