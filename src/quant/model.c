@@ -1,5 +1,4 @@
 #include "quant/model.h"
-#include "train/trainer.h"
 
 #include <string.h>
 
@@ -122,23 +121,10 @@ static ech_status from(ech__qmodel *model, const ech_graph *graph, ech_value pre
     return make_graphs(model, graph, prediction, &model->weights);
 }
 
-static ech_status from_trainer(ech__qmodel *model, ech_trainer *trainer, ech_value prediction)
-{
-    ECH_TRY(ech__tensors_take(&model->weights, trainer));
-    ECH_TRY(ech__tensors_check_finite(&model->weights));
-    return make_graphs(model, trainer->model, prediction, &model->weights);
-}
-
 static void begin(ech__qmodel *model, ech_ctx *ctx)
 {
     *model = (ech__qmodel){.ctx = ctx, .input = -1, .output = -1};
     ech__tensors_init(ctx, &model->weights);
-}
-
-ech_status ech__qmodel_init(ech__qmodel *model, ech_trainer *trainer, ech_value prediction)
-{
-    begin(model, trainer->ctx);
-    return finish(model, from_trainer(model, trainer, prediction));
 }
 
 ech_status ech__qmodel_from(ech__qmodel *model, const ech_graph *graph, ech_value prediction,

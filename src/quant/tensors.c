@@ -1,6 +1,5 @@
 #include "quant/tensors.h"
 #include "base/size.h"
-#include "train/trainer.h"
 
 #include <math.h>
 #include <string.h>
@@ -76,21 +75,6 @@ ech_status ech__tensors_copy_all(ech__tensors *tensors, const ech__tensors *from
 {
     for (size_t i = 0; i < from->count; i++)
         ECH_TRY(ech__tensors_copy(tensors, from->items[i], NULL));
-    return ECH_OK;
-}
-
-ech_status ech__tensors_take(ech__tensors *tensors, ech_trainer *trainer)
-{
-    const ech_graph *graph = trainer->model;
-    for (size_t v = 0; v < graph->nvalues; v++) {
-        const ech__value *value = &graph->values[v];
-        if (value->kind != ECH__VALUE_PARAM && value->kind != ECH__VALUE_BUFFER)
-            continue;
-        ech__tensor *tensor;
-        ECH_TRY(
-            ech__tensors_add(tensors, value->name, value->type.dtype, &value->type.shape, &tensor));
-        ECH_TRY(ech_trainer_read(trainer, value->name, tensor->data, (size_t)bytes_of(tensor)));
-    }
     return ECH_OK;
 }
 

@@ -41,7 +41,7 @@ ech__tensor *ech__tensors_find(const ech__tensors *tensors, const char *name);
 ech_status ech__tensors_copy(ech__tensors *tensors, const ech__tensor *from, ech__tensor **out);
 /* Copies of everything. */
 ech_status ech__tensors_copy_all(ech__tensors *tensors, const ech__tensors *from);
-/* Parameters and buffers of a trainer. */
+/* Parameters and buffers of a trainer (trained.c). */
 ech_status ech__tensors_take(ech__tensors *tensors, ech_trainer *trainer);
 
 /* Says which tensor holds a number that is not finite, where one does. Only f32 is looked at. */
