@@ -68,6 +68,7 @@ ECH__INFER(qconv2d)
                               "x must be [N, I, H, W] and weight [O, K, K * I] with its channels");
     ECH_TRY(check_product(ctx, node, in));
     ech__node pool = *node; /* the same windows */
+    pool.nin = 1;
     ech__type image = {ECH_F32, *x};
     ECH_TRY(ech__infer_avgpool2d(ctx, &pool, &image, out));
     node->nout = 1;

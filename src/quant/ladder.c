@@ -35,8 +35,9 @@ ech__share ech__share_of(int64_t hits, int64_t count)
                  centre = (p + z * z / (2 * n)) / (1 + z * z / n);
     const double half = z / (1 + z * z / n) * sqrt(p * (1 - p) / n + z * z / (4 * n * n));
     s.share = p;
-    s.low = fmax(0, centre - half);
-    s.high = fmin(1, centre + half);
+    /* At the ends the formula gives them exactly, but for rounding. */
+    s.low = hits ? centre - half : 0;
+    s.high = hits < count ? centre + half : 1;
     return s;
 }
 
@@ -129,10 +130,11 @@ ech_status ech__score(ech__network *network, const ech__samples *samples, int32_
 /* ---- the ladder ---- */
 
 ech_status ech__ladder_init(ech__ladder *ladder, const ech__qmodel *model,
-                            const ech__scales *scales, const ech__ladder_options *options)
+                            const ech__scales *scales, const ech__tensors *whole,
+                            const ech__ladder_options *options)
 {
-    *ladder =
-        (ech__ladder){.ctx = model->ctx, .model = model, .scales = scales, .options = *options};
+    *ladder = (ech__ladder){
+        .ctx = model->ctx, .model = model, .scales = scales, .whole = whole, .options = *options};
     ech__arena_init(&ladder->arena, model->ctx->alloc);
     ladder->f32 =
         ech__arena_array(&ladder->arena, (size_t)count_of(&options->test), sizeof *ladder->f32);
@@ -273,8 +275,7 @@ static ech_status try_layer(ech__ladder *ladder, size_t layer, bool *chosen)
     if (ladder->options.progress)
         ladder->options.progress(ladder->options.user, ladder->scales->layers[layer].name);
     chosen[layer] = true;
-    ECH_TRY(ech__quantize(ladder->model, ladder->scales, &(ech__quantize_options){.layers = chosen},
-                          &r));
+    ECH_TRY(ech__quantize(ladder->model, ladder->scales, ladder->whole, chosen, &r));
     const ech_status status = score_rewritten(ladder, &r, &samples, NULL, ladder->f32, &scored);
     ech__rewritten_fini(&r);
     chosen[layer] = false;

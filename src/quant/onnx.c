@@ -54,10 +54,11 @@ typedef struct name {
     char s[256];
 } name;
 
+/* Names of layers are short; one that is not keeps its beginning. */
 static name join(const char *first, const char *second)
 {
     name n;
-    snprintf(n.s, sizeof n.s, "%s%s", first, second);
+    snprintf(n.s, sizeof n.s, "%.200s%.40s", first, second);
     return n;
 }
 

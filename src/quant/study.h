@@ -26,7 +26,8 @@ typedef struct ech__study_config {
     int64_t batch;
     int threads;
     bool tune;
-    const char *out;                                /* directory; NULL: nothing is written */
+    int64_t timed;   /* batches of f32 and of int8 to time by themselves; 0: none */
+    const char *out; /* directory; NULL: nothing is written */
     void (*progress)(void *user, const char *what); /* may be NULL */
     void *user;
 } ech__study_config;

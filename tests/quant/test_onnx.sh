@@ -3,12 +3,17 @@
 . "$ECH_SRC/tests/support/check.sh"
 program=$ECH_BUILD/tests/quant_prog_onnx
 [[ -x $program ]] || skip "no test programs"
-python3 -c 'import onnx, numpy' 2>/dev/null || skip "no python3-onnx"
+# Debian's python3-onnx belongs to Debian's interpreter.
+python=
+for one in python3 /usr/bin/python3; do
+    "$one" -c 'import onnx, numpy' 2>/dev/null && python=$one
+done
+[[ $python ]] || skip "no python3-onnx"
 
 # near MODEL KIND: logits of ONNX Runtime beside ours; f32 to rounding, int8 to a step or two.
 near() {
     ONNX_SHAPE=3x32x32 node "$ECH_SRC/bench/peers/onnx_run.js" "$1/$2.onnx" "$1/x.bin" 6 >"$1/$2.json" || return
-    python3 - "$1" "$2" <<'END'
+    "$python" - "$1" "$2" <<'END'
 import json, sys
 import numpy
 dir, kind = sys.argv[1:]
@@ -25,14 +30,14 @@ for model in lenet resnet8; do
     mkdir "$model"
     check "$model is written" "$program" "$model" "$model"
     for kind in f32 int8; do
-        check "onnx's checker accepts $model in $kind" python3 -c '
+        check "onnx's checker accepts $model in $kind" "$python" -c '
 import onnx, sys
 model = onnx.load(sys.argv[1])
 onnx.checker.check_model(model, full_check=True)
 names = [x.name for x in model.graph.input]
 assert names == ["x"], names' "$model/$kind.onnx"
     done
-    check "the int8 file holds integers, scales and pairs of operators" python3 -c '
+    check "the int8 file holds integers, scales and pairs of operators" "$python" -c '
 import onnx, sys
 from onnx import numpy_helper
 graph = onnx.load(sys.argv[1]).graph

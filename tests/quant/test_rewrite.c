@@ -4,6 +4,7 @@
 #include "models/parts.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { LOGITS = QUANT_SAMPLES * QUANT_CLASSES };
