@@ -93,6 +93,35 @@ static void convolutions(void **state)
     check_conv(*state, &wide, 0);
 }
 
+/* By Winograd's way where no sum can reach 2^25: channels of 16, odd sizes, tiles that hang over, more tiles than are
+ * computed at a time. The bound is that of the data: all of it may be at its end. */
+static void winograd(void **state)
+{
+    static const conv shapes[] = {
+        {1, 16, 4, 4, 8, 3, 1, 1},   {2, 16, 5, 7, 24, 3, 1, 1},   {1, 32, 6, 6, 40, 3, 1, 0},
+        {3, 48, 9, 10, 16, 3, 1, 2}, {1, 64, 32, 32, 32, 3, 1, 1}, {7, 112, 4, 4, 20, 3, 1, 1},
+    };
+    for (int i = 0; i < LENGTH(shapes); i++) {
+        const conv *c = &shapes[i];
+        for (int variant = 0; variant < (i < 4 ? 12 : 3); variant++) {
+            const ech__node node = {.op = ECH__OP_QCONV2D,
+                                    .nin = 4,
+                                    .attrs = {.type = RESULTS[variant % 3],
+                                              .relu = variant % 4 >= 2,
+                                              .kernel = 3,
+                                              .stride = 1,
+                                              .pad = c->pad,
+                                              .bound = 9 * c->I * 255 * 128}};
+            const int64_t w[] = {c->O, 3, 3 * c->I};
+            assert_true(node.attrs.bound < 1 << 25);
+            check_product(*state, &node,
+                          (ech__type[]){image(INPUTS[variant % 2], c->N, c->I, c->H, c->W),
+                                        harness_type(ECH_S8, 3, w), vector(ECH_S32, c->O),
+                                        vector(ECH_F32, c->O)});
+        }
+    }
+}
+
 /* The largest sums there are: all weights and numbers at their ends must not wrap around. */
 static void extremes(void **state)
 {
@@ -220,9 +249,9 @@ int main(void)
     }
 #define ON_CPU(f) TEST(f, 0), TEST(f, 1)
     const struct CMUnitTest tests[] = {
-        ON_CPU(linear),      ON_CPU(convolutions),  ON_CPU(extremes),
-        ON_CPU(elementwise), ON_CPU(quantize_rows), ON_CPU(sums),
-        ON_CPU(pools),       ON_CPU(flatten),       ON_CPU(rounding),
+        ON_CPU(linear),      ON_CPU(convolutions),  ON_CPU(winograd), ON_CPU(extremes),
+        ON_CPU(elementwise), ON_CPU(quantize_rows), ON_CPU(sums),     ON_CPU(pools),
+        ON_CPU(flatten),     ON_CPU(rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -152,7 +152,7 @@ static ech_status cpu_candidates(ech__device *device, const ech__kernel_desc *de
     else if (desc->op == ECH__OP_REORDER && f32)
         ech__onednn_offer_reorder(cpu->onednn, desc, &offer);
     else if (desc->op == ECH__OP_QLINEAR || desc->op == ECH__OP_QCONV2D)
-        ech__int8_offer(cpu, desc, &offer);
+        ech__int8_offer(cpu, device->threads, desc, &offer);
     else {
         ech__simple_offer(desc, &offer);
         ech__int8_image_offer(cpu, desc, &offer);
@@ -173,6 +173,8 @@ static ech_status cpu_create(ech__device *device, const ech__kernel_desc *desc,
         return ech__image_create(device, desc, binding, out);
     if (!strcmp(candidate->name, "int8"))
         return ech__int8_create(device, desc, binding, out);
+    if (!strcmp(candidate->name, "int8 winograd"))
+        return ech__int8_wino_create(device, desc, binding, out);
     if (!strcmp(candidate->name, "int8 loops"))
         return ech__int8_image_create(device, desc, binding, out);
     if (!strcmp(candidate->name, "panels"))

@@ -265,7 +265,8 @@ static int64_t scratch_bytes(const product *k)
            k->group * k->staged_image * (int64_t)sizeof(int16_t);
 }
 
-void ech__int8_offer(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer)
+void ech__int8_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
+                     ech__offer *offer)
 {
     product k;
     if (!measure(cpu, desc, &k))
@@ -285,6 +286,7 @@ void ech__int8_offer(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__off
         return;
     candidate->layouts[1] = weight;
     candidate->scratch_bytes = scratch_bytes(&k);
+    ech__int8_wino_offer(cpu, threads, desc, candidate, offer);
 }
 
 ech_status ech__int8_create(ech__device *device, const ech__kernel_desc *desc,
