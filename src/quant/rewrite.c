@@ -134,17 +134,22 @@ static void order_channels(const int8_t *from, const ech__shape *shape, int8_t *
     }
 }
 
-/* The furthest from zero that a sum of products can come. */
+/* The furthest from zero that a sum of products can come. With u8 all of one sign add up, and the others may be away. */
 static int64_t bound_of(const int8_t *weight, int64_t outputs, int64_t each, ech_dtype x)
 {
     int64_t most = 0;
     for (int64_t o = 0; o < outputs; o++) {
-        int64_t sum = 0;
-        for (int64_t i = 0; i < each; i++)
-            sum += abs(weight[o * each + i]);
-        most = sum > most ? sum : most;
+        int64_t above = 0, below = 0;
+        for (int64_t i = 0; i < each; i++) {
+            const int w = weight[o * each + i];
+            above += w > 0 ? w : 0;
+            below -= w < 0 ? w : 0;
+        }
+        const int64_t either = above > below ? above : below;
+        const int64_t bound = x == ECH_U8 ? 255 * either : 128 * (above + below);
+        most = bound > most ? bound : most;
     }
-    return most * (x == ECH_U8 ? 255 : 128);
+    return most;
 }
 
 static ech_status add_weight(rewriter *r, const ech__node *node, const ech__layer_scales *layer,

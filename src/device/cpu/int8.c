@@ -94,22 +94,48 @@ static void widen_sample(const product *k, int64_t n, int16_t *to)
 
 /* ---- tiles ---- */
 
-/* Where the results of a row and a panel go; rows count over the images of the batch. */
-static char *result_at(const product *k, int64_t row, int64_t panel)
+/* A row of tiles: a pixel of y, in the images that are widened and in the batch. Rows are gone through one by one, because a
+ * division for each would take as long as its products. */
+typedef struct cursor {
+    int64_t row, col, image; /* image: among those that are widened */
+    const int16_t *x;
+    char *y;
+} cursor;
+
+/* Where image n of the batch has its first result of a panel. */
+static char *result_at(const product *k, int64_t n, int64_t panel)
 {
-    const int64_t bytes = ech__dtype_bytes(k->type);
+    const int64_t bytes = ech__dtype_bytes(k->type), first = panel * Q;
     if (!k->image)
-        return k->y + (row * k->O + panel * Q) * bytes;
-    const int64_t pixels = k->rows * k->cols, blocks = k->outputs / k->B;
-    const int64_t n = row / pixels, pixel = row % pixels, first = panel * Q;
-    return k->y + ((((n * blocks) + first / k->B) * pixels + pixel) * k->B + first % k->B) * bytes;
+        return k->y + (n * k->O + first) * bytes;
+    const int64_t block = n * (k->outputs / k->B) + first / k->B;
+    return k->y + (block * k->rows * k->cols * k->B + first % k->B) * bytes;
 }
 
-static const int16_t *pixel_at(const product *k, int64_t row)
+/* Row number `row` of the images from n on. */
+static cursor cursor_at(const product *k, int64_t n, int64_t row, int64_t panel)
 {
-    const int64_t pixels = k->rows * k->cols, pixel = row % pixels;
-    return k->staged + row / pixels * k->staged_image +
-           pixel / k->cols * k->stride * k->staged_row + pixel % k->cols * k->stride * k->I;
+    const int64_t pixels = k->rows * k->cols, bytes = ech__dtype_bytes(k->type);
+    cursor c = {.image = row / pixels, .row = row % pixels / k->cols, .col = row % k->cols};
+    c.x = k->staged + c.image * k->staged_image + c.row * k->stride * k->staged_row +
+          c.col * k->stride * k->I;
+    c.y = result_at(k, n + c.image, panel) + row % pixels * k->B * bytes;
+    return c;
+}
+
+static void advance(const product *k, int64_t n, int64_t panel, cursor *c)
+{
+    c->x += k->stride * k->I;
+    c->y += k->B * ech__dtype_bytes(k->type);
+    if (++c->col < k->cols)
+        return;
+    c->col = 0;
+    if (++c->row == k->rows) {
+        c->row = 0;
+        c->image++;
+        c->y = result_at(k, n + c->image, panel);
+    }
+    c->x = k->staged + c->image * k->staged_image + c->row * k->stride * k->staged_row;
 }
 
 static int valid_of(const product *k, int64_t panel)
@@ -135,11 +161,12 @@ static void run_panels(const product *k, int64_t n, range rows, int64_t panel, i
                         .y_panel = k->image && k->B == Q ? pixels * Q : Q,
                         .valid = {valid_of(k, panel), valid_of(k, panel + 1)}};
     const int tall = k->isa->rows[panels - 1];
+    cursor c = cursor_at(k, n, rows.first, panel);
     for (int64_t row = rows.first; row < rows.end; row += tall) {
         t.rows = (int)least(tall, rows.end - row);
-        for (int r = 0; r < t.rows; r++) {
-            t.x[r] = pixel_at(k, row + r);
-            t.y[r] = result_at(k, n * pixels + row + r, panel);
+        for (int r = 0; r < t.rows; r++, advance(k, n, panel, &c)) {
+            t.x[r] = c.x;
+            t.y[r] = c.y;
         }
         k->isa->tile(&t);
     }

@@ -42,6 +42,15 @@ typedef struct ech__int8_isa {
                   int64_t dst_step, int16_t *dst);
 } ech__int8_isa;
 
+/* y[P][Q] = the largest of x[H][W] under a window, for 8 channels that lie together. */
+typedef struct ech__int8_pool {
+    const char *x;
+    char *y;
+    int64_t H, W, P, Q;
+    int64_t kernel, stride, pad, step; /* step: bytes from pixel to pixel */
+    bool is_signed;
+} ech__int8_pool;
+
 /* Loops that memory bounds, on arrays: whole numbers of an integer type, or in f32. */
 typedef struct ech__int8_loops {
     void (*to_f32)(int64_t n, const void *src, ech_dtype type, float *dst);
@@ -55,8 +64,10 @@ typedef struct ech__int8_loops {
     /* x[n] * scale[n] as a whole number within the limits; scale is as long as a period, which divides n. */
     void (*round)(int64_t n, const float *x, const float *scale, int64_t period, float low,
                   float high, float *dst);
-    /* max[8] = the larger of it and src[8] */
-    void (*largest)(const void *src, ech_dtype type, int64_t count, int64_t step, void *max);
+    /* y[i] |= x[i] << shift */
+    void (*insert)(int64_t n, const uint8_t *x, int shift, uint64_t *y);
+    /* One plane of images with 8 channels, step bytes from pixel to pixel. */
+    void (*maxpool)(const ech__int8_pool *p);
     /* sums[8] += count times 8 numbers */
     void (*sums)(const void *src, ech_dtype type, int64_t count, int64_t step, int32_t *sums);
 } ech__int8_loops;

@@ -49,6 +49,18 @@ static void *number_at(const int8_kernel *k, int operand, int64_t i)
 
 /* ---- element by element ---- */
 
+/* `count` pixels of one channel into blocks, whose bytes were zero. */
+static void insert_channel(const int8_kernel *k, const uint8_t *whole, int64_t count, int64_t c,
+                           uint8_t *y)
+{
+    if (k->B == 8) {
+        k->loops->insert(count, whole, (int)(8 * c), (uint64_t *)y);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++)
+        y[i * k->B + c] = whole[i];
+}
+
 /* x[N][C][pixels] in rows -> y[N][C/B][pixels][B] */
 static void quantize_rows(const int8_kernel *k)
 {
@@ -57,18 +69,16 @@ static void quantize_rows(const int8_kernel *k)
     for (int64_t plane = 0; plane < k->N * k->blocks; plane++) {
         const int64_t n = plane / k->blocks, c0 = plane % k->blocks * k->B;
         uint8_t *y = (uint8_t *)k->at[1] + plane * k->pixels * k->B;
-        if (c0 + k->B > k->C)
-            memset(y, 0, (size_t)(k->pixels * k->B));
-        for (int64_t c = c0; c < least(c0 + k->B, k->C); c++) {
-            const float *x = (const float *)k->at[0] + (n * k->C + c) * k->pixels;
-            for (int64_t first = 0; first < k->pixels; first += PIECE) {
-                const int64_t count = least(PIECE, k->pixels - first);
+        for (int64_t first = 0; first < k->pixels; first += PIECE) {
+            const int64_t count = least(PIECE, k->pixels - first);
+            memset(y + first * k->B, 0, (size_t)(count * k->B));
+            for (int64_t c = c0; c < least(c0 + k->B, k->C); c++) {
+                const float *x = (const float *)k->at[0] + (n * k->C + c) * k->pixels;
                 float spread[PIECE];
                 uint8_t whole[PIECE];
                 k->loops->divide(count, x + first, scale, spread);
                 k->loops->from_f32(count, spread, type_of(k, 1), whole);
-                for (int64_t i = 0; i < count; i++)
-                    y[(first + i) * k->B + c - c0] = whole[i];
+                insert_channel(k, whole, count, c - c0, y + first * k->B);
             }
         }
     }
@@ -146,30 +156,46 @@ static range window(int64_t place, int64_t length, const ech__attrs *a)
     return (range){most(first, 0), least(first + a->kernel, length)};
 }
 
-/* Eight channels at one place of y. */
-static void pool_at(const int8_kernel *k, const char *x, int64_t p, int64_t q, void *y)
+/* The average of eight channels at one place of y. */
+static void average_at(const int8_kernel *k, const char *x, int64_t p, int64_t q, void *y)
 {
     const ech__attrs *a = &k->desc.attrs;
     const int64_t *dims = k->desc.operands[0].layout.shape.dims;
     const range rows = window(p, dims[2], a), cols = window(q, dims[3], a);
-    const ech_dtype type = type_of(k, 0);
-    const bool largest = k->desc.op == ECH__OP_QMAXPOOL2D;
     int32_t sums[8] = {0};
-    if (largest)
-        memcpy(y, x + (rows.first * dims[3] + cols.first) * k->B, 8);
-    for (int64_t h = rows.first; h < rows.end; h++) {
-        const char *row = x + (h * dims[3] + cols.first) * k->B;
-        if (largest)
-            k->loops->largest(row, type, cols.end - cols.first, k->B, y);
-        else
-            k->loops->sums(row, type, cols.end - cols.first, k->B, sums);
-    }
-    if (largest)
-        return;
     float spread[8];
+    for (int64_t h = rows.first; h < rows.end; h++)
+        k->loops->sums(x + (h * dims[3] + cols.first) * k->B, type_of(k, 0), cols.end - cols.first,
+                       k->B, sums);
     for (int c = 0; c < 8; c++)
         spread[c] = (float)sums[c] * (float)a->scale;
     k->loops->from_f32(8, spread, type_of(k, 1), y);
+}
+
+/* One plane, eight channels at a time. */
+static void pool_plane(const int8_kernel *k, const char *x, char *y)
+{
+    const ech__attrs *a = &k->desc.attrs;
+    const int64_t *in = k->desc.operands[0].layout.shape.dims;
+    const int64_t *out = k->desc.operands[1].layout.shape.dims;
+    for (int64_t c = 0; c < k->B; c += 8) {
+        if (k->desc.op == ECH__OP_QMAXPOOL2D) {
+            k->loops->maxpool(&(ech__int8_pool){.x = x + c,
+                                                .y = y + c,
+                                                .H = in[2],
+                                                .W = in[3],
+                                                .P = out[2],
+                                                .Q = out[3],
+                                                .kernel = a->kernel,
+                                                .stride = a->stride,
+                                                .pad = a->pad,
+                                                .step = k->B,
+                                                .is_signed = type_of(k, 0) == ECH_S8});
+            continue;
+        }
+        for (int64_t i = 0; i < out[2] * out[3]; i++)
+            average_at(k, x + c, i / out[3], i % out[3], y + i * k->B + c);
+    }
 }
 
 static void pool(const int8_kernel *k)
@@ -179,12 +205,7 @@ static void pool(const int8_kernel *k)
     for (int64_t plane = 0; plane < k->N * k->blocks; plane++) {
         const char *x = (const char *)k->at[0] + plane * k->pixels * k->B;
         char *y = (char *)k->at[1] + plane * out[2] * out[3] * k->B;
-        for (int64_t p = 0; p < out[2]; p++) {
-            for (int64_t q = 0; q < out[3]; q++) {
-                for (int64_t c = 0; c < k->B; c += 8)
-                    pool_at(k, x + c, p, q, y + (p * out[3] + q) * k->B + c);
-            }
-        }
+        pool_plane(k, x, y);
     }
 }
 

@@ -71,26 +71,46 @@ static void round_scaled(int64_t n, const float *x, const float *restrict scale,
     }
 }
 
-static void largest(const void *src, ech_dtype type, int64_t count, int64_t step, void *max)
+static void insert(int64_t n, const uint8_t *restrict x, int shift, uint64_t *restrict y)
 {
-    const int8_t *s8 = src;
-    const uint8_t *u8 = src;
-    int8_t ms[8];
-    uint8_t mu[8];
-    memcpy(ms, max, sizeof ms);
-    memcpy(mu, max, sizeof mu);
-    if (type == ECH_S8) {
-        for (int64_t i = 0; i < count; i++, s8 += step) {
-            for (int c = 0; c < 8; c++)
-                ms[c] = s8[c] > ms[c] ? s8[c] : ms[c];
+    for (int64_t i = 0; i < n; i++)
+        y[i] |= (uint64_t)x[i] << shift;
+}
+
+/* Eight bytes of either sign. Those with one are compared with their highest bit turned round. */
+typedef uint8_t bytes8 __attribute__((vector_size(8)));
+
+static inline bytes8 larger(bytes8 a, bytes8 b)
+{
+    const bytes8 mask = (bytes8)(a > b);
+    return (a & mask) | (b & ~mask);
+}
+
+static inline bytes8 load8(const char *from, bytes8 flip)
+{
+    bytes8 v;
+    memcpy(&v, from, sizeof v);
+    return v ^ flip;
+}
+
+static void maxpool(const ech__int8_pool *p)
+{
+    const bytes8 flip = (bytes8){0} + (uint8_t)(p->is_signed ? 0x80 : 0);
+    for (int64_t i = 0; i < p->P; i++) {
+        const int64_t top = i * p->stride - p->pad, bottom = top + p->kernel;
+        const int64_t h0 = top < 0 ? 0 : top, h1 = bottom < p->H ? bottom : p->H;
+        for (int64_t j = 0; j < p->Q; j++) {
+            const int64_t left = j * p->stride - p->pad, right = left + p->kernel;
+            const int64_t w0 = left < 0 ? 0 : left, w1 = right < p->W ? right : p->W;
+            bytes8 most = {0};
+            for (int64_t h = h0; h < h1; h++) {
+                const char *row = p->x + h * p->W * p->step;
+                for (int64_t w = w0; w < w1; w++)
+                    most = larger(load8(row + w * p->step, flip), most);
+            }
+            most ^= flip;
+            memcpy(p->y + (i * p->Q + j) * p->step, &most, sizeof most);
         }
-        memcpy(max, ms, sizeof ms);
-    } else {
-        for (int64_t i = 0; i < count; i++, u8 += step) {
-            for (int c = 0; c < 8; c++)
-                mu[c] = u8[c] > mu[c] ? u8[c] : mu[c];
-        }
-        memcpy(max, mu, sizeof mu);
     }
 }
 
@@ -111,6 +131,7 @@ const ech__int8_loops TABLE = {
     .multiply = multiply,
     .add = add,
     .round = round_scaled,
-    .largest = largest,
+    .insert = insert,
+    .maxpool = maxpool,
     .sums = sums,
 };
