@@ -15,7 +15,7 @@ enum {
     PANEL = 8,           /* outputs */
     WIDE = 2 * PANEL,    /* outputs of a row of M */
     V_BYTES = 256 << 10, /* of the tiles that are transformed at a time */
-    MOST_TILES = 48,
+    MOST_TILES = 24,
 };
 
 typedef struct wino {
@@ -105,16 +105,14 @@ static void run_tiles(const wino *k, int64_t first, int64_t count, char *own)
     for (int64_t panel = 0; panel < k->outputs / PANEL; panel += 2) {
         const int panels = (int)least(2, k->outputs / PANEL - panel);
         for (int64_t point = 0; point < POINTS; point++) {
-            for (int64_t i = 0; i < count; i += k->isa->rows) {
-                const ech__int8_wino_product t = {.v = v + (point * k->T + i) * k->C,
-                                                  .u = k->u + point * u_point + panel * u_panel,
-                                                  .rows = (int)least(k->isa->rows, count - i),
-                                                  .panels = panels,
-                                                  .channels = k->C,
-                                                  .u_panel = u_panel,
-                                                  .m = m + (point * k->T + i) * WIDE};
-                k->isa->product(&t);
-            }
+            const ech__int8_wino_product t = {.v = v + point * k->T * k->C,
+                                              .u = k->u + point * u_point + panel * u_panel,
+                                              .rows = count,
+                                              .panels = panels,
+                                              .channels = k->C,
+                                              .u_panel = u_panel,
+                                              .m = m + point * k->T * WIDE};
+            k->isa->product(&t);
         }
         finish_tiles(k, first, count, panel, panels, m);
     }

@@ -41,7 +41,8 @@ typedef struct ech__int8_wino_input {
 /* m[rows][panels * 8] = v[rows][C] u[panels][C/2][8][2] */
 typedef struct ech__int8_wino_product {
     const int16_t *v, *u;
-    int rows, panels;
+    int64_t rows;
+    int panels;
     int64_t channels, u_panel;
     int32_t *m; /* from row to row 16 */
 } ech__int8_wino_product;
@@ -59,7 +60,6 @@ typedef struct ech__int8_wino_output {
 } ech__int8_wino_output;
 
 typedef struct ech__int8_wino_isa {
-    int rows; /* most of a product */
     /* w[3][3 * C/2][8][2] of 8 outputs -> u[36][C/2][8][2], the points u_point apart */
     void (*weight)(const int8_t *w, int64_t channels, int16_t *u, int64_t u_point);
     void (*input)(const ech__int8_wino_input *t);

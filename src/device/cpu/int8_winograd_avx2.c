@@ -3,7 +3,12 @@
 #include <immintrin.h>
 #include <string.h>
 
-enum { POINTS = ECH__INT8_WINO_POINTS, SIDE = ECH__INT8_WINO_SIDE, TILE = ECH__INT8_WINO_TILE };
+enum {
+    POINTS = ECH__INT8_WINO_POINTS,
+    SIDE = ECH__INT8_WINO_SIDE,
+    TILE = ECH__INT8_WINO_TILE,
+    ROWS = 6, /* of a product, in registers */
+};
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -102,11 +107,13 @@ INLINE __m256i pair_of(const int16_t *x)
 }
 
 /* As in int8_avx2.c, with weights of 16 bits and sums as results. */
-INLINE void product_of(const ech__int8_wino_product *t, const int rows, const int panels)
+INLINE void product_of(const ech__int8_wino_product *t, int64_t first, const int rows,
+                       const int panels)
 {
-    __m256i acc[6][2];
-    const int16_t *v = t->v, *u = t->u;
+    __m256i acc[ROWS][2];
     const int64_t channels = t->channels;
+    const int16_t *v = t->v + first * channels, *u = t->u;
+    int32_t *m = t->m + first * 16;
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 2
@@ -130,26 +137,34 @@ INLINE void product_of(const ech__int8_wino_product *t, const int rows, const in
     for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 2
         for (int p = 0; p < panels; p++)
-            _mm256_storeu_si256((__m256i *)(t->m + r * 16 + p * 8), acc[r][p]);
+            _mm256_storeu_si256((__m256i *)(m + r * 16 + p * 8), acc[r][p]);
     }
 }
 
-#define SIZE(rows, panels)                                                                         \
-    static void product_##rows##_##panels(const ech__int8_wino_product *t)                         \
-    {                                                                                              \
-        product_of(t, rows, panels);                                                               \
-    }
-#define SIZES(X, panels)                                                                           \
-    X(1, panels) X(2, panels) X(3, panels) X(4, panels) X(5, panels) X(6, panels)
-SIZES(SIZE, 1)
-SIZES(SIZE, 2)
+/* What is left of the rows; each number of them is a loop of its own. */
+#define REST(rows, panels)                                                                         \
+    case rows:                                                                                     \
+        product_of(t, first, rows, panels);                                                        \
+        break;
+#define RESTS(panels)                                                                              \
+    REST(1, panels) REST(2, panels) REST(3, panels) REST(4, panels) REST(5, panels)
 
 static void product(const ech__int8_wino_product *t)
 {
-#define ENTRY(rows, panels) [rows] = product_##rows##_##panels,
-    static void (*const one[])(const ech__int8_wino_product *) = {SIZES(ENTRY, 1)};
-    static void (*const two[])(const ech__int8_wino_product *) = {SIZES(ENTRY, 2)};
-    (t->panels == 1 ? one : two)[t->rows](t);
+    int64_t first = 0;
+    if (t->panels == 2) {
+        for (; first + ROWS <= t->rows; first += ROWS)
+            product_of(t, first, ROWS, 2);
+        switch (t->rows - first) {
+            RESTS(2)
+        }
+    } else {
+        for (; first + ROWS <= t->rows; first += ROWS)
+            product_of(t, first, ROWS, 1);
+        switch (t->rows - first) {
+            RESTS(1)
+        }
+    }
 }
 
 /* ---- results: A' M A, divided ---- */
@@ -164,25 +179,61 @@ INLINE void collect(const v8u *m, int step, v8u *out, int out_step)
     out[3 * out_step] = minus + 2 * less + 6 * m[5 * step];
 }
 
-/* Eight results of one pixel: as store in int8_avx2.c. */
-INLINE void store(const ech__int8_wino_output *t, v8 acc, char *to)
+/* From sums to the unit of the output, not rounded yet. */
+INLINE __m256 scaled(const ech__int8_wino_output *t, v8 acc)
 {
-    __m256 v = _mm256_add_ps(_mm256_cvtepi32_ps((__m256i)acc), _mm256_loadu_ps(t->bias));
-    v = _mm256_mul_ps(v, _mm256_loadu_ps(t->scale));
-    if (t->relu)
-        v = _mm256_max_ps(v, _mm256_setzero_ps());
+    const __m256 v = _mm256_add_ps(_mm256_cvtepi32_ps((__m256i)acc), _mm256_loadu_ps(t->bias));
+    return _mm256_mul_ps(v, _mm256_loadu_ps(t->scale));
+}
+
+/* Whole numbers that packing then saturates. It does so from below; above, a number beyond 32 bits would come out as the
+ * smallest there is. */
+INLINE __m256i whole(__m256 v)
+{
+    return _mm256_cvtps_epi32(_mm256_min_ps(v, _mm256_set1_ps(255)));
+}
+
+INLINE __m256i packed(__m256i low, __m256i high, bool is_signed)
+{
+    return is_signed ? _mm256_packs_epi16(low, high) : _mm256_packus_epi16(low, high);
+}
+
+/* Four pixels of eight results. */
+INLINE __m256i bytes_of(const ech__int8_wino_output *t, const v8 *acc)
+{
+    __m256i w[TILE];
+    for (int i = 0; i < TILE; i++) {
+        __m256 v = scaled(t, acc[i]);
+        if (t->relu)
+            v = _mm256_max_ps(v, _mm256_setzero_ps());
+        w[i] = whole(v);
+    }
+    /* Packing works in halves of a vector: the halves of each pixel are brought together at the end. */
+    const __m256i all =
+        packed(_mm256_packs_epi32(w[0], w[1]), _mm256_packs_epi32(w[2], w[3]), t->type == ECH_S8);
+    return _mm256_permutevar8x32_epi32(all, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+static void store_row(const ech__int8_wino_output *t, const v8 *acc, char *to)
+{
     if (t->type == ECH_F32) {
-        _mm256_storeu_ps((float *)to, v);
+        for (int s = 0; s < t->cols; s++) {
+            __m256 v = scaled(t, acc[s]);
+            if (t->relu)
+                v = _mm256_max_ps(v, _mm256_setzero_ps());
+            _mm256_storeu_ps((float *)(to + s * t->y_pixel), v);
+        }
         return;
     }
-    const bool is_signed = t->type == ECH_S8;
-    v = _mm256_max_ps(v, _mm256_set1_ps(is_signed ? -128.0f : 0.0f));
-    v = _mm256_min_ps(v, _mm256_set1_ps(is_signed ? 127.0f : 255.0f));
-    const __m256i whole = _mm256_cvtps_epi32(v);
-    const __m128i half =
-        _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
-    _mm_storel_epi64((__m128i *)to,
-                     is_signed ? _mm_packs_epi16(half, half) : _mm_packus_epi16(half, half));
+    char bytes[TILE * 8];
+    const __m256i all = bytes_of(t, acc);
+    if (t->cols == TILE && t->y_pixel == 8) {
+        _mm256_storeu_si256((__m256i *)to, all);
+        return;
+    }
+    _mm256_storeu_si256((__m256i *)bytes, all);
+    for (int s = 0; s < t->cols; s++)
+        memcpy(to + s * t->y_pixel, bytes + s * 8, 8);
 }
 
 static void output(const ech__int8_wino_output *t)
@@ -197,12 +248,12 @@ static void output(const ech__int8_wino_output *t)
     for (int r = 0; r < TILE; r++)
         collect(half + r * SIDE, 1, all + r * TILE, 1);
     for (int r = 0; r < t->rows; r++) {
-        for (int s = 0; s < t->cols; s++) {
-            const v8 times = (v8)(all[r * TILE + s] * ninth);
-            store(t, times >> (shift[r] + shift[s]), t->y + r * t->y_row + s * t->y_pixel);
-        }
+        v8 acc[TILE];
+        for (int s = 0; s < TILE; s++)
+            acc[s] = (v8)(all[r * TILE + s] * ninth) >> (shift[r] + shift[s]);
+        store_row(t, acc, t->y + r * t->y_row);
     }
 }
 
 const ech__int8_wino_isa ech__int8_wino_avx2 = {
-    .rows = 6, .weight = weight, .input = input, .product = product, .output = output};
+    .weight = weight, .input = input, .product = product, .output = output};
