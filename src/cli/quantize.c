@@ -89,7 +89,7 @@ static const ech__option options[] = {
     {.name = "activations",
      ECH_OPTION(CHOICE, args, activations),
      .choices = ECH_OBSERVE_LIST(CHOICE),
-     .initial = "percentile",
+     .initial = "entropy",
      .help = "The range of what flows between layers, from calibration. max: all that was seen; "
              "percentile: all but the largest few; entropy: the one whose integers tell least "
              "wrong of the distribution (Kullback-Leibler). Behind a ReLU nothing is negative and "
@@ -142,8 +142,8 @@ static const ech__option options[] = {
      .arg = "DIR",
      .initial = "quantized",
      .group = "Output",
-     .help = "Where int8.safetensors, int8.onnx, f32.onnx, quantize.json, the histograms and "
-             "their pictures go. '' writes nothing."},
+     .help = "Where int8.safetensors, int8.onnx, f32.onnx, quantize.json, predictions.csv, the "
+             "histograms and their pictures go. '' writes nothing."},
     {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
 };
 

@@ -171,7 +171,7 @@ static ech_json *histograms_json(const ech__study *study)
     return all;
 }
 
-static void print_csv(const ech__study *study, FILE *out)
+static void print_histograms(const ech__study *study, FILE *out)
 {
     ech__seen seen;
     fputs("layer,what,from,to,count\n", out);
@@ -185,13 +185,29 @@ static void print_csv(const ech__study *study, FILE *out)
     }
 }
 
-static ech_status write_csv(const ech__study *study, const char *path)
+/* What each test image is, and what f32 and int8 say it is; a network that was loaded has no f32. */
+static void print_predictions(const ech__study *study, FILE *out)
 {
-    char *text = NULL;
+    const ech__ladder *l = &study->ladder;
+    const bool both = study->config.init != NULL;
+    fprintf(out, "image,label,%sint8\n", both ? "f32," : "");
+    for (int64_t i = 0; i < study->test->count; i++) {
+        fprintf(out, "%lld,%d,", (long long)i, study->test->labels[i]);
+        if (both)
+            fprintf(out, "%d,", (int)l->f32[i]);
+        fprintf(out, "%d\n", (int)l->int8[i]);
+    }
+}
+
+static ech_status write_csv(const ech__study *study, const char *file,
+                            void (*print)(const ech__study *study, FILE *out))
+{
+    char path[ECH_DIR_MAX_PATH + 32], *text = NULL;
     size_t bytes = 0;
+    snprintf(path, sizeof path, "%s/%s", study->config.out, file);
     FILE *out = open_memstream(&text, &bytes);
     if (out)
-        print_csv(study, out);
+        print(study, out);
     const ech_status status = !out || fclose(out) != 0
                                   ? ech__fail(study->ctx, ECH_E_NOMEM, "no memory for %s", path)
                                   : ech__file_write(study->ctx, path, text, bytes);
@@ -210,12 +226,11 @@ static ech_status save_json(const ech__study *study, const char *file, ech_json 
 
 ech_status ech__quantize_record(const ech__study *study)
 {
-    char path[ECH_DIR_MAX_PATH + 32];
     ECH_TRY(save_json(study, "quantize.json", ech__quantize_json(study)));
+    ECH_TRY(write_csv(study, "predictions.csv", print_predictions));
     if (!study->config.init)
         return ECH_OK;
     ECH_TRY(save_json(study, "histograms.json", histograms_json(study)));
-    snprintf(path, sizeof path, "%s/histograms.csv", study->config.out);
-    ECH_TRY(write_csv(study, path));
+    ECH_TRY(write_csv(study, "histograms.csv", print_histograms));
     return ech__quantize_plot(study);
 }

@@ -138,8 +138,10 @@ ech_status ech__ladder_init(ech__ladder *ladder, const ech__qmodel *model,
     ech__arena_init(&ladder->arena, model->ctx->alloc);
     ladder->f32 =
         ech__arena_array(&ladder->arena, (size_t)count_of(&options->test), sizeof *ladder->f32);
+    ladder->int8 =
+        ech__arena_array(&ladder->arena, (size_t)count_of(&options->test), sizeof *ladder->int8);
     ladder->layers = ech__arena_array(&ladder->arena, scales->nlayers, sizeof *ladder->layers);
-    if (ladder->f32 && ladder->layers)
+    if (ladder->f32 && ladder->int8 && ladder->layers)
         return ECH_OK;
     ech__ladder_fini(ladder);
     return ech__fail(model->ctx, ECH_E_NOMEM, "no memory for the predictions of a test set");
@@ -229,9 +231,9 @@ static ech_status climb(ech__ladder *ladder, ech__rung_kind kind)
     if (ladder->options.progress)
         ladder->options.progress(ladder->options.user, ech__rung_name(kind));
     ECH_TRY(make_rung(ladder, kind, &r));
-    const ech_status status =
-        score_rewritten(ladder, &r, &ladder->options.test, first ? ladder->f32 : NULL,
-                        first ? NULL : ladder->f32, &scored);
+    int32_t *predicted = kind == ECH__RUNG_INT8 ? ladder->int8 : first ? ladder->f32 : NULL;
+    const ech_status status = score_rewritten(ladder, &r, &ladder->options.test, predicted,
+                                              first ? NULL : ladder->f32, &scored);
     if (kind != ECH__RUNG_F32)
         ech__rewritten_fini(&r);
     ECH_TRY(status);

@@ -78,7 +78,8 @@ typedef struct ech__ladder {
     const ech__scales *scales;
     const ech__tensors *whole;
     ech__ladder_options options;
-    int32_t *f32; /* [count of the test set] predictions in f32 */
+    int32_t *f32,
+        *int8; /* [count of the test set] predictions; f32 is what others are compared with */
     ech__rung rungs[ECH__RUNG_COUNT];
     int count;
     ech__layer_rung *layers; /* [scales->nlayers] */

@@ -24,7 +24,7 @@ ech__scale_options ech__scale_defaults(void)
     return (ech__scale_options){.weights = ECH_CLIP_MSE,
                                 .per_channel = true,
                                 .weight_percentile = 99.9,
-                                .activations = ECH_OBSERVE_PERCENTILE,
+                                .activations = ECH_OBSERVE_ENTROPY,
                                 .percentile = 99.99};
 }
 

@@ -16,8 +16,8 @@ if not eval(sys.argv[1]):
     sys.exit("not so: " + sys.argv[1] + "\n" + json.dumps(d)[:2500])' "$2" "$3"
 }
 
-check "a net is trained" "$ECHELON" train --model lenet --data synthetic --limit 2000 --batch-size 50 \
-    --epochs 4 --optimizer adam --lr 0.002 --tune off --save saved --run-dir run
+check "a net is trained" "$ECHELON" train --model lenet --data synthetic --limit 3000 --no-augment \
+    --batch-size 50 --epochs 6 --optimizer adam --lr 0.003 --tune off --save saved --run-dir run
 weights=$(find saved -name model.safetensors | sort | tail -n 1)
 small=(--model lenet --init "$weights" --data synthetic --limit 500 --samples 200 --sensitivity 200)
 
@@ -27,7 +27,7 @@ for row in f32 weights 'weights \+ activations' 'weights \+ activations \+ bias'
     says "the ladder has a rung: $row" "^$row " cat table
 done
 says "each layer is tried alone" '^fc3 +[0-9]' cat table
-for file in int8.safetensors int8.onnx f32.onnx quantize.json histograms.json histograms.csv conv1-weight.svg \
+for file in int8.safetensors int8.onnx f32.onnx quantize.json predictions.csv histograms.json histograms.csv conv1-weight.svg \
     conv1-before-relu.svg conv1-after-relu.svg x-input.svg; do
     check "$file is written" test -s "out/$file"
 done

@@ -12,7 +12,7 @@ done
 
 # near MODEL KIND: logits of ONNX Runtime beside ours; f32 to rounding, int8 to a step or two.
 near() {
-    ONNX_SHAPE=3x32x32 node "$ECH_SRC/bench/peers/onnx_run.js" "$1/$2.onnx" "$1/x.bin" 6 >"$1/$2.json" || return
+    ONNX_EXACT=1 node "$ECH_SRC/bench/peers/onnx_run.js" "$1/$2.onnx" "$1/x.bin" 6 >"$1/$2.json" || return
     "$python" - "$1" "$2" <<'END'
 import json, sys
 import numpy
