@@ -41,6 +41,7 @@ bench: ## measure against PyTorch, gloo and Open MPI (installs them)
 	bench/run $(PROGRAM)
 	bench/comm $(PROGRAM)
 	bench/ddp $(PROGRAM)
+	bench/precision $(PROGRAM)
 
 predict: ## compare predicted, emulated and measured step times
 	@tools/setup build

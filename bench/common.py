@@ -18,11 +18,11 @@ def fail(sentence):
     sys.exit(f"bench/{pathlib.Path(sys.argv[0]).name}: {sentence}")
 
 
-def parser_of(description):
+def parser_of(description, rounds=3):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("program", metavar="PROGRAM")
     parser.add_argument("--quick", action="store_true", help="leave what takes minutes out")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of each side (default: 3)")
+    parser.add_argument("--rounds", type=int, default=rounds, metavar="N", help=f"of each side (default: {rounds})")
     parser.add_argument("--only", default="", metavar="WORD", help="cases with this in their names")
     return parser
 

@@ -34,6 +34,8 @@ static void check_state(ech_ctx *ctx, const ech__checkpoint_state *s)
 {
     must(s->step >= 1 && s->epoch >= 0 && s->epoch_step >= 0 && s->now.samples >= 0);
     must(s->nepochs <= (size_t)s->epoch);
+    must(s->updates >= 0 && s->updates <= s->step);
+    must(!s->scaler.on || ech__scaler_is_sound(&s->scaler));
     for (size_t i = 0; i < s->nepochs; i++)
         must(s->epochs[i].epoch == (int64_t)i + 1 && s->epochs[i].test.samples >= 0);
     for (size_t i = 0; i < s->choices.nkernels; i++)

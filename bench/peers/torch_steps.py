@@ -1,4 +1,5 @@
 """What the peers that train share: timed steps of plain eager PyTorch with SGD on one fixed batch, printed as JSON."""
+import contextlib
 import json
 import resource
 import time
@@ -6,15 +7,19 @@ import time
 import torch
 
 
-def measure(model, loss_of, x, y, steps, warmup, quiet=False, **sgd):
-    """The first warmup of the steps are run and not reported. quiet: another rank prints."""
+def measure(model, loss_of, x, y, steps, warmup, quiet=False, accum=1, dtype=None, **sgd):
+    """The first warmup of the steps are run and not reported. quiet: another rank prints. accum: backward passes in a step.
+    dtype: of autocast; None: without."""
+    autocast = lambda: torch.autocast("cpu", dtype=dtype) if dtype else contextlib.nullcontext()
     optimizer = torch.optim.SGD(model.parameters(), **sgd)
     times = []
     for _ in range(steps):
         start = time.perf_counter()
         optimizer.zero_grad()
-        loss = loss_of(model(x), y)
-        loss.backward()
+        for _ in range(accum):
+            with autocast():
+                loss = loss_of(model(x), y)
+            (loss / accum if accum > 1 else loss).backward()
         optimizer.step()
         times.append(time.perf_counter() - start)
     if quiet:

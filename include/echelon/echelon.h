@@ -176,6 +176,58 @@ ECH_API ech_status ech_group_barrier(ech_group *group);
 /* Adds up data[count] over the ranks; the result has the same bits on all of them. */
 ECH_API ech_status ech_group_sum(ech_group *group, float *data, int64_t count);
 
+/* ---- images ----
+ *
+ * Batches of labelled images, loaded ahead by a thread of their own, normalised, and shared out to the ranks of a group:
+ *
+ *     ech_loader_options o = ech_loader_defaults();
+ *     o.dir = "cifar";  o.batch = 128;  o.group = group;
+ *     ech_loader *train;        ech_loader_open(ctx, &o, &train);
+ *     for (int64_t i = 0; i < ech_loader_steps(train); i++) {          one epoch
+ *         ech_batch b;          ech_loader_next(train, &b);
+ *         ech_trainer_step_batch(t, "images", "labels", &b, &step);
+ *     }
+ *     ech_loader_close(train);
+ *
+ * What is in a batch is a function of the options, the rank and the step: the same seed gives the same bits, and N ranks
+ * together see in a step what one rank with N times the batch sees. Each sample comes once in an epoch; the last step of an
+ * epoch has what is left, split evenly, so that ranks may have different numbers of samples then, or none. */
+
+typedef struct ech_loader ech_loader;
+
+typedef struct ech_loader_options {
+    const char *dir;  /* CIFAR-10's binary files; NULL: a made-up set of the same shapes */
+    bool test;        /* the test set, in its order and as it is, instead of the training set */
+    int64_t limit;    /* samples to use, balanced over the classes; 0: all */
+    int64_t batch;    /* samples of this rank in a step; the same on every rank */
+    uint64_t seed;    /* of order and augmentation */
+    bool shuffle;     /* another order in every epoch; off: that of the files */
+    bool augment;     /* random crops and flips */
+    ech_group *group; /* ranks that share the set; borrowed; NULL: none */
+} ech_loader_options;
+
+/* The samples of one rank in one step. */
+typedef struct ech_batch {
+    const float *images;   /* [count, 3, 32, 32] */
+    const int32_t *labels; /* [count], from 0 to 9 */
+    int64_t count;
+    int64_t global_count; /* over all ranks */
+    int64_t epoch, step;  /* both from 0 */
+    double waited_s;      /* how long it was not ready */
+} ech_batch;
+
+/* Batch 64, shuffled and augmented, made-up images. */
+ECH_API ech_loader_options ech_loader_defaults(void);
+/* Reads and checks the files; loading starts right away. */
+ECH_API ech_status ech_loader_open(ech_ctx *ctx, const ech_loader_options *options,
+                                   ech_loader **out);
+/* At any time; NULL is fine. */
+ECH_API void ech_loader_close(ech_loader *loader);
+ECH_API int64_t ech_loader_steps(const ech_loader *loader);   /* of an epoch, on every rank */
+ECH_API int64_t ech_loader_samples(const ech_loader *loader); /* of an epoch, over all ranks */
+/* The next step's, epoch after epoch. What it points to is valid until the next call. */
+ECH_API ech_status ech_loader_next(ech_loader *loader, ech_batch *out);
+
 /* ---- training ---- */
 
 #define ECH_OPTIMIZER_LIST(X)                                                                      \
@@ -231,8 +283,10 @@ typedef struct ech_train_options {
                        into parts, one for each device, and threads are those of each; 0: its share */
     ech_amp amp;
     double clip_norm; /* a gradient longer than this is shortened to it; 0: never */
-    double
-        loss_scale; /* of the loss scaler's first step; 0: 65536 with fp16, no scaler otherwise */
+    /* Of the loss scaler's first step, 2^-14 or more; 0: 65536 with fp16, and no scaler otherwise; below 0: no scaler. A
+     * step whose gradient is not finite is then skipped on all ranks, and the scale halved; it is doubled after 2000 good
+     * steps in a row. */
+    double loss_scale;
     ech_dtype grad_dtype; /* of gradients on their way between ranks: ECH_F32 or ECH_BF16 */
 } ech_train_options;
 
@@ -265,13 +319,30 @@ ECH_API ech_status ech_trainer_read(ech_trainer *trainer, const char *name, void
 
 /* One training step. out may be NULL. With a group, loss is that of the samples of all ranks. */
 ECH_API ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out);
-/* Forward and backward over the present inputs, whose gradient is added to that of the step under way. With accum N,
- * N-1 calls of this and one of ech_trainer_step, each after its inputs were written, make one optimizer step over N*batch
- * samples; ranks exchange nothing until the last. The reproducible mode has slots/size of them. */
+/* Forward and backward over the present inputs, by the loss times the scale and divided by the micro-steps; the gradient is
+ * added to that of the step under way. With accum N, N-1 calls of this and one of ech_trainer_step, each after its inputs were
+ * written, make one optimizer step over N*batch samples; ranks exchange nothing until the last. The reproducible mode has
+ * slots/size of them. */
 ECH_API ech_status ech_trainer_accumulate(ech_trainer *trainer);
+/* The end of a step in parts, for programs that want to see them: after N calls of ech_trainer_accumulate, the last of which
+ * exchanges, apply undoes the scale, looks for gradients that are not finite, clips, and updates or skips; update_scale then
+ * adapts the scale to what was found. ech_trainer_step is all three together. With ranks that update for each other
+ * (shared_update) parameters may change in the exchange already. */
+ECH_API ech_status ech_trainer_apply(ech_trainer *trainer, ech_step *out);
+/* Fails when many steps in a row were skipped with the least scale: it is not the scale then. */
+ECH_API ech_status ech_trainer_update_scale(ech_trainer *trainer);
 /* A forward pass over the present inputs that changes nothing, by the running statistics of batch norms: gives
  * the loss, or a count of correct samples. */
 ECH_API ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *out);
+/* One training step over a batch of a loader, which goes to the inputs of these names; out may be NULL. Every sample weighs
+ * alike, also where ranks have different numbers of them. The trainer has no accumulation, and its batch is the loader's. */
+ECH_API ech_status ech_trainer_step_batch(ech_trainer *trainer, const char *images,
+                                          const char *labels, const ech_batch *batch,
+                                          ech_step *out);
+/* A forward pass over a batch, as ech_trainer_evaluate: out[i] is values[i], over the samples of this rank. */
+ECH_API ech_status ech_trainer_evaluate_batch(ech_trainer *trainer, const char *images,
+                                              const char *labels, const ech_batch *batch,
+                                              const ech_value *values, int count, double *out);
 /* The learning rate of the steps that follow. */
 ECH_API void ech_trainer_set_lr(ech_trainer *trainer, double lr);
 
@@ -291,7 +362,8 @@ typedef struct ech_device_stats {
     double busy_s;               /* in kernels and copies */
     int64_t memory;              /* bytes, all kinds */
     int64_t weights, gradients, optimizer, inputs,
-        activations; /* with copies of weights, and workspace */
+        activations;           /* with copies of weights, and workspace */
+    int64_t copies, workspace; /* of weights, and of activations: what of them is that */
 } ech_device_stats;
 
 /* device counts from 0; there are dp_devices of them, or one. */

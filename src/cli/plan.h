@@ -3,6 +3,7 @@
 #define ECH_CLI_PLAN_H
 
 #include "train/advise.h"
+#include "train/capacity.h"
 
 typedef struct ech__plan_result {
     const ech__run_config *config;
@@ -15,6 +16,8 @@ typedef struct ech__plan_result {
     int beside;        /* copies that were measured side by side; 1: none */
     ech__scaled *rows; /* [count] */
     size_t count;
+    ech__need need;         /* of the batch on one device; batch 0: it was not asked for */
+    int64_t limit, largest; /* bytes of a device, and the largest batch that fits */
     ech__break_even half;
     bool advised;
     double efficiency; /* that was asked for */

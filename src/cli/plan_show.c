@@ -1,5 +1,6 @@
 #include "cli/plan.h"
 #include "base/format.h"
+#include "cli/capacity.h"
 
 #include <stdio.h>
 
@@ -40,6 +41,17 @@ static void show_links(const ech__plan_result *r)
     puts(r->given_links ? "." : "; the devices do it themselves, so none of it is hidden.");
 }
 
+/* Nothing for plain f32 steps of one micro-step. */
+static void show_precision(const ech_train_options *o)
+{
+    if (o->accum > 1)
+        printf("A step has %d micro-steps, whose gradients are exchanged once.\n", o->accum);
+    if (o->amp != ECH_AMP_OFF)
+        printf("Layers compute in %s.\n", ech__amp_name(o->amp));
+    if (o->grad_dtype != ECH_F32)
+        printf("Gradients travel in %s.\n", ech__dtype_name(o->grad_dtype));
+}
+
 static void show_head(const ech__plan_result *r)
 {
     char model[64];
@@ -50,6 +62,7 @@ static void show_head(const ech__plan_result *r)
            (long long)ech__pricing_params(r->pricing),
            ech__optimizer_name(r->config->train.optimizer), r->config->train.threads,
            r->config->train.threads == 1 ? "" : "s", ech__strategy_name(r->strategy));
+    show_precision(&r->config->train);
     show_links(r);
     printf("Costs of operators were measured in training steps of");
     for (int i = 0; i < count; i++)
@@ -105,6 +118,16 @@ static void show_break_even(const ech__plan_result *r)
         printf("; on 2 devices with no batch.\n");
 }
 
+static void show_memory(const ech__plan_result *r)
+{
+    if (!r->need.batch)
+        return;
+    putchar('\n');
+    ech__show_need(&r->need);
+    putchar('\n');
+    ech__show_largest(r->limit, r->largest);
+}
+
 static void show_advice(const ech__plan_result *r)
 {
     const ech__price *best = &r->advice.best.price;
@@ -135,6 +158,7 @@ void ech__plan_show(const ech__plan_result *r)
         show_row(&r->rows[i]);
     show_notes(r);
     show_break_even(r);
+    show_memory(r);
     show_advice(r);
 }
 
@@ -218,12 +242,22 @@ ech_json *ech__plan_json(const ech__plan_result *r)
     ech__json_set_string(&json, "parallel", ech__strategy_name(r->strategy));
     ech__json_set_string(&json, "optimizer", ech__optimizer_name(r->config->train.optimizer));
     ech__json_set_int(&json, "threads", r->config->train.threads);
+    ech__json_set_int(&json, "accum", r->config->train.accum);
+    ech__json_set_string(&json, "amp", ech__amp_name(r->config->train.amp));
+    ech__json_set_string(&json, "grad_dtype", ech__dtype_name(r->config->train.grad_dtype));
     ech__json_set_int(&json, "exchanged_bytes", ech__pricing_exchanged(r->pricing));
     ech__json_set(&json, "links", links_json(r));
     ech__json_set(&json, "costs", costs_json(r));
     for (size_t i = 0; i < r->count; i++)
         ech__json_append(&rows, row_json(&r->rows[i]));
     ech__json_set(&json, "rows", rows);
+    if (r->need.batch) {
+        ech_json *memory = ech__json_object();
+        ech__need_json(&memory, &r->need);
+        ech__json_set_int(&memory, "device_memory", r->limit);
+        ech__json_set_int(&memory, "largest_batch", r->largest);
+        ech__json_set(&json, "memory", memory);
+    }
     if (r->half.devices)
         ech__json_set_int(&half, "devices", r->half.devices);
     else

@@ -8,6 +8,30 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Nothing for plain f32. */
+static void show_precision(const ech_train_options *o)
+{
+    const char *before = "";
+    if (o->amp != ECH_AMP_OFF) {
+        printf("layers in %s", ech__amp_name(o->amp));
+        before = ", ";
+    }
+    if (ech__loss_scale(o) > 0) {
+        printf("%sloss times %g at first", before, ech__loss_scale(o));
+        before = ", ";
+    }
+    if (o->clip_norm > 0) {
+        printf("%sgradients clipped to %g", before, o->clip_norm);
+        before = ", ";
+    }
+    if (o->grad_dtype != ECH_F32) {
+        printf("%sgradients exchanged in %s", before, ech__dtype_name(o->grad_dtype));
+        before = ", ";
+    }
+    if (*before)
+        putchar('\n');
+}
+
 void ech__show_head(const ech__run *run)
 {
     const ech__run_config *c = &run->config;
@@ -23,6 +47,7 @@ void ech__show_head(const ech__run *run)
     printf(", %s, %d device%s of %d thread%s%s\n", ech__optimizer_name(c->train.optimizer), devices,
            devices == 1 ? "" : "s", t->device->threads, t->device->threads == 1 ? "" : "s",
            c->train.dp_devices ? ", DataParallel" : "");
+    show_precision(&c->train);
     printf("planned in %s", ech__format_seconds(t->planning_s).s);
     if (t->timed_kernels)
         printf(", %d kernels timed", t->timed_kernels);
@@ -69,15 +94,31 @@ void ech__show_progress(void *user, const ech__run *run, const ech__run_step *st
     fflush(stderr);
 }
 
+static void show_drift(const ech__run *run, const ech__run_epoch *e)
+{
+    const ech__drift *d = &e->drift;
+    const ech__drift *layers = ech__drift_layers(&run->drift, e->epoch - 1);
+    if (!d->ranks)
+        return;
+    printf("    running statistics of %d ranks differ: means by up to %.2g of a standard deviation "
+           "(rms %.2g), variances by up to %.2g %% (rms %.2g %%)",
+           d->ranks, d->mean_largest, d->mean_rms, 100 * d->variance_largest,
+           100 * d->variance_rms);
+    if (layers)
+        printf("; most in %s", run->drift.names[ech__drift_worst(&run->drift, e->epoch - 1)]);
+    printf("\n");
+}
+
 void ech__show_epoch(void *user, const ech__run *run, const ech__run_epoch *e)
 {
     ech__show_progress_end(user);
-    printf("[Epoch %lld/%lld] time=%.2fs compute=%.2fs loss=%.4f train_acc=%.4f",
-           (long long)e->epoch, (long long)run->config.epochs, e->time_s, e->compute_s, e->loss,
-           e->train_accuracy);
+    printf("[Epoch %lld/%lld] time=%.2fs compute=%.2fs data=%.3fs loss=%.4f train_acc=%.4f",
+           (long long)e->epoch, (long long)run->config.epochs, e->time_s, e->compute_s, e->data_s,
+           e->loss, e->train_accuracy);
     if (e->test.samples)
         printf(" test_loss=%.4f acc=%.4f", e->test.loss, e->test.accuracy);
     printf("\n");
+    show_drift(run, e);
     fflush(stdout);
 }
 
@@ -108,8 +149,9 @@ static void show_steps(const ech__run *run)
                ech__format_seconds(s->result.backward_s).s);
         if (ranks)
             printf("  %10s", ech__format_seconds(s->result.comm_exposed_s).s);
-        printf("  %10s  %10.4g%s\n", ech__format_seconds(s->result.optimizer_s).s, s->lr,
-               i < run->first + run->config.warmup ? "  warm-up" : "");
+        printf("  %10s  %10.4g%s%s\n", ech__format_seconds(s->result.optimizer_s).s, s->lr,
+               i < run->first + run->config.warmup ? "  warm-up" : "",
+               s->result.skipped ? "  skipped" : "");
     }
 }
 
@@ -149,7 +191,8 @@ static void show_exchange(const ech__run *run)
     show_buckets(t);
     printf("\nexchange     %s of gradients", ech__format_bytes(t->bytes.gradients).s);
     if (t->bytes.buffers)
-        printf(", %s of buffers", ech__format_bytes(t->bytes.buffers).s);
+        printf(", %s of buffers (in %s)", ech__format_bytes(t->bytes.buffers).s,
+               ech__format_seconds(t->buffers_s).s);
     if (t->bytes.statistics)
         printf(", %s of statistics", ech__format_bytes(t->bytes.statistics).s);
     printf(" a step and rank over %s; medians as %s\n",
@@ -185,6 +228,37 @@ static void show_dp(const ech__dp_totals *t)
                ech__format_seconds(t->phase_s[p]).s);
 }
 
+static void show_stability(const ech__run *run)
+{
+    if (!ech__run_is_watched(run))
+        return;
+    const ech__stability s = ech__stability_of(run, run->baseline);
+    const ech_trainer *t = run->trainer;
+    printf("stability    %lld step%s not finite, %lld skipped", (long long)s.broken,
+           s.broken == 1 ? "" : "s", (long long)s.skipped);
+    if (t->scaler.on)
+        printf("; loss scale %g to %g", s.least, s.most);
+    if (t->checks)
+        printf("; largest gradient %.4g", s.largest);
+    if (run->baseline)
+        printf("; losses off by %.3g %% at most from those of %s, by %.3g %% at the end",
+               100 * s.worst, run->config.against, 100 * s.final);
+    putchar('\n');
+}
+
+static void show_epochs(const ech__run *run)
+{
+    const ech__epoch_shares shares = ech__run_epoch_shares(run);
+    if (!run->config.epochs || !run->epochs_done)
+        return;
+    printf("epochs       %s of training in all; %.3f %% of it loading that was not hidden, %.3f %% "
+           "besides steps and loading",
+           ech__format_seconds(shares.time_s).s, 100 * shares.data, 100 * shares.overhead);
+    if (shares.evaluation > 0)
+        printf("; evaluation on top %.1f %%", 100 * shares.evaluation);
+    printf("\n");
+}
+
 static void show_summary(const ech__run *run)
 {
     show_exchange(run);
@@ -207,7 +281,9 @@ static void show_summary(const ech__run *run)
         printf("             adding up slots %s, %.2f %% of the step\n",
                ech__format_seconds(s->sums_s).s, 100 * s->sums_s / t->median);
     printf("throughput   %.1f samples/s\n", s->samples_per_s);
+    show_epochs(run);
     printf("loss         %.9g at the first step, %.9g at the last\n", s->first_loss, s->final_loss);
+    show_stability(run);
     printf("memory       %s planned, %s allocated\n",
            ech__format_bytes(ech_trainer_planned_memory(run->trainer)).s,
            ech__format_bytes(ech_trainer_peak_memory(run->trainer)).s);
@@ -273,14 +349,4 @@ void ech__show_kernels(const ech__run *run)
                rate, 100 * op->median_s / run->summary.step_time.median);
     }
     show_summary(run);
-}
-
-void ech__show_memory(const ech__plan *plan)
-{
-    printf("A batch of %lld needs, as planned:\n\n", (long long)plan->batch);
-    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
-        printf("  %-12s  %10s  %16lld bytes\n", ech__memory_name((ech__memory_kind)k),
-               ech__format_bytes(plan->memory[k]).s, (long long)plan->memory[k]);
-    printf("  %-12s  %10s  %16lld bytes\n", "total", ech__format_bytes(plan->total_bytes).s,
-           (long long)plan->total_bytes);
 }

@@ -10,8 +10,6 @@ void ech__show_head(const ech__run *run);
 void ech__show_run(const ech__run *run);
 /* A table of kernels with their times, and the summary. */
 void ech__show_kernels(const ech__run *run);
-/* The memory of a plan by kind. */
-void ech__show_memory(const ech__plan *plan);
 
 /* A line that is written over on a terminal; elsewhere a plain line every few seconds. */
 typedef struct ech__progress {

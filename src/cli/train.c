@@ -1,4 +1,5 @@
 /* echelon train and echelon bench step: one run each, through train/run.h, alone or as several ranks. */
+#include "cli/capacity.h"
 #include "cli/ranks.h"
 #include "cli/show.h"
 #include "cli/train_options.h"
@@ -50,6 +51,11 @@ static ech__run_config config_of(const ech__train_args *a)
     c.train.tune = a->tune == 0;
     c.train.recompute = a->recompute == 0;
     c.train.tuning_file = a->tuning_file;
+    c.train.amp = (ech_amp)a->amp;
+    c.train.loss_scale = a->loss_scale;
+    c.train.clip_norm = a->clip_norm;
+    c.train.grad_dtype = a->grad_dtype ? ECH_BF16 : ECH_F32;
+    c.against = a->against;
     c.run_dir = a->run_dir;
     c.trace = a->trace;
     c.command = ech__cli_command_line();
@@ -69,25 +75,13 @@ static ech__run_config config_of(const ech__train_args *a)
     c.schedule.kind = (ech__schedule_kind)a->schedule;
     c.schedule.interval = a->interval;
     c.schedule.gamma = a->gamma;
+    c.lr_scale_base = a->lr_scale_base;
+    c.lr_warmup_epochs = a->lr_warmup_epochs;
+    c.lr_warmup_from = a->lr_warmup_from;
     return c;
 }
 
 /* ---- the commands ---- */
-
-static int fit(ech_ctx *ctx, const ech__command *command, const ech__run_config *config)
-{
-    ech_trainer *trainer;
-    if (ech__run_fit(ctx, config, &trainer) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
-    ech__show_memory(trainer->plan);
-    if (trainer->whole) { /* DataParallel: the plan above is of one device's part */
-        putchar('\n');
-        ech__show_memory(trainer->whole);
-        puts("\nDevice 0 needs both, the other devices the first without the optimizer.");
-    }
-    ech_trainer_destroy(trainer);
-    return ECH__EXIT_GOOD;
-}
 
 typedef void (*show_fn)(const ech__run *run);
 
@@ -187,7 +181,8 @@ int ech__run_train(ech_ctx *ctx, const ech__command *command, char **argv)
         return code;
     if (a.fit) {
         const ech__run_config config = config_of(&a);
-        return fit(ctx, command, &config);
+        const int ranks = a.parallel == ECH__PARALLEL_DP || !a.device_count ? 1 : a.device_count;
+        return ech__cli_fit(ctx, command, &config, ranks, a.json);
     }
     return run_it(ctx, command, &a, argv, ech__show_run);
 }

@@ -1,4 +1,4 @@
-#include "cli/train_options.h"
+#include "cli/precision.h"
 #include "device/device.h"
 #include "train/costs.h"
 
@@ -158,6 +158,35 @@ typedef ech__train_args args;
         .max = 9007199254740992.0, .help = "Of the initial parameters and of synthetic data."      \
     }
 
+#define PRECISION_ROWS                                                                             \
+    {.name = "amp",                                                                                \
+     ECH_OPTION(CHOICE, args, amp),                                                                \
+     .choices = ECH_AMP_LIST(CHOICE),                                                              \
+     .initial = "off",                                                                             \
+     .group = "Precision",                                                                         \
+     .help = "Mixed precision: linear layers, convolutions and what flows between them in this "   \
+             "type; parameters, gradients, statistics, losses and the optimizer in f32."},         \
+        {.name = "loss-scale",                                                                     \
+         ECH_OPTION(STRING, args, loss_scale_text),                                                \
+         .arg = "X|off",                                                                           \
+         .choices = "off",                                                                         \
+         .help = "Of the loss in the first step: it is halved, and the step skipped, when a "      \
+                 "gradient is not finite, and doubled after 2000 good steps in a row. Default: "   \
+                 "65536 with --amp fp16, else off."},                                              \
+        {.name = "clip-norm",                                                                      \
+         ECH_OPTION(REAL, args, clip_norm),                                                        \
+         .arg = "X",                                                                               \
+         .initial = "0",                                                                           \
+         .min = 0,                                                                                 \
+         .max = 1e30,                                                                              \
+         .help =                                                                                   \
+             "Shorten gradients, all together, to this norm where they are longer. 0: never."},    \
+    {                                                                                              \
+        .name = "grad-dtype", ECH_OPTION(CHOICE, args, grad_dtype), .choices = "f32|bf16",         \
+        .initial = "f32",                                                                          \
+        .help = "Type of gradients on their way between devices; bf16 halves the bytes."           \
+    }
+
 #define RECORD_ROWS                                                                                \
     {.name = "run-dir",                                                                            \
      ECH_OPTION(STRING, args, run_dir),                                                            \
@@ -269,7 +298,8 @@ static const ech__option train_options[] = {
      ECH_OPTION(CHOICE, args, schedule),
      .choices = ECH__SCHEDULE_LIST(CHOICE),
      .initial = "constant",
-     .help = "How the learning rate changes with the steps."},
+     .help = "How the learning rate changes with the steps: not at all, in drops, or down to 0 at "
+             "the last step on half a cosine or on a line."},
     {.name = "lr-step",
      ECH_OPTION(INT, args, interval),
      .arg = "N",
@@ -283,6 +313,28 @@ static const ech__option train_options[] = {
      .min = 0,
      .max = 1,
      .help = "Factor of each drop of the step schedule."},
+    {.name = "lr-scale-base",
+     ECH_OPTION(INT, args, lr_scale_base),
+     .arg = "B",
+     .min = 1,
+     .max = 1 << 30,
+     .help = "The linear scaling rule: --lr is of steps of B samples, and a step of N samples over "
+             "all devices gets N/B times as much."},
+    {.name = "lr-warmup-epochs",
+     ECH_OPTION(REAL, args, lr_warmup_epochs),
+     .arg = "E",
+     .initial = "0",
+     .min = 0,
+     .max = 100000,
+     .help = "Raise the learning rate on a line, step by step, over the first E epochs, which may "
+             "be a fraction: from --lr where --lr-scale-base makes it larger, else from 0. The "
+             "schedule begins after them."},
+    {.name = "lr-warmup-from",
+     ECH_OPTION(REAL, args, lr_warmup_from),
+     .arg = "RATE",
+     .min = 0,
+     .max = 1e6,
+     .help = "Start that line here instead."},
     {.name = "delay-ms",
      ECH_OPTION(REAL, args, delay_ms),
      .arg = "MS",
@@ -290,6 +342,7 @@ static const ech__option train_options[] = {
      .min = 0,
      .max = 60000,
      .help = "Idle time before every backward pass, to see what a serial part costs."},
+    PRECISION_ROWS,
     DEVICE_ROWS,
     {.name = "sync-bn",
      ECH_OPTION(FLAG, args, sync_bn),
@@ -321,7 +374,8 @@ static const ech__option train_options[] = {
          "checkpoint of --save."},
     {.name = "fit",
      ECH_OPTION(FLAG, args, fit),
-     .help = "Print the memory that the run would need, by kind, and run nothing."},
+     .help = "Print the memory that the run would need on a device, by kind, and the largest batch "
+             "that fits --device-memory, which may be more than this machine has. Runs nothing."},
     {.name = "save",
      ECH_OPTION(STRING, args, save),
      .arg = "DIR",
@@ -348,6 +402,11 @@ static const ech__option train_options[] = {
      ECH_OPTION(STRING, args, save_params),
      .arg = "FILE",
      .help = "Write the final parameters as safetensors."},
+    {.name = "against",
+     ECH_OPTION(STRING, args, against),
+     .arg = "DIR",
+     .help = "The run directory of an f32 run of the same training: how far the losses are from "
+             "its losses is recorded."},
 };
 
 static const ech__option_example train_examples[] = {
@@ -363,6 +422,10 @@ static const ech__option_example train_examples[] = {
      "The same on two machines."},
     {"echelon train --dim 8192 --depth 8 --device-memory 4GB --fit",
      "Ask whether it fits before running it."},
+    {"echelon train --model resnet18 --data cifar10 --data-dir cifar --devices 2 --batch-size 128 "
+     "--epochs 5 --lr 0.1 --momentum 0.9 --lr-scale-base 128 --lr-warmup-epochs 0.5 --lr-schedule "
+     "cosine",
+     "A large batch with the learning rate that goes with it."},
 };
 
 const ech__command ech__cli_train = {
@@ -378,7 +441,7 @@ const ech__command ech__cli_train = {
     .example_count = sizeof train_examples / sizeof *train_examples,
 };
 
-static const ech__option bench_options[] = {MODEL_ROWS, DEVICE_ROWS, RECORD_ROWS};
+static const ech__option bench_options[] = {MODEL_ROWS, PRECISION_ROWS, DEVICE_ROWS, RECORD_ROWS};
 
 static const ech__option_example bench_examples[] = {
     {"echelon bench step --dim 8192 --depth 8 --batch-size 64 --threads 1 --steps 12 --warmup 2",
@@ -547,12 +610,14 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
     if (a->fit && (a->save || a->resume))
         return ech__fail(ctx, ECH_E_INVALID,
                          "--fit runs nothing; --save and --resume have nothing to do");
-    if (a->fit && (a->json || a->run_dir || a->save_params))
+    if (a->fit && (a->run_dir || a->save_params))
         return ech__fail(ctx, ECH_E_INVALID,
-                         "--fit runs nothing; --json, --run-dir and --save-params have nothing to "
-                         "write");
+                         "--fit runs nothing; --run-dir and --save-params have nothing to write");
     if (a->interval && a->schedule != ECH__SCHEDULE_STEP)
         return ech__fail(ctx, ECH_E_INVALID, "--lr-step needs --lr-schedule step");
+    if (a->lr_warmup_from >= 0 && !(a->lr_warmup_epochs > 0))
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--lr-warmup-from needs --lr-warmup-epochs: how long to warm up");
     if (ech__option_given(command, r, "lr-gamma") && a->schedule != ECH__SCHEDULE_STEP)
         return ech__fail(ctx, ECH_E_INVALID, "--lr-gamma needs --lr-schedule step");
     return ECH_OK;
@@ -567,6 +632,7 @@ static args initial_args(void)
                   .beta2 = o.beta2,
                   .epsilon = o.epsilon,
                   .gamma = 0.1,
+                  .lr_warmup_from = -1,
                   .slots = o.slots};
 }
 
@@ -579,7 +645,7 @@ bool ech__train_parse(ech_ctx *ctx, const ech__command *command, char **argv, ar
     if (!ech__option_given(command, &result, "warmup"))
         a->warmup = a->steps > 5 ? 5 : a->steps - 1;
     if (find_devices(ctx, a) < 0 || find_straggler(ctx, a) < 0 || find_links(ctx, a) < 0 ||
-        check_combinations(ctx, command, &result, a) < 0) {
+        ech__precision_find(ctx, a) < 0 || check_combinations(ctx, command, &result, a) < 0) {
         *code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
         return false;
     }

@@ -18,18 +18,21 @@ typedef enum ech__parallel {
 
 typedef struct ech__train_args {
     int model, optimizer, schedule, tune, recompute, parallel, backend, clock, algorithm,
-        separate_update;
+        separate_update, amp, grad_dtype;
     int64_t dim, depth, batch, global_batch, steps, warmup, threads, seed, interval;
     int64_t device_memory, accum, slots, max_restarts;
-    double lr, momentum, weight_decay, beta1, beta2, epsilon, gamma, delay_ms, bucket_mb;
+    int64_t lr_scale_base;
+    double lr_warmup_epochs, lr_warmup_from;
+    double lr, momentum, weight_decay, beta1, beta2, epsilon, gamma, delay_ms, bucket_mb, clip_norm;
     bool nesterov, fit, trace, json, no_shuffle, no_augment, sync_bn, no_broadcast, reproducible;
     int64_t epochs, limit, save_every;
     const char *data_dir, *save, *resume, *devices, *straggle, *link, *cluster;
-    const char *data, *init, *save_params, *run_dir, *tuning_file;
+    const char *data, *init, *save_params, *run_dir, *tuning_file, *loss_scale_text, *against;
     /* What follows from them. */
     int device_count; /* 0: not given */
     int straggler;
     double straggle_ms;
+    double loss_scale; /* as in ech_train_options */
     ech__emulation emulation;
 } ech__train_args;
 

@@ -5,71 +5,14 @@
  * written to every destination. Everything is element by element, so a destination may be one of the sources. */
 #include "comm/reduce_table.h"
 #include "comm/tree.h"
+#include "tensor/half.h"
 
 #include <string.h>
-#ifdef __F16C__
-#include <immintrin.h>
-#endif
 
 enum {
     BLOCK = 512, /* elements */
     DEPTH = 8    /* of a tree over ECH__MAX_RANKS_PER_NODE */
 };
-
-/* ---- types ---- */
-
-static inline float bits_to_float(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static inline uint32_t float_to_bits(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static inline float widen_bf16(uint16_t h)
-{
-    return bits_to_float((uint32_t)h << 16);
-}
-
-/* To the nearest, ties to even. */
-static inline uint16_t narrow_bf16(float x)
-{
-    const uint32_t bits = float_to_bits(x);
-    const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    return (uint16_t)(x != x ? (bits >> 16 | 0x40) : rounded);
-}
-
-/* Written so that it can be vectorised: numbers below the normal ones are scaled by a float that holds their exponent. */
-static inline float widen_f16(uint16_t h)
-{
-    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7fff;
-    const float small = (float)rest * 0x1p-24f;
-    const uint32_t normal = (rest << 13) + (112u << 23);
-    const uint32_t special = (rest << 13) | 0x7f800000u | (rest > 0x7c00 ? 0x400000u : 0);
-    const uint32_t bits = rest < 0x400 ? float_to_bits(small) : rest >= 0x7c00 ? special : normal;
-    return bits_to_float(bits | sign);
-}
-
-static inline uint16_t narrow_f16(float x)
-{
-    const uint32_t bits = float_to_bits(x), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
-    uint32_t h;
-    if (rest > 0x7f800000u)
-        h = 0x7e00u | (rest >> 13 & 0x1ff);
-    else if (rest >= 0x477ff000u) /* 65520 and more */
-        h = 0x7c00;
-    else if (rest < 0x38800000u) /* below 2^-14: adding 0.5 leaves the multiple of 2^-24, rounded */
-        h = float_to_bits(bits_to_float(rest) + 0.5f) - 0x3f000000u;
-    else
-        h = (rest + 0xfff + (rest >> 13 & 1) - (112u << 23)) >> 13;
-    return (uint16_t)(h | sign);
-}
 
 /* ---- loops over a block, for one type of sums ---- */
 
@@ -149,39 +92,6 @@ static void divide_f64(int64_t n, int divisor, double *x)
         x[i] /= divisor;
 }
 
-static void widen(ech_dtype dtype, int64_t n, const uint16_t *src, float *dst)
-{
-    int64_t i = 0;
-    if (dtype == ECH_BF16) {
-        for (; i < n; i++)
-            dst[i] = widen_bf16(src[i]);
-        return;
-    }
-#ifdef __F16C__
-    for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(src + i))));
-#endif
-    for (; i < n; i++)
-        dst[i] = widen_f16(src[i]);
-}
-
-static void narrow(ech_dtype dtype, int64_t n, const float *src, uint16_t *dst)
-{
-    int64_t i = 0;
-    if (dtype == ECH_BF16) {
-        for (; i < n; i++)
-            dst[i] = narrow_bf16(src[i]);
-        return;
-    }
-#ifdef __F16C__
-    for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128((__m128i *)(dst + i),
-                         _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
-#endif
-    for (; i < n; i++)
-        dst[i] = narrow_f16(src[i]);
-}
-
 /* ---- the tree over one block ---- */
 
 typedef union block {
@@ -216,7 +126,7 @@ static const void *leaf(walk *w, int index, block *room)
     const int64_t bytes = w->narrow ? 2 : dtype == ECH_F64 ? 8 : 4;
     if (!w->narrow)
         return src + w->first * bytes;
-    widen(dtype, w->n, (const uint16_t *)(const void *)src + w->first, room->f32);
+    ech__widen_here(dtype, w->n, (const uint16_t *)(const void *)src + w->first, room->f32);
     return room->f32;
 }
 
@@ -238,7 +148,7 @@ static void write_out(const walk *w, const void *result)
     const int64_t bytes = w->narrow ? 2 : t->dtype == ECH_F64 ? 8 : 4;
     uint16_t narrowed[BLOCK];
     if (w->narrow) {
-        narrow(t->dtype, w->n, result, narrowed);
+        ech__narrow_here(t->dtype, w->n, result, narrowed);
         result = narrowed;
     }
     for (int k = 0; k < t->ndst; k++) {

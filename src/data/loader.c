@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     PAD = 4, /* black pixels on each side before a crop */
@@ -157,7 +158,6 @@ static ech_status load(ech__loader *l, int64_t epoch, int64_t step, ech__batch *
         ech__loader_order(o->seed, epoch, l->set->count, l->order);
         l->ordered = epoch;
     }
-    const int64_t start = ech__clock_cpu();
     batch->epoch = epoch;
     batch->step = step;
     share_out(l, step, batch);
@@ -172,7 +172,6 @@ static ech_status load(ech__loader *l, int64_t epoch, int64_t step, ech__batch *
         convert(l, pixels, a, batch->x + i * size);
         batch->y[i] = l->set->labels[sample];
     }
-    batch->cpu_ns = ech__clock_cpu() - start;
     return ECH_OK;
 }
 
@@ -260,6 +259,15 @@ ech_status ech__loader_next(ech__loader *l, const ech__batch **out, double *wait
     return ECH_OK;
 }
 
+int64_t ech__loader_cpu(const ech__loader *l)
+{
+    clockid_t clock;
+    struct timespec t;
+    if (pthread_getcpuclockid(l->thread, &clock) != 0 || clock_gettime(clock, &t) != 0)
+        return 0;
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 /* ---- create and destroy ---- */
 
 int64_t ech__loader_steps(const ech__loader *loader)
@@ -287,12 +295,22 @@ static ech_status check(ech_ctx *ctx, const ech__images *set, const ech__loader_
     return ECH_OK;
 }
 
+static int buffers_for(int64_t batch)
+{
+    const int64_t wanted = SAMPLES_AHEAD / batch;
+    return wanted < 3 ? 3 : wanted > MAX_BUFFERS ? MAX_BUFFERS : (int)wanted;
+}
+
+int ech__loader_burst(int64_t batch)
+{
+    return buffers_for(batch) / 2; /* see ech__loader_next */
+}
+
 static int count_buffers(const ech__loader_options *o)
 {
     if (o->buffers)
         return o->buffers < MAX_BUFFERS ? o->buffers : MAX_BUFFERS;
-    const int64_t wanted = SAMPLES_AHEAD / o->batch;
-    return wanted < 3 ? 3 : wanted > MAX_BUFFERS ? MAX_BUFFERS : (int)wanted;
+    return buffers_for(o->batch);
 }
 
 /* No batch has more samples than the set. */

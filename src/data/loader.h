@@ -63,7 +63,6 @@ typedef struct ech__batch {
     int64_t global_count; /* samples of all ranks in this step */
     int64_t first;        /* position in the epoch's order of x[0] */
     int64_t epoch, step;  /* both from 0 */
-    int64_t cpu_ns;       /* that the loading thread had a core for it */
 } ech__batch;
 
 typedef struct ech__loader ech__loader;
@@ -80,6 +79,12 @@ int64_t ech__loader_steps(const ech__loader *loader);
 /* The next batch, borrowed until the next call or destroy; NULL after the last epoch. waited_s (may be NULL) is
  * how long it was not ready. Fails where the thread failed, and then again with each call. */
 ech_status ech__loader_next(ech__loader *loader, const ech__batch **out, double *waited_s);
+
+/* Nanoseconds that the thread has had a core so far; 0 where it has ended. */
+int64_t ech__loader_cpu(const ech__loader *loader);
+
+/* How many batches of this size the thread loads at once, before it sleeps until as many are used up. */
+int ech__loader_burst(int64_t batch);
 
 /* The order of an epoch: order[p] is the sample at position p. */
 void ech__loader_order(uint64_t seed, int64_t epoch, int64_t count, int32_t *order);

@@ -289,7 +289,7 @@ ech_value ech_linear(ech_graph *graph, const char *name, ech_value x, int64_t ou
     const ech__type *in = layer_input(graph, "linear", name, x, 2);
     if (!in)
         return (ech_value)graph->status;
-    const ech_dtype dtype = in->dtype;
+    const ech_dtype dtype = ech__op_wide(in->dtype);
     const int64_t in_features = in->shape.dims[1];
     if (out_features < 1)
         return broken(graph,
@@ -320,7 +320,7 @@ ech_value ech_conv2d(ech_graph *graph, const char *name, ech_value x, const ech_
                                 "conv2d '%s' to %lld channels with a kernel of %lld: at "
                                 "least 1 channel and a kernel from 1 to 1024 are needed",
                                 name, (long long)conv->out_channels, (long long)conv->kernel));
-    const ech_dtype dtype = in->dtype;
+    const ech_dtype dtype = ech__op_wide(in->dtype);
     const int64_t channels = in->shape.dims[1], k = conv->kernel;
     ech__value param = uniform_param(dtype, (ech__shape){4, {conv->out_channels, channels, k, k}},
                                      (double)(channels * k * k));
@@ -343,7 +343,7 @@ ech_value ech_batchnorm2d(ech_graph *graph, const char *name, ech_value x)
     if (!in)
         return (ech_value)graph->status;
     const ech__shape per_channel = {1, {in->shape.dims[1]}};
-    ech__value v = {.kind = ECH__VALUE_PARAM, .type = {in->dtype, per_channel}};
+    ech__value v = {.kind = ECH__VALUE_PARAM, .type = {ech__op_wide(in->dtype), per_channel}};
     v.init = (ech__init){1, 1};
     const ech_value gamma = layer_value(graph, name, "weight", &v);
     v.init = (ech__init){0, 0};

@@ -19,8 +19,9 @@
     X(ACTIVATION, "activation") /* lives between its producer and its last user */                 \
     X(GRADIENT, "gradient")     /* of a parameter: .of */                                          \
     X(STATE, "state")           /* of the optimizer, for a parameter: .of */                       \
-    X(COPY, "copy")             /* of a parameter, in another layout: .of */                       \
+    X(COPY, "copy")             /* of a parameter or copy, in another type or layout: .of */       \
     X(PART, "part")   /* of a gradient, on its way into a sum; lives as activations do */          \
+    X(SENT, "sent")   /* a gradient in the type in which it travels; of a parameter: .of */        \
     X(SUM, "sum")     /* of parts, kept from micro-step to micro-step; of a parameter: .of */      \
     X(GROUP, "group") /* of values that lie one behind the other, and travel together */
 
@@ -114,8 +115,13 @@ typedef struct ech__halves {
  * cross_entropy. Both graphs are the caller's to destroy. */
 ech_status ech__split_loss(const ech_graph *model, ech_value loss, ech__halves *out);
 
-/* Lets backward-data convolutions read a copy of their weight, refreshed after the optimizer: their kernels
- * want it in another layout. Last of all passes; a plan that finds one layout good for both drops the copy. */
+/* Mixed precision: what flows from operator to operator becomes of this 16-bit type, see autocast.c. Right after
+ * ech__recompute, or where there is no backward pass after ech__fuse. */
+ech_status ech__autocast(ech_graph *graph, ech_dtype dtype);
+
+/* Lets operators read copies of their weights, refreshed after the optimizer: of 16 bits where their data are, and in a layout
+ * of their own for backward data, whose kernels want another. Last of all passes; a plan that finds one layout good for
+ * both directions drops the second copy. */
 ech_status ech__copy_weights(ech_graph *graph);
 
 /* For evaluation: normalises by the running statistics instead of the batch's. Instead of ech__autodiff. */
@@ -134,6 +140,10 @@ typedef struct ech__accumulation {
     int into;   /* the level that takes the result; levels: the gradient does */
 } ech__accumulation;
 ech_status ech__accumulate(ech_graph *graph, const ech__accumulation *how);
+
+/* Lets every gradient be looked at between the exchange and the optimizer: see check.c. After ech__ddp, before the
+ * optimizer. */
+ech_status ech__check_gradients(ech_graph *graph);
 
 /* Puts an operator that idles for this long before the first backward operator. */
 ech_status ech__insert_delay(ech_graph *graph, double seconds);

@@ -41,20 +41,23 @@
     X(SGD, "sgd")                               /* *p g (*momentum) */                              \
     X(ADAM, "adam")                             /* *p g *m *v; decoupled: adamw */                  \
     X(ACCUMULATE, "accumulate")                 /* *g part (terms...): g + part, or fresh: terms + part */ \
+    X(GRAD_STATS, "grad_stats")                 /* g -> f64: sum of squares, largest magnitude, how many not finite */ \
+    X(CONVERT, "convert")                       /* *to from: the same numbers in to's type */       \
     X(ALLREDUCE, "allreduce")                   /* *gradients (*params *states): begins the sum over ranks; bucket update */ \
     X(ALLREDUCE_WAIT, "allreduce_wait")         /* nothing; until all begun sums are there */       \
     X(BROADCAST, "broadcast")                   /* *group: rank 0's on every rank */                \
     X(SYNC_STATS, "sync_stats")                 /* *mean *variance x -> variance for bn_running; of all ranks */ \
     X(SYNC_SUMS, "sync_sums")                   /* dgamma dbeta -> their sums over ranks times this one's share */ \
     X(REORDER, "reorder")                       /* w -> the same in another layout */               \
+    X(CAST, "cast")                             /* x -> the same in another type and layout; dtype */ \
     X(DELAY, "delay")                           /* nothing; idles for seconds */                    \
-    X(QUANTIZE, "quantize")                     /* x f32 -> x / scale as a whole number; type scale */ \
+    X(QUANTIZE, "quantize")                     /* x f32 -> x / scale as a whole number; dtype scale */ \
     X(DEQUANTIZE, "dequantize")                 /* x s8 or u8 -> x * scale in f32; scale */         \
-    X(QLINEAR, "qlinear")                       /* x[N,I] w[O,I] s8 b[O] s32 scale[O] -> y; relu type bound */ \
-    X(QCONV2D, "qconv2d")                       /* x[N,I,H,W] w[O,K,K*I] s8 b[O] s32 scale[O] -> y; relu type bound */ \
-    X(QADD, "qadd")                             /* a b -> a * scale + b * scale2; relu type */      \
+    X(QLINEAR, "qlinear")                       /* x[N,I] w[O,I] s8 b[O] s32 scale[O] -> y; relu dtype bound */ \
+    X(QCONV2D, "qconv2d")                       /* x[N,I,H,W] w[O,K,K*I] s8 b[O] s32 scale[O] -> y; relu dtype bound */ \
+    X(QADD, "qadd")                             /* a b -> a * scale + b * scale2; relu dtype */      \
     X(QMAXPOOL2D, "qmaxpool2d")                 /* x -> y */                                        \
-    X(QAVGPOOL2D, "qavgpool2d")                 /* x -> sums * scale; type */                       \
+    X(QAVGPOOL2D, "qavgpool2d")                 /* x -> sums * scale; dtype */                       \
     X(QFLATTEN, "qflatten")                     /* x[N,C,H,W] -> y[N,C*H*W] */                      \
     X(ROUND, "round")                           /* x[N,C,...] scale[C] -> x * scale as a whole number in f32; low high */
 /* clang-format on */
@@ -70,6 +73,7 @@ typedef enum ech__op {
     X(FORWARD, "forward")                                                                          \
     X(BACKWARD, "backward")                                                                        \
     X(EXCHANGE, "exchange") /* with other ranks, once an optimizer step; stands among BACKWARD */  \
+    X(CHECK, "check")       /* of the sums of gradients, before anything is changed by them */     \
     X(OPTIMIZER, "optimizer")                                                                      \
     X(REFRESH, "refresh") /* copies of what the optimizer changed */
 
@@ -79,6 +83,9 @@ typedef enum ech__phase {
 #undef ECH__PHASE_ENUM
         ECH__PHASE_COUNT
 } ech__phase;
+
+/* What grad_stats gives of a gradient, in this order. */
+enum { ECH__GRAD_SQUARES, ECH__GRAD_LARGEST, ECH__GRAD_BROKEN, ECH__GRAD_STATS };
 
 enum { ECH__MAX_IN = 8, ECH__MAX_OUT = 2, ECH__MAX_OPERANDS = ECH__MAX_IN + ECH__MAX_OUT };
 
@@ -100,11 +107,10 @@ typedef struct ech__attrs {
     bool fresh;     /* accumulate: g is written, not added to; only then there may be terms */
     double momentum, weight_decay, beta1, beta2, epsilon;
     bool nesterov, decoupled;
-    /* Operators on integers: the type of the result, and what takes an operand's unit to the result's. */
-    ech_dtype type;
-    double scale, scale2;
-    double low, high; /* round: limits of the result */
-    int64_t bound;    /* qlinear, qconv2d: no sum of products is further from 0; 0: not known */
+    ech_dtype dtype;      /* cast, operators on integers: of what it gives */
+    double scale, scale2; /* operators on integers: from an operand's unit to the result's */
+    double low, high;     /* round: limits of the result */
+    int64_t bound;        /* qlinear, qconv2d: no sum of products is further from 0; 0: not known */
 } ech__attrs;
 
 typedef struct ech__node {
@@ -125,12 +131,20 @@ typedef struct ech__op_row {
     unsigned changes; /* bit k: input k is changed in place */
     bool flat;        /* operands are flat arrays: any layout will do that they share */
     bool is_loss;
+    /* Mixed precision. Inputs with a bit in low_in may be of 16 bits, all of one type; then so are the outputs with a bit
+     * in low_out, and everything else is f32. */
+    unsigned low_in, low_out;
+    bool product;  /* linear layers and convolutions: what flows begins there */
+    int weight;    /* the input that is a weight: of the one type or the other; 0: none */
     bool exchange; /* done by the ranks together (plan/exchange.h), not by a device */
     /* Gives the outputs' types (node->nout is set by it) or says what does not fit. */
     ech_status (*infer)(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out);
     /* Adds the operators of the backward pass; NULL where there is none. */
     ech_status (*backward)(struct ech__autodiff *ad, const ech__node *node);
 } ech__op_row;
+
+/* The type in which a 16-bit operator computes and keeps its sums; any other type is its own. */
+ech_dtype ech__op_wide(ech_dtype dtype);
 
 const ech__op_row *ech__op_info(ech__op op);
 const char *ech__op_name(ech__op op);

@@ -43,7 +43,7 @@ static ech_status check_window(ech_ctx *ctx, const ech__node *node, const ech__t
 
 ECH__INFER(conv2d)
 {
-    ECH_TRY(ech__op_same_real(ctx, node, in));
+    ECH_TRY(ech__op_types(ctx, node, in));
     ECH_TRY(check_window(ctx, node, in));
     const ech__shape *x = &in[0].shape, *w = &in[1].shape;
     const int64_t kernel = node->attrs.kernel;
@@ -62,7 +62,7 @@ ECH__INFER(conv2d)
 
 ECH__INFER(conv2d_bwd_data)
 {
-    ECH_TRY(ech__op_same_real(ctx, node, in));
+    ECH_TRY(ech__op_types(ctx, node, in));
     const ech__attrs *a = &node->attrs;
     ECH_TRY(check_window(ctx, node, in));
     const ech__shape *dy = &in[0].shape, *w = &in[1].shape;
@@ -76,7 +76,7 @@ ECH__INFER(conv2d_bwd_data)
 
 ECH__INFER(conv2d_bwd_weights)
 {
-    ECH_TRY(ech__op_same_real(ctx, node, in));
+    ECH_TRY(ech__op_types(ctx, node, in));
     const ech__attrs *a = &node->attrs;
     ECH_TRY(check_window(ctx, node, in));
     const ech__shape *x = &in[0].shape, *dy = &in[1].shape;
@@ -84,9 +84,10 @@ ECH__INFER(conv2d_bwd_weights)
         places(x->dims[3], a) != dy->dims[3])
         return ech__op_misfit(ctx, node, in, "dy is not what this convolution gives for x");
     node->nout = a->bias ? 2 : 1;
-    out[0] = image(in[0].dtype, dy->dims[1], x->dims[1], a->kernel, a->kernel);
+    const ech_dtype wide = ech__op_wide(in[0].dtype);
+    out[0] = image(wide, dy->dims[1], x->dims[1], a->kernel, a->kernel);
     if (a->bias)
-        out[1] = vector(in[0].dtype, dy->dims[1]);
+        out[1] = vector(wide, dy->dims[1]);
     return ECH_OK;
 }
 
@@ -94,7 +95,7 @@ ECH__INFER(conv2d_bwd_weights)
 static ech_status check_norm(ech_ctx *ctx, const ech__node *node, const ech__type *in, int first,
                              int nvectors)
 {
-    ECH_TRY(ech__op_same_real(ctx, node, in));
+    ECH_TRY(ech__op_types(ctx, node, in));
     if (!is_image(&in[0]))
         return ech__op_misfit(ctx, node, in, "the input must have the dimensions [N, C, H, W]");
     for (int i = 1; i < node->nin; i++) {
@@ -112,14 +113,14 @@ ECH__INFER(bn_stats)
 {
     ECH_TRY(check_norm(ctx, node, in, 1, 0));
     node->nout = 2;
-    out[0] = out[1] = vector(in[0].dtype, in[0].shape.dims[1]);
+    out[0] = out[1] = vector(ech__op_wide(in[0].dtype), in[0].shape.dims[1]);
     return ECH_OK;
 }
 
 ECH__INFER(bn_running)
 {
     (void)out;
-    ECH_TRY(ech__op_same_real(ctx, node, in));
+    ECH_TRY(ech__op_types(ctx, node, in));
     for (int i = 0; i < 4; i++) {
         if (!is_image(&in[4]) || !is_vector_of(&in[i], in[4].shape.dims[1]))
             return ech__op_misfit(ctx, node, in, "a vector must be as long as x has channels");
@@ -140,7 +141,7 @@ ECH__INFER(bn_reduce)
 {
     ECH_TRY(check_norm(ctx, node, in, 2, 2));
     node->nout = 2;
-    out[0] = out[1] = vector(in[0].dtype, in[0].shape.dims[1]);
+    out[0] = out[1] = vector(ech__op_wide(in[0].dtype), in[0].shape.dims[1]);
     return ECH_OK;
 }
 
@@ -154,7 +155,7 @@ ECH__INFER(bn_bwd_data)
 
 ECH__INFER(avgpool2d)
 {
-    ECH_TRY(ech__op_same_real(ctx, node, in));
+    ECH_TRY(ech__op_types(ctx, node, in));
     ECH_TRY(check_window(ctx, node, in));
     const ech__shape *x = &in[0].shape;
     const int64_t h = places(x->dims[2], &node->attrs), w = places(x->dims[3], &node->attrs);
@@ -191,7 +192,7 @@ ECH__INFER(pool_bwd)
 
 ECH__INFER(flatten)
 {
-    ECH_TRY(ech__op_same_real(ctx, node, in));
+    ECH_TRY(ech__op_types(ctx, node, in));
     if (!is_image(&in[0]))
         return ech__op_misfit(ctx, node, in, "the input must have the dimensions [N, C, H, W]");
     const int64_t *dims = in[0].shape.dims;
@@ -203,7 +204,7 @@ ECH__INFER(flatten)
 ECH__INFER(unflatten)
 {
     const ech__attrs *a = &node->attrs;
-    ECH_TRY(ech__op_same_real(ctx, node, in));
+    ECH_TRY(ech__op_types(ctx, node, in));
     if (in[0].shape.ndims != 2 || in[0].shape.dims[1] != a->channels * a->height * a->width)
         return ech__op_misfit(ctx, node, in, "the columns are not channels x height x width");
     node->nout = 1;

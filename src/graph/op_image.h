@@ -7,8 +7,8 @@
 /* From op.c: says which operator, with which shapes, breaks the rule. */
 ech_status ech__op_misfit(ech_ctx *ctx, const ech__node *node, const ech__type *in,
                           const char *rule);
-/* From op.c: all inputs f32, or all f64. */
-ech_status ech__op_same_real(ech_ctx *ctx, const ech__node *node, const ech__type *in);
+/* From op.c: all inputs f32, or all f64, or 16 bits where the operator's row allows it. */
+ech_status ech__op_types(ech_ctx *ctx, const ech__node *node, const ech__type *in);
 
 #define ECH__INFER(name)                                                                           \
     ech_status ech__infer_##name(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)

@@ -14,11 +14,11 @@ static bool is_vector_of(const ech__type *type, ech_dtype dtype, int64_t length)
 
 ECH__INFER(quantize)
 {
-    if (in[0].dtype != ECH_F32 || !ech__is_int8(node->attrs.type) || !is_scale(node->attrs.scale))
+    if (in[0].dtype != ECH_F32 || !ech__is_int8(node->attrs.dtype) || !is_scale(node->attrs.scale))
         return ech__op_misfit(ctx, node, in,
                               "f32 becomes s8 or u8, by a scale that is finite and above 0");
     node->nout = 1;
-    out[0] = (ech__type){node->attrs.type, in[0].shape};
+    out[0] = (ech__type){node->attrs.dtype, in[0].shape};
     return ECH_OK;
 }
 
@@ -41,7 +41,7 @@ static ech_status check_product(ech_ctx *ctx, const ech__node *node, const ech__
     if (!is_vector_of(&in[2], ECH_S32, outputs) || !is_vector_of(&in[3], ECH_F32, outputs))
         return ech__op_misfit(ctx, node, in,
                               "bias must be s32 and scale f32, as long as weight has outputs");
-    if (!ech__is_int8(node->attrs.type) && node->attrs.type != ECH_F32)
+    if (!ech__is_int8(node->attrs.dtype) && node->attrs.dtype != ECH_F32)
         return ech__op_misfit(ctx, node, in, "the result must be s8, u8 or f32");
     return ECH_OK;
 }
@@ -54,7 +54,7 @@ ECH__INFER(qlinear)
                               "x and weight must be matrices with the same last dimension");
     ECH_TRY(check_product(ctx, node, in));
     node->nout = 1;
-    out[0] = (ech__type){node->attrs.type, {2, {x->dims[0], w->dims[0]}}};
+    out[0] = (ech__type){node->attrs.dtype, {2, {x->dims[0], w->dims[0]}}};
     return ECH_OK;
 }
 
@@ -72,7 +72,7 @@ ECH__INFER(qconv2d)
     ech__type image = {ECH_F32, *x};
     ECH_TRY(ech__infer_avgpool2d(ctx, &pool, &image, out));
     node->nout = 1;
-    out[0].dtype = a->type;
+    out[0].dtype = a->dtype;
     out[0].shape.dims[1] = w->dims[0];
     return ECH_OK;
 }
@@ -85,14 +85,14 @@ static bool is_whole(ech_dtype dtype)
 ECH__INFER(qadd)
 {
     const ech__attrs *a = &node->attrs;
-    if (!is_whole(in[0].dtype) || !is_whole(in[1].dtype) || !is_whole(a->type) ||
+    if (!is_whole(in[0].dtype) || !is_whole(in[1].dtype) || !is_whole(a->dtype) ||
         !is_scale(a->scale) || !is_scale(a->scale2))
         return ech__op_misfit(ctx, node, in,
                               "s8, u8 or whole f32, by scales that are finite and above 0");
     if (!ech__shape_equal(&in[0].shape, &in[1].shape))
         return ech__op_misfit(ctx, node, in, "shapes must be equal");
     node->nout = 1;
-    out[0] = (ech__type){a->type, in[0].shape};
+    out[0] = (ech__type){a->dtype, in[0].shape};
     return ECH_OK;
 }
 
@@ -114,11 +114,11 @@ ECH__INFER(qmaxpool2d)
 
 ECH__INFER(qavgpool2d)
 {
-    if (!ech__is_int8(node->attrs.type) || !is_scale(node->attrs.scale))
+    if (!ech__is_int8(node->attrs.dtype) || !is_scale(node->attrs.scale))
         return ech__op_misfit(ctx, node, in,
                               "the result must be s8 or u8, by a scale that is finite and above 0");
     ECH_TRY(infer_pool(ctx, node, in, out));
-    out[0].dtype = node->attrs.type;
+    out[0].dtype = node->attrs.dtype;
     return ECH_OK;
 }
 

@@ -1,5 +1,6 @@
 /* Recomputation: what is cheap to compute again need not be kept for the backward pass. A batch norm's output is
- * a function of its input, which the backward pass keeps anyway, and costs one pass over memory. */
+ * a function of its input, which the backward pass keeps anyway, and costs one pass over memory. With a residual it
+ * is one of that too; of residual blocks in a row every other one's output can go, since the one before it stays. */
 #include "graph/graph.h"
 
 static bool uses(const ech__node *node, ech_value value)
@@ -21,12 +22,25 @@ static size_t first_backward_user(const ech_graph *graph, ech_value value)
     return n;
 }
 
+/* Whether the residual of a batch norm is there at node `at` in any case, because it is used there or later. Else it would
+ * have to be kept in place of the output, and nothing would be won. */
+static bool keeps_residual(const ech_graph *graph, const ech__node *node, size_t at)
+{
+    if (node->nin < 6)
+        return true;
+    for (size_t n = at; n < graph->nnodes; n++) {
+        if (uses(&graph->nodes[n], node->in[5]))
+            return true;
+    }
+    return false;
+}
+
 static ech_status recompute(ech_graph *graph, size_t index)
 {
     const ech__node node = graph->nodes[index];
     const ech_value kept = node.out[0];
     const size_t at = first_backward_user(graph, kept);
-    if (at == graph->nnodes || graph->values[kept].kept)
+    if (at == graph->nnodes || graph->values[kept].kept || !keeps_residual(graph, &node, at))
         return ECH_OK;
     const ech_value again = ech__graph_add(graph, &node); /* gets an output of its own */
     if (again < 0)
@@ -47,8 +61,7 @@ ech_status ech__recompute(ech_graph *graph)
     graph->phase = ECH__PHASE_BACKWARD;
     for (size_t n = 0; n < graph->nnodes; n++) {
         const ech__node *node = &graph->nodes[n];
-        /* A residual would have to be kept in place of the output: nothing would be won. */
-        if (node->phase == ECH__PHASE_FORWARD && node->op == ECH__OP_BN_APPLY && node->nin == 5)
+        if (node->phase == ECH__PHASE_FORWARD && node->op == ECH__OP_BN_APPLY)
             ECH_TRY(recompute(graph, n));
     }
     return ECH_OK;

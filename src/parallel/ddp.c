@@ -121,6 +121,60 @@ static size_t behind_buckets(const ech_graph *graph)
     return behind;
 }
 
+/* ---- gradients in a smaller type ---- */
+
+/* What travels for a gradient. */
+static ech_value add_sent(ech_graph *graph, ech_value gradient, ech_dtype wire)
+{
+    const ech__value *value = &graph->values[gradient], *param = &graph->values[value->of];
+    const char *name = ech__arena_printf(&graph->arena, "%s.sent", param->name);
+    if (!name)
+        return (ech_value)ech__fail(graph->ctx, ECH_E_NOMEM,
+                                    "no memory for the buckets of gradients");
+    const ech__value sent = {
+        .name = name, .kind = ECH__VALUE_SENT, .type = {wire, value->type.shape}, .of = value->of};
+    return ech__graph_value(graph, &sent);
+}
+
+static ech_status add_conversion(ech_graph *graph, ech_value to, ech_value from)
+{
+    const ech_value param = graph->values[to].of;
+    const ech__node node = {
+        .op = ECH__OP_CONVERT, .name = graph->values[param].name, .nin = 2, .in = {to, from}};
+    return ech__graph_add(graph, &node) < 0 ? graph->status : ECH_OK;
+}
+
+/* Takes the place of the gradients by what travels for them; the operators that make it stand from *at on, which moves behind
+ * them. */
+static ech_status send_converted(ech_graph *graph, ech_dtype wire, ech_value *members, size_t count,
+                                 size_t *at)
+{
+    for (size_t i = 0; i < count; i++) {
+        const ech_value sent = add_sent(graph, members[i], wire);
+        if (sent < 0)
+            return (ech_status)sent;
+        ECH_TRY(add_conversion(graph, sent, members[i]));
+        ech__graph_move_last(graph, (*at)++);
+        members[i] = sent;
+    }
+    return ECH_OK;
+}
+
+/* Behind the wait: what follows has the sums as the gradients that they are of. */
+static ech_status convert_back(ech_graph *graph)
+{
+    const size_t nvalues = graph->nvalues;
+    graph->phase = ECH__PHASE_CHECK;
+    for (size_t v = 0; v < nvalues; v++) {
+        if (graph->values[v].kind == ECH__VALUE_SENT)
+            ECH_TRY(add_conversion(graph, ech__graph_gradient(graph, graph->values[v].of),
+                                   (ech_value)v));
+    }
+    return ECH_OK;
+}
+
+/* ---- buckets in the graph ---- */
+
 /* The parameters of the gradients, in the same order. */
 static ech_status group_params(ech_graph *graph, int number, const ech_value *gradients,
                                size_t count)
@@ -138,7 +192,7 @@ static ech_status group_params(ech_graph *graph, int number, const ech_value *gr
 /* A bucket may travel when nobody touches its gradients any more, nor their parameters where these are changed as soon as
  * it has arrived. */
 static ech_status add_bucket(ech_graph *graph, const ech__ddp_options *options, int number,
-                             const ech_value *members, size_t count)
+                             ech_value *members, size_t count)
 {
     char name[32];
     size_t at = behind_buckets(graph);
@@ -151,6 +205,8 @@ static ech_status add_bucket(ech_graph *graph, const ech__ddp_options *options, 
     }
     if (options->group_params)
         ECH_TRY(group_params(graph, number, members, count));
+    if (options->wire == ECH_BF16)
+        ECH_TRY(send_converted(graph, options->wire, members, count, &at));
     snprintf(name, sizeof name, "bucket %d", number);
     const ech_value group = ech__graph_group(graph, name, members, count);
     if (group < 0)
@@ -187,7 +243,6 @@ static ech_status fill_buckets(ech_graph *graph, const ech__ddp_options *options
     return ECH_OK;
 }
 
-/* Gradients have the same numbers in every role. */
 static ech_status copy_buckets(ech_graph *graph, const ech__ddp_options *options)
 {
     const ech_graph *like = options->like;
@@ -201,7 +256,7 @@ static ech_status copy_buckets(ech_graph *graph, const ech__ddp_options *options
         for (size_t v = 0; v < like->nvalues; v++) {
             if (!like->values[v].grouped || like->values[v].group != like->nodes[n].in[0])
                 continue;
-            members[like->values[v].place] = (ech_value)v;
+            members[like->values[v].place] = ech__graph_gradient(graph, like->values[v].of);
             count++;
         }
         ECH_TRY(add_bucket(graph, options, (int)like->nodes[n].attrs.bucket, members, count));
@@ -239,7 +294,8 @@ ech_status ech__ddp(ech_graph *graph, const ech__ddp_options *options)
     if (options->broadcast_buffers)
         ECH_TRY(broadcast_buffers(graph));
     ech__graph_add(graph, &(ech__node){.op = ECH__OP_ALLREDUCE_WAIT, .name = "all buckets"});
-    return graph->status;
+    ECH_TRY(graph->status);
+    return convert_back(graph);
 }
 
 ech__ddp_bytes ech__ddp_count(const ech_graph *graph)
@@ -247,7 +303,8 @@ ech__ddp_bytes ech__ddp_count(const ech_graph *graph)
     ech__ddp_bytes bytes = {0};
     for (size_t v = 0; v < graph->nvalues; v++) {
         const ech__value *value = &graph->values[v];
-        if (value->grouped && value->kind == ECH__VALUE_GRADIENT)
+        if (value->grouped &&
+            (value->kind == ECH__VALUE_GRADIENT || value->kind == ECH__VALUE_SENT))
             bytes.gradients += bytes_of(graph, (ech_value)v);
         else if (value->grouped && value->kind == ECH__VALUE_BUFFER)
             bytes.buffers += bytes_of(graph, (ech_value)v);

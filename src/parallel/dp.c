@@ -278,6 +278,8 @@ ech_status ech__dp_create(ech_ctx *ctx, const ech__dp_options *o, ech__dp **out)
                         .model = *o->model,
                         .tuning = o->tuning,
                         .devices = o->devices,
+                        .spins = o->devices * (o->device.threads ? o->device.threads : 1) <=
+                                 ech__device_cores(),
                         .batch = o->batch,
                         .replicas = ech__new(ctx, bytes)};
     }

@@ -4,6 +4,8 @@
 
 #include "parallel/dp.h"
 
+#include <stdatomic.h>
+
 /* The model on one device, ready for one size of part. */
 typedef struct ech__dp_part {
     int64_t batch;
@@ -25,6 +27,7 @@ typedef struct ech__dp_replica {
     int nparts;
     ech__dp_part *now; /* in the step that is under way; NULL: no samples */
     int64_t first;     /* of its samples in the whole batch */
+    atomic_bool done;  /* with its part; where it fails, the device only says so */
     ech__dp_work work; /* of the last step */
 } ech__dp_replica;
 
@@ -33,7 +36,8 @@ struct ech__dp {
     ech__halves model;
     ech__tuning *tuning;
     int devices;
-    int64_t batch;             /* the one that everything is tuned for */
+    bool spins;    /* while it waits for the others: every device has cores of its own */
+    int64_t batch; /* the one that everything is tuned for */
     ech__dp_replica *replicas; /* [devices] */
     ech__dp_whole wholes[ECH__DP_MAX_WHOLES];
     int nwholes;

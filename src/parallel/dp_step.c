@@ -107,9 +107,8 @@ static void replicate(ech__dp *dp)
     }
 }
 
-static ech_status hand_out(void *arg)
+static ech_status hand_out(ech__dp *dp)
 {
-    ech__dp *dp = arg;
     const int64_t start = ech__clock_wall();
     scatter_inputs(dp);
     end_own_phase(dp, ECH__DP_SCATTER, start);
@@ -132,9 +131,8 @@ static void gather(ech__dp *dp)
     }
 }
 
-static ech_status compute_loss(void *arg)
+static ech_status compute_loss(ech__dp *dp)
 {
-    ech__dp *dp = arg;
     const int64_t start = ech__clock_wall();
     gather(dp);
     end_own_phase(dp, ECH__DP_GATHER, start);
@@ -200,9 +198,8 @@ static void reduce(ech__dp *dp)
     }
 }
 
-static ech_status end_step(void *arg)
+static ech_status end_step(ech__dp *dp)
 {
-    ech__dp *dp = arg;
     const int64_t start = ech__clock_wall();
     reduce(dp);
     end_own_phase(dp, ECH__DP_REDUCE, start);
@@ -224,6 +221,7 @@ static ech_status forward(void *arg)
         ECH_TRY(ech__exec_run(r->now->exec, ECH__PHASE_BIT(REFRESH), scalars, NULL));
     ECH_TRY(ech__exec_run(r->now->exec, ECH__PHASE_BIT(FORWARD), scalars, NULL));
     span->end_ns = ech__clock_wall();
+    atomic_store_explicit(&r->done, true, memory_order_relaxed);
     return ECH_OK;
 }
 
@@ -234,38 +232,54 @@ static ech_status backward(void *arg)
     span->start_ns = ech__clock_wall();
     ECH_TRY(ech__exec_run(r->now->exec, ECH__PHASE_BIT(BACKWARD), r->dp->scalars, NULL));
     span->end_ns = ech__clock_wall();
+    atomic_store_explicit(&r->done, true, memory_order_relaxed);
     return ECH_OK;
 }
 
-/* Starts it on every device that has samples, and waits for all of them; the first failure counts. */
+/* Before it sleeps: a thread that must be woken comes late, and parts of a batch end at about the same time. */
+enum { SPIN_NS = 500 * 1000 };
+
+static void spin_for(const ech__dp_replica *r)
+{
+    const int64_t start = ech__clock_wall();
+    while (!atomic_load_explicit(&r->done, memory_order_relaxed) &&
+           ech__clock_wall() - start < SPIN_NS) {}
+}
+
+/* Starts it on every other device that has samples, does device 0's part here, and waits for all; the first failure counts. */
 static ech_status on_all(ech__dp *dp, ech_status (*job)(void *arg), ech__dp_phase phase)
 {
-    ech_status status = ECH_OK;
-    /* Device 0 last: the others' threads may still have to wake up. */
-    for (int d = dp->devices - 1; d >= 0; d--) {
+    for (int d = dp->devices - 1; d > 0; d--) {
         ech__dp_replica *r = &dp->replicas[d];
-        if (r->now)
-            r->device->ops->start(r->device, job, r);
-    }
-    for (int d = 0; d < dp->devices; d++) {
-        ech__dp_replica *r = &dp->replicas[d];
-        const ech_status one = r->now ? r->device->ops->finish(r->device) : ECH_OK;
-        if (one == ECH_OK || status < 0)
+        if (!r->now)
             continue;
-        status = d ? ech__fail(dp->ctx, one, "device %d: %s", d, r->ctx->error) : one;
+        atomic_store_explicit(&r->done, false, memory_order_relaxed);
+        r->device->ops->start(r->device, job, r);
+    }
+    ech_status status = job(&dp->replicas[0]);
+    const int64_t start = ech__clock_wall();
+    for (int d = 1; d < dp->devices; d++) {
+        ech__dp_replica *r = &dp->replicas[d];
+        if (r->now && dp->spins)
+            spin_for(r);
+        const ech_status one = r->now ? r->device->ops->finish(r->device) : ECH_OK;
+        if (one < 0 && status == ECH_OK)
+            status = ech__fail(dp->ctx, one, "device %d: %s", d, r->ctx->error);
     }
     end_phase(dp, phase);
+    dp->replicas[0].work.busy_ns -= dp->phases[phase].end_ns - start;
     return status;
 }
 
-static ech_status run(ech__dp *dp)
+/* All of it on device 0's worker: a step wakes it once, and the other devices for each of their parts. */
+static ech_status run(void *arg)
 {
-    ech__device *first = dp->replicas[0].device;
-    ECH_TRY(first->ops->call(first, hand_out, dp));
+    ech__dp *dp = arg;
+    ECH_TRY(hand_out(dp));
     ECH_TRY(on_all(dp, forward, ECH__DP_FORWARD));
-    ECH_TRY(first->ops->call(first, compute_loss, dp));
+    ECH_TRY(compute_loss(dp));
     ECH_TRY(on_all(dp, backward, ECH__DP_BACKWARD));
-    return first->ops->call(first, end_step, dp);
+    return end_step(dp);
 }
 
 ech_status ech__dp_step(ech__dp *dp, int64_t batch, const ech__scalars *scalars)
@@ -280,7 +294,8 @@ ech_status ech__dp_step(ech__dp *dp, int64_t batch, const ech__scalars *scalars)
             (ech__dp_work){.samples = r->now ? r->now->batch : 0, .busy_ns = -r->device->busy_ns};
     }
     dp->phases[0].start_ns = ech__clock_wall();
-    const ech_status status = run(dp);
+    ech__device *first = dp->replicas[0].device;
+    const ech_status status = first->ops->call(first, run, dp);
     for (int d = 0; d < dp->devices; d++)
         dp->replicas[d].work.busy_ns += dp->replicas[d].device->busy_ns;
     return status;

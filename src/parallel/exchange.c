@@ -150,12 +150,15 @@ static ech_status meet(ech__ranks *ranks, int64_t bytes)
 static ech_status run_broadcast(exchange_kernel *k, const ech__scalars *scalars)
 {
     (void)scalars;
-    const int64_t start = ech__clock_wall();
-    ECH_TRY(
-        ech__comm_broadcast(k->ranks->comm, k->at[0], k->count * ech__dtype_bytes(k->dtype), 0));
-    if (k->ranks->clock)
-        return meet(k->ranks, k->count * ech__dtype_bytes(k->dtype));
-    k->ranks->sync_ns += ech__clock_wall() - start;
+    ech__ranks *ranks = k->ranks;
+    const int64_t bytes = k->count * ech__dtype_bytes(k->dtype);
+    const int64_t start = ech__clock_wall(), before = ranks->sync_ns;
+    ECH_TRY(ech__comm_broadcast(ranks->comm, k->at[0], bytes, 0));
+    if (ranks->clock)
+        ECH_TRY(meet(ranks, bytes));
+    else
+        ranks->sync_ns += ech__clock_wall() - start;
+    ranks->buffers_ns += ranks->sync_ns - before;
     return ECH_OK;
 }
 

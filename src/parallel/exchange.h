@@ -32,6 +32,7 @@ typedef struct ech__ranks {
     int64_t
         update_ns;   /* since it was set to 0: updates of parameters by sums that this rank made */
     int64_t sync_ns; /* since it was set to 0: broadcasts and statistics, waiting included */
+    int64_t buffers_ns; /* of it, broadcasts of buffers */
     /* With a virtual clock, what would be exchanged over which links; all NULL by default. */
     ech__virtual_clock *clock;
     const ech__cluster *cluster;

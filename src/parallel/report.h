@@ -11,6 +11,7 @@ typedef struct ech__report {
     double forward_s, backward_s, comm_s, optimizer_s; /* as in ech_step */
     double wait_s;                                     /* of comm_s: for gradients of others */
     double sync_s;                                     /* of comm_s: buffers and statistics */
+    double buffers_s;                                  /* of sync_s: buffers */
     int64_t start_ns;                                  /* of the step, by rank 0's clock */
 } ech__report;
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "plan/plan.h"
+#include "tensor/half.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -62,11 +63,16 @@ static void fill(const ech__operand *operand, void *memory)
 {
     int64_t extent = 0;
     ech__layout_extent(&operand->layout, &extent);
-    if (operand->dtype != ECH_F32)
+    const bool low = ech__dtype_is_low(operand->dtype);
+    if (operand->dtype != ECH_F32 && !low)
         return; /* zeros are valid labels, and no other type is timed yet */
-    float *at = memory;
-    for (int64_t i = 0; i < extent; i++)
-        at[i] = (float)((uint32_t)(i * 2654435761u) >> 16) * 0x1p-16f - 0.5f;
+    for (int64_t i = 0; i < extent; i++) {
+        const float x = (float)((uint32_t)(i * 2654435761u) >> 16) * 0x1p-16f - 0.5f;
+        if (low)
+            ech__narrow(operand->dtype, 1, &x, (uint16_t *)memory + i);
+        else
+            ((float *)memory)[i] = x;
+    }
 }
 
 static int by_value(const void *a, const void *b)
@@ -77,7 +83,7 @@ static int by_value(const void *a, const void *b)
 
 static ech_status time_runs(trial *t, ech__kernel *kernel)
 {
-    const ech__scalars scalars = {.lr = 1e-6, .loss_scale = 1, .step = 1};
+    const ech__scalars scalars = {.lr = 1e-6, .loss_scale = 1, .grad_factor = 1, .step = 1};
     double runs[MAX_RUNS], sum = 0;
     int count = 0;
     for (int i = -1; i < MAX_RUNS && (i < MIN_RUNS || sum < ENOUGH_SECONDS); i++) {
@@ -104,7 +110,7 @@ static ech_status run_trial(void *arg)
     const int64_t bytes = trial_bytes(t->desc, t->candidate);
     void *memory;
     ECH_TRY(device->ops->alloc(device, bytes, &memory));
-    ech__binding binding;
+    ech__binding binding = {.copy = NULL};
     char *at = memory;
     for (int i = 0; i < t->desc->nin + t->desc->nout; i++) {
         binding.operands[i] = at;
@@ -291,21 +297,27 @@ static ech_status offered_layouts(chooser *ch, ech_value param, ech__layout *out
     return ECH_OK;
 }
 
-/* What it costs to bring a copy into another layout than its parameter's. */
-static ech_status copy_cost(chooser *ch, ech_value copy, const ech__layout *layout, double *cost)
+/* What it costs to bring a copy into another type or layout than that of what it copies. */
+static ech_status copy_cost(chooser *ch, ech_value copy, const ech__layout *layout, bool *possible,
+                            double *cost)
 {
     const ech__value *value = &ch->plan->graph->values[copy];
     const ech__layout *from = &ch->plan->places[value->of].layout;
+    const ech_dtype from_type = ch->plan->graph->values[value->of].type.dtype;
+    const bool casts = from_type != value->type.dtype;
     *cost = 0;
-    if (ech__layout_equal(layout, from))
+    if (!casts && ech__layout_equal(layout, from))
         return ECH_OK;
     const ech__kernel_desc desc = {
-        .op = ECH__OP_REORDER,
+        .op = casts ? ECH__OP_CAST : ECH__OP_REORDER,
+        .attrs = {.dtype = value->type.dtype},
         .nin = 1,
         .nout = 1,
-        .operands = {{value->type.dtype, *from, false}, {value->type.dtype, *layout, false}}};
+        .operands = {{from_type, *from, false}, {value->type.dtype, *layout, false}}};
     ech__candidate best;
-    return best_kernel(ch, &desc, true, &best, cost);
+    const ech_status status = best_kernel(ch, &desc, true, &best, cost);
+    *possible = status == ECH_OK;
+    return status == ECH_E_UNSUPPORTED ? ECH_OK : status;
 }
 
 static ech_status try_layouts(chooser *ch, ech_value v, const ech__layout *layouts, int count,
@@ -318,7 +330,7 @@ static ech_status try_layouts(chooser *ch, ech_value v, const ech__layout *layou
         double cost, extra = 0;
         ECH_TRY(layout_cost(ch, v, &layouts[k], &possible, &cost));
         if (possible && ch->plan->graph->values[v].kind == ECH__VALUE_COPY)
-            ECH_TRY(copy_cost(ch, v, &layouts[k], &extra));
+            ECH_TRY(copy_cost(ch, v, &layouts[k], &possible, &extra));
         if (possible && (*chosen < 0 || cost + extra < least)) {
             *chosen = k;
             least = cost + extra;
@@ -347,7 +359,7 @@ static ech_status choose_layout(chooser *ch, ech_value v)
     ech__layout layouts[ECH__MAX_CANDIDATES + 1];
     int count = 0, offered, chosen;
     const ech__value *value = &plan->graph->values[v];
-    if (value->kind == ECH__VALUE_COPY) /* best of all, no copy */
+    if (value->kind == ECH__VALUE_COPY) /* best of all, no copy, or one that is not reordered */
         layouts[count++] = plan->places[value->of].layout;
     ECH_TRY(offered_layouts(ch, v, layouts + count, &offered));
     count += offered;
@@ -394,11 +406,11 @@ static void describe_operands(ech__plan *plan, ech__instr *instr)
         const bool weight = value->kind == ECH__VALUE_PARAM || value->kind == ECH__VALUE_GRADIENT ||
                             value->kind == ECH__VALUE_COPY || value->kind == ECH__VALUE_PART;
         plan->places[v].used = true;
-        instr->desc.operands[i] =
-            (ech__operand){.dtype = value->type.dtype,
-                           .layout = plan->places[v].layout,
-                           .free = weight && value->type.shape.ndims >= 2 &&
-                                   !ech__op_info(node->op)->flat && node->op != ECH__OP_REORDER};
+        instr->desc.operands[i] = (ech__operand){
+            .dtype = value->type.dtype,
+            .layout = plan->places[v].layout,
+            .free = weight && value->type.shape.ndims >= 2 && !ech__op_info(node->op)->flat &&
+                    node->op != ECH__OP_REORDER && node->op != ECH__OP_CAST};
     }
 }
 
@@ -458,7 +470,20 @@ static ech_status take_over(chooser *ch, ech__instr *instr, bool *found)
     return ECH_OK;
 }
 
-/* Input images are row-major where all their users can take that, as first convolutions can; else they are
+/* An input, or the cast of one. */
+static bool is_given(const ech__plan *plan, ech_value v)
+{
+    if (plan->graph->values[v].kind == ECH__VALUE_INPUT)
+        return true;
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        const ech__node *node = plan->instrs[n].node;
+        if (node->op == ECH__OP_CAST && node->out[0] == v)
+            return plan->graph->values[node->in[0]].kind == ECH__VALUE_INPUT;
+    }
+    return false;
+}
+
+/* Input images, and their casts, are row-major where all their users can take that, as first convolutions can; else they are
  * laid out like activations when they are written. */
 static ech_status choose_inputs(chooser *ch)
 {
@@ -470,8 +495,8 @@ static ech_status choose_inputs(chooser *ch)
             ech__place *place = &plan->places[v];
             ech__candidate all[ECH__MAX_CANDIDATES];
             int count;
-            if (plan->graph->values[v].kind != ECH__VALUE_INPUT || place->layout.shape.ndims != 4 ||
-                !ech__layout_is_plain(&place->layout))
+            if (place->layout.shape.ndims != 4 || !ech__layout_is_plain(&place->layout) ||
+                !is_given(plan, v))
                 continue;
             ECH_TRY(plan->device->ops->candidates(plan->device, &instr->desc, all, &count));
             if (!count)
@@ -494,9 +519,10 @@ static ech_status choose_all(void *arg)
                              plan->graph->values[v].name, ech__shape_format(&shape).s);
         if (plan->graph->values[v].kind == ECH__VALUE_INPUT && plan->graph->values[v].kept)
             plan->places[v].used = true;
-        plan->places[v].layout = plan->graph->values[v].kind == ECH__VALUE_ACTIVATION
-                                     ? plan->device->ops->activation_layout(plan->device, &shape)
-                                     : ech__layout_plain(&shape);
+        plan->places[v].layout =
+            plan->graph->values[v].kind == ECH__VALUE_ACTIVATION && !is_given(plan, (ech_value)v)
+                ? plan->device->ops->activation_layout(plan->device, &shape)
+                : ech__layout_plain(&shape);
     }
     for (size_t n = 0; n < plan->ninstrs; n++)
         describe_operands(plan, &plan->instrs[n]);

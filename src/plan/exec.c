@@ -11,6 +11,7 @@ struct ech__exec {
     bool borrowed[ECH__MEMORY_COUNT]; /* from the host */
     ech__kernel **kernels;            /* [ninstrs]; NULL where there is nothing to do */
     ech__span *spans;                 /* [ninstrs] */
+    bool *written; /* [ninstrs] casts that an optimizer's kernel does on its way, where it runs */
     /* The call that is under way. */
     unsigned phases;
     const ech__scalars *scalars;
@@ -32,6 +33,33 @@ void *ech__exec_block(const ech__exec *exec, ech__memory_kind kind, int64_t *byt
 const ech__span *ech__exec_spans(const ech__exec *exec)
 {
     return exec->spans;
+}
+
+/* The copy in another type that lies as the optimizer's parameter does: its kernel writes both. -1: there is none. */
+static ech_value written_copy(const ech__plan *plan, const ech__node *node)
+{
+    if (node->op != ECH__OP_SGD && node->op != ECH__OP_ADAM)
+        return -1;
+    for (size_t v = 0; v < plan->graph->nvalues; v++) {
+        const ech__value *value = &plan->graph->values[v];
+        if (value->kind == ECH__VALUE_COPY && value->of == node->in[0] && plan->places[v].used &&
+            ech__dtype_is_low(value->type.dtype) &&
+            ech__layout_equal(&plan->places[v].layout, &plan->places[node->in[0]].layout))
+            return (ech_value)v;
+    }
+    return -1;
+}
+
+static void find_written(ech__exec *exec)
+{
+    const ech__plan *plan = exec->plan;
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        const ech_value copy = written_copy(plan, plan->instrs[n].node);
+        for (size_t m = n + 1; copy >= 0 && m < plan->ninstrs; m++) {
+            const ech__node *node = plan->instrs[m].node;
+            exec->written[m] |= node->op == ECH__OP_CAST && node->out[0] == copy;
+        }
+    }
 }
 
 /* An all-reduce that ends in the parameters needs the optimizer's kernel, on the same memory: parameters, gradients and
@@ -74,6 +102,11 @@ static ech_status prepare(ech__exec *exec, const ech__instr *instr, ech__kernel 
     for (int i = 0; i < node->nin + node->nout; i++)
         binding.operands[i] =
             ech__exec_address(exec, i < node->nin ? node->in[i] : node->out[i - node->nin]);
+    const ech_value copy = written_copy(exec->plan, node);
+    if (copy >= 0) {
+        binding.copy = ech__exec_address(exec, copy);
+        binding.copy_type = exec->plan->graph->values[copy].type.dtype;
+    }
     ech__device *device = exec->plan->device;
     assert(exec->plan->exchange || !ech__op_info(node->op)->exchange);
     const ech_status status =
@@ -186,10 +219,12 @@ ech_status ech__exec_create(ech__plan *plan, ech__exec *host, ech__exec **out)
         exec->plan = plan;
         exec->kernels = ech__arena_array(&plan->arena, plan->ninstrs, sizeof(ech__kernel *));
         exec->spans = ech__arena_array(&plan->arena, plan->ninstrs, sizeof *exec->spans);
+        exec->written = ech__arena_array(&plan->arena, plan->ninstrs, sizeof *exec->written);
     }
-    if (!exec || !exec->kernels || !exec->spans)
+    if (!exec || !exec->kernels || !exec->spans || !exec->written)
         return ech__fail(plan->ctx, ECH_E_NOMEM, "no memory for %zu kernels", plan->ninstrs);
     ech_status status = ECH_OK;
+    find_written(exec);
     if (host)
         borrow(exec, host);
     for (int k = 0; k < ECH__MEMORY_COUNT && status == ECH_OK; k++)
@@ -267,6 +302,10 @@ static ech_status run_phases(void *arg)
         ech__span *span = &exec->spans[n];
         if (!(exec->phases & 1u << node->phase) || !kernel)
             continue;
+        if (exec->written[n] && exec->phases & ECH__PHASE_BIT(OPTIMIZER)) {
+            span->start_ns = span->end_ns; /* it took no time of its own */
+            continue;
+        }
         span->start_ns = now(plan);
         ech_status status = plan->clock ? run_virtually(plan->clock, node, kernel, exec->scalars)
                                         : kernel->run(kernel, exec->scalars);

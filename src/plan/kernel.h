@@ -19,7 +19,9 @@ typedef struct ech__scalars {
     double lr;
     double loss_scale; /* factor on the gradient of the loss */
     int64_t step;      /* 1 for the first optimizer step */
-    double share;      /* this rank's share of the samples of all ranks, in this micro-step */
+    double
+        grad_factor; /* on every gradient that the optimizer takes: 1, or to undo the loss's scale and to clip */
+    double share; /* this rank's share of the samples of all ranks, in this micro-step */
 } ech__scalars;
 
 /* An operand is an input, or else an output: operands[0..nin) are the inputs. */
@@ -62,6 +64,9 @@ struct ech__kernel {
 typedef struct ech__binding {
     void *operands[ECH__MAX_OPERANDS];
     void *scratch;
+    /* Of an optimizer: a copy of its parameter in a 16-bit type, which lies alike and is written with it. NULL: none. */
+    void *copy;
+    ech_dtype copy_type;
 } ech__binding;
 
 #define ECH__MEMORY_LIST(X)                                                                        \

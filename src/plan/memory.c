@@ -35,6 +35,7 @@ static ech__memory_kind memory_of(ech__value_kind kind)
         [ECH__VALUE_BUFFER] = ECH__MEMORY_WEIGHTS,
         [ECH__VALUE_ACTIVATION] = ECH__MEMORY_ACTIVATIONS,
         [ECH__VALUE_GRADIENT] = ECH__MEMORY_GRADIENTS,
+        [ECH__VALUE_SENT] = ECH__MEMORY_GRADIENTS,
         [ECH__VALUE_STATE] = ECH__MEMORY_OPTIMIZER,
         [ECH__VALUE_COPY] = ECH__MEMORY_COPIES,
         [ECH__VALUE_PART] = ECH__MEMORY_ACTIVATIONS,
@@ -47,6 +48,7 @@ bool ech__plan_needs_no_copy(const ech__plan *plan, ech_value v)
 {
     const ech__value *value = &plan->graph->values[v];
     return value->kind == ECH__VALUE_COPY &&
+           value->type.dtype == plan->graph->values[value->of].type.dtype &&
            ech__layout_equal(&plan->places[v].layout, &plan->places[value->of].layout);
 }
 
@@ -151,7 +153,7 @@ static ech_status place_lasting(ech__plan *plan)
         if (place->kind == ECH__MEMORY_ACTIVATIONS)
             continue;
         if (ech__plan_needs_no_copy(plan,
-                                    (ech_value)v)) /* it is its parameter, which has a place */
+                                    (ech_value)v)) /* it is what it copies, which has a place */
             *place = plan->places[value->of];
         else
             ECH_TRY(append(plan, v));

@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 #include "base/format.h"
 #include "base/size.h"
+#include "plan/largest.h"
 
 #include <stdio.h>
 
@@ -133,16 +134,25 @@ static ech_status sketch(const ech_graph *graph, ech__device *device,
     return ECH_OK;
 }
 
-static ech_status fits(const ech_graph *graph, ech__device *device,
-                       const ech__plan_options *options, int64_t limit, bool *out)
+typedef struct sketched {
+    const ech_graph *graph;
+    ech__device *device;
+    ech__plan_options options;
+} sketched;
+
+/* Sizes that overflow fit nowhere. */
+static ech_status sketched_bytes(void *user, int64_t batch, int64_t *bytes)
 {
+    const sketched *s = user;
+    ech__plan_options options = s->options;
     ech__plan *plan;
-    const ech_status status = sketch(graph, device, options, &plan);
-    *out = false;
-    if (status == ECH_E_LIMIT) /* sizes that overflow fit nowhere */
+    options.batch = batch;
+    const ech_status status = sketch(s->graph, s->device, &options, &plan);
+    *bytes = INT64_MAX;
+    if (status == ECH_E_LIMIT)
         return ECH_OK;
     ECH_TRY(status);
-    *out = plan->total_bytes <= limit;
+    *bytes = plan->total_bytes;
     ech__plan_destroy(plan);
     return ECH_OK;
 }
@@ -150,30 +160,8 @@ static ech_status fits(const ech_graph *graph, ech__device *device,
 static ech_status largest_batch(const ech_graph *graph, ech__device *device,
                                 const ech__plan_options *options, int64_t limit, int64_t *out)
 {
-    int64_t good = 0, bad = 1; /* good fits, bad does not */
-    ech__plan_options o = {.guests = options->guests, .nguests = options->nguests};
-    bool ok;
-    *out = 0;
-    for (;; bad *= 2) {
-        o.batch = bad;
-        ECH_TRY(fits(graph, device, &o, limit, &ok));
-        if (!ok)
-            break;
-        good = bad;
-        if (bad > INT32_MAX)
-            break;
-    }
-    while (bad - good > 1) {
-        const int64_t middle = good + (bad - good) / 2;
-        o.batch = middle;
-        ECH_TRY(fits(graph, device, &o, limit, &ok));
-        if (ok)
-            good = middle;
-        else
-            bad = middle;
-    }
-    *out = good;
-    return ECH_OK;
+    sketched s = {graph, device, {.guests = options->guests, .nguests = options->nguests}};
+    return ech__largest_batch(sketched_bytes, &s, limit, out);
 }
 
 ech_status ech__plan_largest_batch(const ech_graph *graph, ech__device *device, int64_t limit,

@@ -97,7 +97,7 @@ int64_t ech__plan_guest_bytes(const ech__plan *plan, const ech__plan *host);
 /* The place in the plan that this one is like of the value with the same name, or NULL. */
 const ech__place *ech__plan_like(const ech__plan *plan, ech_value v);
 
-/* Whether v is a copy that has the layout of its parameter: then it is the parameter, and not refreshed. */
+/* Whether v is a copy that has the type and layout of what it copies: then it is that, and not refreshed. */
 bool ech__plan_needs_no_copy(const ech__plan *plan, ech_value v);
 
 /* Whether an instruction would refresh such a copy: it has no kernel and takes no time. */

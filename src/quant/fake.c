@@ -141,7 +141,7 @@ static ech_status fake_sum(faker *f, const ech__node *node)
         f->out->graph, &(ech__node){.op = ECH__OP_QADD,
                                     .name = node->name,
                                     .attrs = {.relu = relu,
-                                              .type = ECH_F32,
+                                              .dtype = ECH_F32,
                                               .scale = scale_of(f, node->in[0]) / scale_of(f, y),
                                               .scale2 = scale_of(f, node->in[1]) / scale_of(f, y)},
                                     .nin = 2,

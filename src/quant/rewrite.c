@@ -102,7 +102,7 @@ static ech_value as_whole(rewriter *r, ech_value v)
     if (r->whole[v] < 0)
         r->whole[v] = ech__graph_add(
             r->out->graph, &(ech__node){.op = ECH__OP_QUANTIZE,
-                                        .attrs = {.scale = scale_of(r, v), .type = type_of(r, v)},
+                                        .attrs = {.scale = scale_of(r, v), .dtype = type_of(r, v)},
                                         .nin = 1,
                                         .in = {r->f32[v]}});
     return r->whole[v];
@@ -205,7 +205,7 @@ static ech_status add_scale(rewriter *r, const ech__node *node, const ech__layer
                          layer->name);
     ECH_TRY(add_param(r, name, ECH__VALUE_BUFFER, (ech__type){ECH_F32, {1, {layer->outputs}}},
                       &out->in[3], &t));
-    const double y = out->attrs.type == ECH_F32 ? 1 : scale_of(r, node->out[0]);
+    const double y = out->attrs.dtype == ECH_F32 ? 1 : scale_of(r, node->out[0]);
     for (int64_t o = 0; o < layer->outputs; o++)
         ((float *)t->data)[o] = (float)(scale_of(r, node->in[0]) * (double)layer->scale[o] / y);
     return ECH_OK;
@@ -219,7 +219,7 @@ static ech_status rewrite_layer(rewriter *r, const ech__node *node)
                      .name = node->name,
                      .attrs = node->attrs,
                      .nin = 4};
-    out.attrs.type = r->wanted[made] ? type_of(r, made) : ECH_F32;
+    out.attrs.dtype = r->wanted[made] ? type_of(r, made) : ECH_F32;
     out.in[0] = as_whole(r, node->in[0]);
     ECH_TRY(add_weight(r, node, layer, &out));
     ECH_TRY(add_bias(r, node, layer, &out));
@@ -239,7 +239,7 @@ static ech_status rewrite_sum(rewriter *r, const ech__node *node)
         r->out->graph, &(ech__node){.op = ECH__OP_QADD,
                                     .name = node->name,
                                     .attrs = {.relu = relu != NULL,
-                                              .type = type_of(r, made),
+                                              .dtype = type_of(r, made),
                                               .scale = scale_of(r, node->in[0]) / y,
                                               .scale2 = scale_of(r, node->in[1]) / y},
                                     .nin = 2,
@@ -254,7 +254,7 @@ static ech_status rewrite_between(rewriter *r, const ech__node *node)
     if (node->op == ECH__OP_AVGPOOL2D) {
         const double window = (double)(node->attrs.kernel * node->attrs.kernel);
         out.op = ECH__OP_QAVGPOOL2D;
-        out.attrs.type = type_of(r, node->out[0]);
+        out.attrs.dtype = type_of(r, node->out[0]);
         out.attrs.scale = scale_of(r, node->in[0]) / (window * scale_of(r, node->out[0]));
     } else {
         out.op = node->op == ECH__OP_MAXPOOL2D ? ECH__OP_QMAXPOOL2D : ECH__OP_QFLATTEN;

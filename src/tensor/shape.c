@@ -26,6 +26,11 @@ const char *ech__dtype_name(ech_dtype dtype)
     return dtype_names[dtype];
 }
 
+bool ech__dtype_is_low(ech_dtype dtype)
+{
+    return dtype == ECH_BF16 || dtype == ECH_F16;
+}
+
 bool ech__dtype_parse(const char *name, ech_dtype *out)
 {
     for (size_t i = 0; i < sizeof dtype_names / sizeof *dtype_names; i++) {

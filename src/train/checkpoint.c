@@ -63,13 +63,35 @@ static void set_optimizer(ech_json **json, const ech__run_config *c)
     }
 }
 
-static void set_schedule(ech_json **json, const ech__schedule *s)
+/* "off", or the number in the digits that give it back. */
+static void set_switch(ech_json **json, const char *key, double value)
 {
+    char text[32] = "off";
+    if (value > 0)
+        snprintf(text, sizeof text, "%.9g", value);
+    ech__json_set_string(json, key, text);
+}
+
+static void set_precision(ech_json **json, const ech_train_options *o)
+{
+    ech__json_set_string(json, "amp", ech__amp_name(o->amp));
+    ech__json_set_string(json, "grad-dtype", ech__dtype_name(o->grad_dtype));
+    set_switch(json, "clip-norm", o->clip_norm);
+    set_switch(json, "loss-scale", ech__loss_scale(o));
+}
+
+static void set_schedule(ech_json **json, const ech__run_config *c)
+{
+    const ech__schedule *s = &c->schedule;
+    ech__json_set_int(json, "lr-scale-base", c->lr_scale_base);
+    ech__json_set_real(json, "lr-warmup-epochs", c->lr_warmup_epochs);
+    if (s->warmup)
+        ech__json_set_real(json, "lr-warmup-from", s->warmup_from);
     ech__json_set_string(json, "lr-schedule", ech__schedule_name(s->kind));
     if (s->kind == ECH__SCHEDULE_STEP) {
         ech__json_set_int(json, "lr-step", s->interval);
         ech__json_set_real(json, "lr-gamma", s->gamma);
-    } else if (s->kind == ECH__SCHEDULE_COSINE) {
+    } else if (s->kind != ECH__SCHEDULE_CONSTANT) {
         ech__json_set_int(json, "steps", s->steps); /* the whole curve follows from it */
     }
 }
@@ -82,7 +104,8 @@ static ech_json *config_json(const ech__run *run)
     set_model(&json, &run->config);
     set_data(&json, run);
     set_optimizer(&json, &run->config);
-    set_schedule(&json, &run->config.schedule);
+    set_precision(&json, &run->config.train);
+    set_schedule(&json, &run->config);
     ech__json_set_int(&json, "threads", threads ? threads : ech__device_cores());
     return json;
 }
@@ -190,7 +213,9 @@ ech_status ech__checkpoint_restore(const ech__checkpoint *c, ech__run *run)
     char path[ECH_DIR_MAX_PATH];
     ECH_TRY(ech__part_path(c->ctx, c->path, ECH__PART_OPTIMIZER, path));
     ECH_TRY(ech__optimizer_load(run->trainer, path));
-    run->trainer->scalars.step = s->step + 1;
+    run->trainer->scalars.step = s->updates + 1;
+    if (run->trainer->scaler.on)
+        run->trainer->scaler = s->scaler;
     run->first = run->done = s->step;
     run->first_loss = s->first_loss;
     run->last_loss = s->last_loss;
@@ -210,6 +235,8 @@ static ech_status save_state(const ech__run *run, const char *path)
         .step = run->done,
         .epoch = run->done / run->feed.per_epoch,
         .epoch_step = run->done % run->feed.per_epoch,
+        .updates = run->trainer->scalars.step - 1,
+        .scaler = run->trainer->scaler,
         .first_loss = run->first_loss,
         .last_loss = run->last_loss,
         .now = run->now,

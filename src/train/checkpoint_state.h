@@ -2,9 +2,11 @@
  *
  *     {"format": 1, "version": "0.1.0",
  *      "config":   the options that must agree, under their names on the command line,
- *      "position": {"step": 120, "epoch": 2, "epoch_step": 20},     steps done; epochs done; steps of this one
+ *      "position": {"step": 120, "epoch": 2, "epoch_step": 20, "updates": 118},
+ *                  steps done; epochs done; steps of this one; steps that were not skipped (all of them where it is missing)
+ *      "scaler":   {"scale": 32768.0, "good": 17, "skipped": 2, "stuck": 0},     where the loss is scaled
  *      "losses":   {"first": 2.31, "last": 0.4},
- *      "now":      {"samples", "loss", "correct", "time_s", "compute_s"},    sums of the epoch that is under way
+ *      "now":      {"samples", "loss", "correct", "time_s", "compute_s", "data_s"},    sums of the epoch that is under way
  *      "epochs":   [{"time_s", "compute_s", "loss", "train_accuracy", ...}],
  *      "choices":  {"kernels": [...], "layouts": {...}}}
  *
@@ -16,11 +18,14 @@
 
 #include "plan/choices.h"
 #include "train/epoch.h"
+#include "train/scaler.h"
 
 typedef struct ech__checkpoint_state {
     ech_json *config; /* options by their names: numbers, texts, true or false. Owned after parse */
     int64_t step;     /* optimizer steps done, at least 1 */
     int64_t epoch, epoch_step;
+    int64_t updates;    /* steps that changed the parameters; at most step */
+    ech__scaler scaler; /* off where the loss is not scaled */
     double first_loss, last_loss;
     ech__epoch_sums now;
     const ech__run_epoch *epochs; /* [nepochs], nepochs <= epoch */

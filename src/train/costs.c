@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { VERSION = 1, MAX_BYTES = 64 << 20 };
+enum { VERSION = 2, MAX_BYTES = 64 << 20 };
 
 typedef struct entry {
     const char *machine, *key;
@@ -54,11 +54,13 @@ ech__costs_key ech__costs_key_of(const ech__run_config *c)
     if (c->model.kind == ECH__MODEL_LINEAR)
         n += snprintf(key.s + n, sizeof key.s - (size_t)n, " %lldx%lld", (long long)c->model.dim,
                       (long long)c->model.depth);
-    snprintf(key.s + n, sizeof key.s - (size_t)n, ", threads %d, %s%s%s%s%s%s", c->train.threads,
-             ech__optimizer_name(c->train.optimizer), c->train.momentum != 0 ? " momentum" : "",
-             c->train.weight_decay != 0 ? " decay" : "",
+    snprintf(key.s + n, sizeof key.s - (size_t)n, ", threads %d, %s%s%s%s%s%s%s%s%s",
+             c->train.threads, ech__optimizer_name(c->train.optimizer),
+             c->train.momentum != 0 ? " momentum" : "", c->train.weight_decay != 0 ? " decay" : "",
              c->train.recompute ? "" : ", nothing recomputed", c->train.tune ? "" : ", untuned",
-             c->train.dp_devices ? ", dp" : "");
+             c->train.dp_devices ? ", dp" : "", c->train.amp != ECH_AMP_OFF ? ", " : "",
+             c->train.amp != ECH_AMP_OFF ? ech__amp_name(c->train.amp) : "",
+             ech__checks_gradients(&c->train) ? ", gradients checked" : "");
     return key;
 }
 
@@ -233,6 +235,8 @@ static ech_status read_numbers(ech_ctx *ctx, const ech_json *row, ech__step_cost
     ECH_TRY(ech__json_get_real(ctx, row, "overhead_s", &cost->overhead_s));
     ECH_TRY(ech__json_get_real(ctx, row, "wait_s", &cost->wait_s));
     ECH_TRY(ech__json_get_real(ctx, row, "loading_s", &cost->loading_s));
+    ECH_TRY(ech__json_get_real(ctx, row, "hand_over_s", &cost->hand_over_s));
+    ECH_TRY(ech__json_get_real(ctx, row, "loader_s", &cost->loader_s));
     ECH_TRY(ech__json_get_object(ctx, row, "memory", &memory));
     for (int k = 0; k < ECH__MEMORY_COUNT; k++)
         ECH_TRY(ech__json_get_int(ctx, memory, ech__memory_name((ech__memory_kind)k),
@@ -283,6 +287,8 @@ static ech_status read_machine(ech__costs *costs, const char *name, const ech_js
     ECH_TRY(read_sizes(ctx, object, "rewrite", &m->rewrite));
     ECH_TRY(read_sizes(ctx, object, "copy", &m->copy));
     ECH_TRY(read_sizes(ctx, object, "add", &m->add));
+    ECH_TRY(ech__json_get_real(ctx, object, "step_job_s", &m->step_job_s));
+    ECH_TRY(ech__json_get_real(ctx, object, "part_job_s", &m->part_job_s));
     ECH_TRY(ech__json_get_object(ctx, object, "steps", &steps));
     for (ech__json_iter k = ech__json_begin(steps); k.key; ech__json_next(&k)) {
         ECH_TRY(ech__json_get_array(ctx, steps, k.key, &rows));
@@ -298,6 +304,8 @@ static ech_status read_all(ech__costs *costs, const ech_json *doc)
     const ech_json *machines, *object;
     int64_t version;
     ECH_TRY(ech__json_get_int(ctx, doc, "version", &version));
+    if (version >= 1 && version < VERSION)
+        return ECH_OK; /* what it says was measured otherwise: an empty store, to be written anew */
     if (version != VERSION)
         return ech__fail(ctx, ECH_E_FORMAT, "version is %lld; this program reads %d",
                          (long long)version, VERSION);
@@ -369,6 +377,8 @@ static ech_json *step_json(const ech__step_cost *cost)
     ech__json_set_real(&row, "overhead_s", cost->overhead_s);
     ech__json_set_real(&row, "wait_s", cost->wait_s);
     ech__json_set_real(&row, "loading_s", cost->loading_s);
+    ech__json_set_real(&row, "hand_over_s", cost->hand_over_s);
+    ech__json_set_real(&row, "loader_s", cost->loader_s);
     for (int k = 0; k < ECH__MEMORY_COUNT; k++)
         ech__json_set_int(&memory, ech__memory_name((ech__memory_kind)k), cost->memory[k]);
     ech__json_set(&row, "memory", memory);
@@ -388,6 +398,8 @@ static ech_json *machine_json(const ech__costs *costs, const machine_row *m)
     ech__json_set(&object, "rewrite", sizes_json(&m->costs.rewrite));
     ech__json_set(&object, "copy", sizes_json(&m->costs.copy));
     ech__json_set(&object, "add", sizes_json(&m->costs.add));
+    ech__json_set_real(&object, "step_job_s", m->costs.step_job_s);
+    ech__json_set_real(&object, "part_job_s", m->costs.part_job_s);
     for (size_t i = 0; i < costs->count; i++) {
         const entry *e = &costs->entries[i];
         if (strcmp(e->machine, m->name) || ech__json_find(steps, e->key))

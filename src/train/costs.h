@@ -30,12 +30,15 @@ typedef struct ech__step_cost {
     int64_t steps; /* that were timed */
     double step_s, low_s, high_s;
     double
-        overhead_s; /* of step_s: besides operators and, in DataParallel, the work of device 0 for the others */
-    double wait_s;    /* of overhead_s: for the slowest of the copies */
+        overhead_s; /* of step_s: besides the medians of operators and, in DataParallel, the work of device 0 for the others */
+    double wait_s;  /* of overhead_s: for the slowest of the copies */
     double loading_s; /* waiting for samples and handing them over; not in step_s */
     int64_t memory[ECH__MEMORY_COUNT];
-    double phase_s[ECH__DP_PHASES]; /* of DataParallel on one device, else 0 */
-    ech__op_cost *ops;              /* in the order of execution */
+    double
+        phase_s[ECH__DP_PHASES]; /* the device's own work in DataParallel on one device, else 0 */
+    double hand_over_s; /* in DataParallel, between the threads of a step; not in overhead_s */
+    double loader_s;    /* CPU time of the thread that loads samples, for a step; mean */
+    ech__op_cost *ops;  /* in the order of execution */
     size_t nops;
 } ech__step_cost;
 
@@ -57,6 +60,8 @@ typedef struct ech__machine_costs {
     /* One device copies to another one's memory, or adds that to its own; and how much longer the other one then takes to read
      * what was copied, or to write again what was added. */
     ech__size_costs copy, add, fetch, rewrite;
+    /* What handing a step over to device 0's thread and back takes, and a part of it to the second device's. */
+    double step_job_s, part_job_s;
 } ech__machine_costs;
 
 typedef struct ech__costs ech__costs;

@@ -6,6 +6,7 @@
 #include "parallel/dp.h"
 #include "train/costs.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 enum { REPEATS = 9 };
@@ -122,73 +123,166 @@ ech_status ech__costs_measure_link(ech__costs *costs, ech__comm *comm)
 static const int64_t COPY_SIZES[] = {16 << 10, 256 << 10, 2 << 20, 8 << 20, 16 << 20, 64 << 20};
 _Static_assert(sizeof COPY_SIZES / sizeof *COPY_SIZES <= ECH__COSTS_SIZES, "room for all sizes");
 
+/* Memory as a step of DataParallel uses it: device 0 copies its weights to the second device; both read theirs and write their
+ * gradients; device 0 adds up gradients and changes its weights by them. */
 typedef struct copying {
     ech__device *first, *second;
-    float *mine, *theirs;
+    float *weights[2], *gradients[2];
     int64_t count;
-    int64_t ns;
-    volatile float sink;
+    bool exchange; /* else each device uses its own memory only */
+    int64_t copy_ns, add_ns, read_ns, write_ns;
+    volatile float sink[2];
 } copying;
 
-static ech_status write_theirs(void *arg)
+static ech_status copy_weights(void *arg)
 {
     copying *c = arg;
     const int64_t start = ech__clock_wall();
-    fill(c->theirs, c->count);
-    c->ns = ech__clock_wall() - start;
+    if (c->exchange)
+        memcpy(c->weights[1], c->weights[0], (size_t)c->count * sizeof *c->weights[0]);
+    c->copy_ns = ech__clock_wall() - start;
     return ECH_OK;
 }
 
-static ech_status read_theirs(void *arg)
+static ech_status use_first(void *arg)
+{
+    copying *c = arg;
+    c->sink[0] = read_all(c->weights[0], c->count);
+    fill(c->gradients[0], c->count);
+    return ECH_OK;
+}
+
+static ech_status use_second(void *arg)
 {
     copying *c = arg;
     const int64_t start = ech__clock_wall();
-    c->sink = read_all(c->theirs, c->count);
-    c->ns = ech__clock_wall() - start;
+    c->sink[1] = read_all(c->weights[1], c->count);
+    const int64_t read = ech__clock_wall();
+    fill(c->gradients[1], c->count);
+    c->write_ns = ech__clock_wall() - read;
+    c->read_ns = read - start;
     return ECH_OK;
 }
 
-static ech_status copy_mine(void *arg)
+static void add_to(float *sum, const float *terms, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        sum[i] += terms[i];
+}
+
+static ech_status add_and_update(void *arg)
 {
     copying *c = arg;
     const int64_t start = ech__clock_wall();
-    memcpy(c->theirs, c->mine, (size_t)c->count * sizeof *c->mine);
-    c->ns = ech__clock_wall() - start;
+    if (c->exchange)
+        add_to(c->gradients[0], c->gradients[1], c->count);
+    c->add_ns = ech__clock_wall() - start;
+    add_to(c->weights[0], c->gradients[0], c->count);
     return ECH_OK;
 }
 
-static ech_status add_theirs(void *arg)
+static ech_status copy_once(copying *c, bool exchange)
 {
-    copying *c = arg;
-    const int64_t start = ech__clock_wall();
-    for (int64_t i = 0; i < c->count; i++)
-        c->mine[i] += c->theirs[i];
-    c->ns = ech__clock_wall() - start;
-    return ECH_OK;
+    c->exchange = exchange;
+    ECH_TRY(c->first->ops->call(c->first, copy_weights, c));
+    c->second->ops->start(c->second, use_second, c);
+    const ech_status mine = c->first->ops->call(c->first, use_first, c);
+    const ech_status theirs = c->second->ops->finish(c->second);
+    ECH_TRY(mine);
+    ECH_TRY(theirs);
+    return c->first->ops->call(c->first, add_and_update, c);
 }
 
-/* The first device does something to the second one's memory, which this one then uses twice: how much longer it takes for the
- * first time is what comes after. */
-static ech_status time_job(copying *c, ech_status (*job)(void *arg), ech_status (*use)(void *arg),
-                           double *during, double *after)
+typedef struct copy_times {
+    double copy, add, fetch, rewrite;
+} copy_times;
+
+static double median_from_0(double *samples)
 {
-    double jobs[REPEATS], uses[REPEATS];
+    const double median = ech__stats_of(samples, REPEATS).median;
+    return median > 0 ? median : 0;
+}
+
+/* How much longer the second device takes to read and to write where there was an exchange is what comes after it. */
+static ech_status time_copies(copying *c, copy_times *out)
+{
+    double copy[REPEATS], add[REPEATS], fetch[REPEATS], rewrite[REPEATS];
     for (int i = -1; i < REPEATS; i++) {
-        ECH_TRY(c->second->ops->call(c->second, use, c));
-        ECH_TRY(c->first->ops->call(c->first, job, c));
-        const double took = ech__seconds(c->ns);
-        ECH_TRY(c->second->ops->call(c->second, use, c));
-        const double cold = ech__seconds(c->ns);
-        ECH_TRY(c->second->ops->call(c->second, use, c));
-        if (i >= 0) {
-            jobs[i] = took;
-            uses[i] = cold - ech__seconds(c->ns);
-        }
+        ECH_TRY(
+            copy_once(c, true)); /* what it reads was copied now, what it writes was added before */
+        const copying first = *c;
+        ECH_TRY(copy_once(c, true));
+        const copying with = *c;
+        ECH_TRY(copy_once(c, false));
+        ECH_TRY(copy_once(c, false));
+        if (i < 0)
+            continue;
+        copy[i] = ech__seconds(first.copy_ns + with.copy_ns) / 2;
+        add[i] = ech__seconds(first.add_ns + with.add_ns) / 2;
+        fetch[i] = ech__seconds(with.read_ns - c->read_ns);
+        rewrite[i] = ech__seconds(with.write_ns - c->write_ns);
     }
-    *during = ech__stats_of(jobs, REPEATS).median;
-    *after = ech__stats_of(uses, REPEATS).median;
-    if (*after < 0)
-        *after = 0;
+    *out = (copy_times){median_from_0(copy), median_from_0(add), median_from_0(fetch),
+                        median_from_0(rewrite)};
+    return ECH_OK;
+}
+
+/* ---- handing jobs over ---- */
+
+/* A step of DataParallel is a job of device 0, which twice starts one on the others and does its own part meanwhile. The parts
+ * last long enough for idle cores to fall asleep; what they are found to take besides does not depend on how long that is. */
+enum { PART_NS = 1000 * 1000, HAND_OVERS = 40 };
+
+typedef struct hand_over {
+    ech__device *second;
+    atomic_bool done;
+    int64_t start_ns, part_ns[2], end_ns;
+} hand_over;
+
+static ech_status work_a_part(void *arg)
+{
+    hand_over *h = arg;
+    const int64_t start = ech__clock_wall();
+    while (ech__clock_wall() - start < PART_NS) {}
+    if (h)
+        atomic_store(&h->done, true);
+    return ECH_OK;
+}
+
+static ech_status work_together(void *arg)
+{
+    hand_over *h = arg;
+    h->start_ns = ech__clock_wall();
+    for (int i = 0; i < 2; i++) {
+        const int64_t start = ech__clock_wall();
+        atomic_store(&h->done, false);
+        h->second->ops->start(h->second, work_a_part, h);
+        work_a_part(NULL);
+        while (!atomic_load(&h->done)) { /* as parallel/dp_step.c waits */
+        }
+        ECH_TRY(h->second->ops->finish(h->second));
+        h->part_ns[i] = ech__clock_wall() - start;
+    }
+    h->end_ns = ech__clock_wall();
+    return ECH_OK;
+}
+
+static ech_status time_hand_overs(ech__costs *costs, ech__device *first, ech__device *second)
+{
+    ech__machine_costs *m = ech__costs_machine(costs);
+    double steps[HAND_OVERS], parts[2 * HAND_OVERS];
+    for (int i = -2; i < HAND_OVERS; i++) {
+        hand_over h = {.second = second};
+        const int64_t start = ech__clock_wall();
+        ECH_TRY(first->ops->call(first, work_together, &h));
+        if (i < 0)
+            continue;
+        steps[i] = ech__seconds(ech__clock_wall() - start - (h.end_ns - h.start_ns));
+        parts[2 * i] = ech__seconds(h.part_ns[0] - PART_NS);
+        parts[2 * i + 1] = ech__seconds(h.part_ns[1] - PART_NS);
+    }
+    m->step_job_s = ech__stats_of(steps, HAND_OVERS).median;
+    m->part_job_s = ech__stats_of(parts, (size_t)2 * HAND_OVERS).median;
     return ECH_OK;
 }
 
@@ -197,10 +291,14 @@ static ech_status time_sizes(ech__costs *costs, copying *c)
     const int sizes = sizeof COPY_SIZES / sizeof *COPY_SIZES;
     ech__size_costs copy = {.count = sizes}, add = copy, fetch = copy, rewrite = copy;
     for (int i = 0; i < sizes; i++) {
-        c->count = COPY_SIZES[i] / (int64_t)sizeof *c->mine;
+        copy_times times;
+        c->count = COPY_SIZES[i] / (int64_t)sizeof *c->weights[0];
         copy.bytes[i] = add.bytes[i] = fetch.bytes[i] = rewrite.bytes[i] = COPY_SIZES[i];
-        ECH_TRY(time_job(c, copy_mine, read_theirs, &copy.seconds[i], &fetch.seconds[i]));
-        ECH_TRY(time_job(c, add_theirs, write_theirs, &add.seconds[i], &rewrite.seconds[i]));
+        ECH_TRY(time_copies(c, &times));
+        copy.seconds[i] = times.copy;
+        add.seconds[i] = times.add;
+        fetch.seconds[i] = times.fetch;
+        rewrite.seconds[i] = times.rewrite;
     }
     ech__machine_costs *m = ech__costs_machine(costs);
     m->copy = copy;
@@ -218,16 +316,23 @@ ech_status ech__costs_measure_copies(ech_ctx *ctx, ech__costs *costs)
     ech_status status = ech__dp_open_device(ctx, 0, 2, &options, &c.first);
     if (status == ECH_OK)
         status = ech__dp_open_device(ctx, 1, 2, &options, &c.second);
-    if (status == ECH_OK)
-        status = c.first->ops->alloc(c.first, most, (void **)&c.mine);
-    if (status == ECH_OK)
-        status = c.second->ops->alloc(c.second, most, (void **)&c.theirs);
+    for (int d = 0; d < 2 && status == ECH_OK; d++) {
+        ech__device *device = d ? c.second : c.first;
+        status = device->ops->alloc(device, most, (void **)&c.weights[d]);
+        if (status == ECH_OK)
+            status = device->ops->alloc(device, most, (void **)&c.gradients[d]);
+    }
     if (status == ECH_OK)
         status = time_sizes(costs, &c);
-    if (c.theirs)
-        c.second->ops->free(c.second, c.theirs, most);
-    if (c.mine)
-        c.first->ops->free(c.first, c.mine, most);
+    if (status == ECH_OK)
+        status = time_hand_overs(costs, c.first, c.second);
+    for (int d = 0; d < 2; d++) {
+        ech__device *device = d ? c.second : c.first;
+        if (c.weights[d])
+            device->ops->free(device, c.weights[d], most);
+        if (c.gradients[d])
+            device->ops->free(device, c.gradients[d], most);
+    }
     ech__device_destroy(c.second);
     ech__device_destroy(c.first);
     return status;

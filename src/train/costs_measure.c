@@ -75,7 +75,7 @@ static ech_status slowest_of(ech__comm *comm, double *samples, size_t steps)
     return ECH_OK;
 }
 
-enum { TIME, OUTSIDE, LOADING };
+enum { TIME, LOADING, LOADER };
 
 static size_t timed_steps(const ech__run *run, double *samples, int what)
 {
@@ -84,26 +84,29 @@ static size_t timed_steps(const ech__run *run, double *samples, int what)
         const ech__run_step *step = &run->steps[i];
         const double time = step->result.time_s;
         if (step->samples == run->feed.global)
-            samples[count++] = what == LOADING   ? step->data_s
-                               : what == OUTSIDE ? time - step->kernels_s
-                                                 : time;
+            samples[count++] = what == LOADING  ? step->data_s
+                               : what == LOADER ? step->loader_s
+                                                : time;
     }
     return count;
 }
 
-/* Medians of parts and not of sums: a disturbance that hits another operator in every step is in none of them. */
+/* What hits another operator in every step, such as the loader's work where it has no core of its own, is in the median of no
+ * operator. It is in that of the step, and so counts besides the operators. */
 static ech_status sum_up_step(const ech__run *run, ech__comm *comm, double *samples,
                               ech__step_cost *cost)
 {
     const size_t count = timed_steps(run, samples, LOADING);
     double low, high, own;
     summarise(samples, count, &low, &cost->loading_s, &high);
-    timed_steps(run, samples, OUTSIDE);
-    summarise(samples, count, &low, &cost->overhead_s, &high);
-    ECH_TRY(middle_of(comm, &cost->overhead_s, samples + count));
     timed_steps(run, samples, TIME);
     summarise(samples, count, &low, &own, &high);
     ECH_TRY(middle_of(comm, &own, samples + count));
+    cost->overhead_s = own;
+    for (size_t n = 0; n < cost->nops; n++)
+        cost->overhead_s -= cost->ops[n].median_s;
+    timed_steps(run, samples, LOADER); /* in bursts: the median would be none */
+    cost->loader_s = ech__stats_of(samples, count).mean;
     timed_steps(run, samples, TIME);
     ECH_TRY(slowest_of(comm, samples, count));
     summarise(samples, count, &cost->low_s, &cost->step_s, &cost->high_s);
@@ -134,6 +137,23 @@ static ech_status sum_up_ops(const ech__run *run, ech__comm *comm, double *sampl
     return ECH_OK;
 }
 
+/* Devices of DataParallel meet after the forward and after the backward pass, and wait for the slowest of each. */
+static ech_status wait_in_phases(const ech__run *run, ech__comm *comm, double *samples,
+                                 ech__step_cost *cost)
+{
+    static const ech__dp_phase common[] = {ECH__DP_FORWARD, ECH__DP_BACKWARD};
+    const size_t count = (size_t)run->dp_totals.kept;
+    cost->wait_s = 0;
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
+        ech__dp_totals_own(&run->dp_totals, common[i], samples);
+        ECH_TRY(slowest_of(comm, samples, count));
+        const double slowest = ech__stats_of(samples, count).median;
+        const double middle = cost->phase_s[common[i]];
+        cost->wait_s += slowest > middle ? slowest - middle : 0;
+    }
+    return ECH_OK;
+}
+
 /* What device 0 of DataParallel does besides operators of the body, and what its phases take besides them. */
 static ech_status sum_up_phases(const ech__run *run, ech__comm *comm, double *samples,
                                 ech__step_cost *cost)
@@ -143,9 +163,11 @@ static ech_status sum_up_phases(const ech__run *run, ech__comm *comm, double *sa
     if (!run->trainer->dp)
         return ECH_OK;
     for (int p = 0; p < ECH__DP_PHASES; p++) {
-        cost->phase_s[p] = run->dp_totals.phase_s[p];
+        cost->phase_s[p] = run->dp_totals.own_s[p];
         ECH_TRY(middle_of(comm, &cost->phase_s[p], samples));
     }
+    cost->hand_over_s = run->dp_totals.hand_over_s;
+    ECH_TRY(wait_in_phases(run, comm, samples, cost));
     cost->overhead_s = 0;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         cost->overhead_s += cost->phase_s[others[i]];
@@ -160,8 +182,8 @@ static ech_status sum_up(ech__costs *costs, const ech__run *run, ech__comm *comm
     ech__run_config config = run->config;
     config.train.threads = run->trainer->device->threads;
     memcpy(cost->memory, run->trainer->plan->memory, sizeof cost->memory);
-    ECH_TRY(sum_up_step(run, comm, samples, cost));
     ECH_TRY(sum_up_ops(run, comm, samples, cost));
+    ECH_TRY(sum_up_step(run, comm, samples, cost));
     ECH_TRY(sum_up_phases(run, comm, samples, cost));
     cost->overhead_s += cost->wait_s;
     return ech__costs_put(costs, ech__costs_key_of(&config).s, cost);

@@ -4,7 +4,7 @@
 
 static size_t width_of(const ech__dp_totals *t)
 {
-    return (size_t)t->devices + ECH__DP_PHASES + 1;
+    return (size_t)t->devices + 2 * ECH__DP_PHASES + 2;
 }
 
 static size_t bytes_of(const ech__dp_totals *t)
@@ -37,10 +37,17 @@ void ech__dp_totals_add(ech__dp_totals *t, const ech_trainer *trainer, double st
         return;
     double *row = t->samples + (size_t)t->kept++ * width_of(t);
     const ech__span *phases = ech__dp_phases(trainer->dp);
+    const ech__span *own = ech__dp_work_of(trainer->dp, 0)->phases;
+    double hand_over = step_s;
     for (int d = 0; d < t->devices; d++)
         *row++ = ech__seconds(ech__dp_work_of(trainer->dp, d)->busy_ns);
     for (int p = 0; p < ECH__DP_PHASES; p++)
         *row++ = ech__seconds(phases[p].end_ns - phases[p].start_ns);
+    for (int p = 0; p < ECH__DP_PHASES; p++) {
+        *row = ech__seconds(own[p].end_ns - own[p].start_ns);
+        hand_over -= *row++;
+    }
+    *row++ = hand_over;
     *row = step_s;
 }
 
@@ -52,6 +59,18 @@ static double median_of(const ech__dp_totals *t, double *samples, int column, bo
         samples[i] = share ? row[column] / row[width_of(t) - 1] : row[column];
     }
     return ech__stats_of(samples, (size_t)t->kept).median;
+}
+
+/* The hand-overs are behind the last phase. */
+static int own_column(const ech__dp_totals *t, int phase)
+{
+    return t->devices + ECH__DP_PHASES + phase;
+}
+
+void ech__dp_totals_own(const ech__dp_totals *t, ech__dp_phase phase, double *out)
+{
+    for (int64_t i = 0; i < t->kept; i++)
+        out[i] = t->samples[(size_t)i * width_of(t) + (size_t)own_column(t, (int)phase)];
 }
 
 ech_status ech__dp_totals_sum_up(ech__dp_totals *t, const ech_trainer *trainer)
@@ -73,8 +92,11 @@ ech_status ech__dp_totals_sum_up(ech__dp_totals *t, const ech_trainer *trainer)
             .planned = ech__dp_planned(trainer->dp, d),
         };
     }
-    for (int p = 0; p < ECH__DP_PHASES; p++)
+    for (int p = 0; p < ECH__DP_PHASES; p++) {
         t->phase_s[p] = median_of(t, samples, t->devices + p, false);
+        t->own_s[p] = median_of(t, samples, own_column(t, p), false);
+    }
+    t->hand_over_s = median_of(t, samples, own_column(t, ECH__DP_PHASES), false);
     ech__delete(t->ctx, samples, bytes);
     return ECH_OK;
 }

@@ -1,4 +1,5 @@
 #include "train/pricing.h"
+#include "data/loader.h"
 #include "device/device.h"
 #include "parallel/ddp.h"
 #include "train/optimizer.h"
@@ -50,15 +51,31 @@ ech__run_config ech__pricing_single(const ech__run_config *config, ech__strategy
     c.train.batch = batch;
     c.global_batch = 0;
     c.train.group = NULL;
+    c.train.accum = 1;
+    if (ech__loss_scale(&c.train) == 0) /* as it is, without a word about why */
+        c.train.loss_scale = -1;
     c.train.dp_devices = strategy == ECH__STRATEGY_DP ? 1 : 0;
     return c;
 }
 
 /* ---- times of operators at any batch ---- */
 
+static int64_t bytes_of(const ech_graph *graph, ech_value v)
+{
+    int64_t elements = 0;
+    ech__shape_elems(&graph->values[v].type.shape, &elements);
+    return elements * ech__dtype_bytes(graph->values[v].type.dtype);
+}
+
 static bool is_exchange(const ech__node *node)
 {
     return ech__op_info(node->op)->exchange;
+}
+
+/* Operators that a device alone, whose costs are known, does not have. */
+static bool is_of_several(const ech__node *node)
+{
+    return is_exchange(node) || node->op == ECH__OP_CONVERT;
 }
 
 /* How many devices share this machine's memory, as a share of those that were measured side by side. */
@@ -132,6 +149,18 @@ static double phase_seconds(const cost_point *point, const void *arg)
     return point->alone->phase_s[((const asked *)arg)->phase];
 }
 
+static double hand_over_seconds(const cost_point *point, const void *arg)
+{
+    (void)arg;
+    return point->alone->hand_over_s;
+}
+
+static double loader_seconds(const cost_point *point, const void *arg)
+{
+    (void)arg;
+    return point->alone->loader_s;
+}
+
 static double memory_bytes(const cost_point *point, const void *arg)
 {
     int64_t sum = 0;
@@ -141,13 +170,23 @@ static double memory_bytes(const cost_point *point, const void *arg)
     return (double)sum;
 }
 
-/* Fills in the times of the operators, and returns their sum over some phases. */
-static void fill_times(ech__pricing *p, int64_t batch, double crowded)
+/* A conversion between f32 and 16 bits moves three quarters of what a copy does. */
+static double convert_seconds(const ech__pricing *p, const ech__node *node, int64_t devices)
+{
+    const ech__machine_costs *machine = ech__costs_machine((ech__costs *)p->options.costs);
+    const ech_value param = p->graph->values[node->in[0]].of;
+    return devices > 1 ? ech__size_seconds(&machine->copy, bytes_of(p->graph, param) * 3 / 4) : 0;
+}
+
+/* Fills in the times of the operators. */
+static void fill_times(ech__pricing *p, int64_t devices, int64_t batch, double crowded)
 {
     for (size_t n = 0; n < p->graph->nnodes; n++) {
         const asked a = {.node = n, .crowding = crowded};
         const ech__phase phase = p->graph->nodes[n].phase;
-        if (!is_exchange(&p->graph->nodes[n]))
+        if (p->graph->nodes[n].op == ECH__OP_CONVERT)
+            p->ops[n].seconds = convert_seconds(p, &p->graph->nodes[n], devices);
+        else if (!is_exchange(&p->graph->nodes[n]))
             p->ops[n].seconds =
                 on_line(p, batch, phase == ECH__PHASE_FORWARD || phase == ECH__PHASE_BACKWARD,
                         node_seconds, &a);
@@ -183,7 +222,7 @@ static ech_status match(ech__pricing *p, const ech__step_cost *cost, double **ou
         return ech__fail(p->ctx, ECH_E_NOMEM, "no memory for the times of operators");
     for (size_t n = 0; n < graph->nnodes; n++) {
         const ech__node *node = &graph->nodes[n];
-        if (is_exchange(node))
+        if (is_of_several(node))
             continue;
         if (at == cost->nops || !same_op(node, &cost->ops[at]))
             return ech__fail(p->ctx, ECH_E_FORMAT,
@@ -224,13 +263,6 @@ static ech_status find_points(ech__pricing *p)
 
 /* ---- what is exchanged ---- */
 
-static int64_t bytes_of(const ech_graph *graph, ech_value v)
-{
-    int64_t elements = 0;
-    ech__shape_elems(&graph->values[v].type.shape, &elements);
-    return elements * ech__dtype_bytes(graph->values[v].type.dtype);
-}
-
 static int64_t group_bytes(const ech_graph *graph, ech_value group)
 {
     int64_t bytes = 0;
@@ -260,6 +292,7 @@ static ech__priced_op describe(const ech_graph *graph, const ech__node *node)
     case ECH__PHASE_FORWARD:
         return (ech__priced_op){.kind = ECH__PRICED_FORWARD};
     case ECH__PHASE_BACKWARD:
+    case ECH__PHASE_EXCHANGE: /* what a device does itself before a bucket starts */
         return (ech__priced_op){.kind = ECH__PRICED_BACKWARD};
     default:
         return (ech__priced_op){.kind = ECH__PRICED_OPTIMIZER};
@@ -310,8 +343,12 @@ static ech_status prepare_ddp(ech__pricing *p, ech_value loss)
     ECH_TRY(ech__autodiff(p->graph, loss));
     if (o->recompute)
         ECH_TRY(ech__recompute(p->graph));
+    ECH_TRY(ech__trainer_autocast(p->graph, o->amp));
     ECH_TRY(ech__ddp(p->graph, &(ech__ddp_options){.bucket_bytes = o->bucket_bytes,
+                                                   .wire = o->grad_dtype,
                                                    .broadcast_buffers = o->broadcast_buffers}));
+    if (ech__checks_gradients(o))
+        ECH_TRY(ech__check_gradients(p->graph));
     ECH_TRY(ech__optimize(p->graph, o));
     return ech__copy_weights(p->graph);
 }
@@ -340,7 +377,8 @@ static ech_status price_ddp(ech__pricing *p, ech__price *price)
 {
     const ech__priced_op *ops = p->ops;
     const ech_train_options *o = &p->options.config->train;
-    const bool together = !p->options.cluster && o->threads == 1 && o->shared_update;
+    const bool together = !p->options.cluster && o->threads == 1 && o->shared_update &&
+                          o->grad_dtype == ECH_F32 && !ech__checks_gradients(o);
     /* A device alone exchanges nothing, and reports to nobody. */
     if (price->devices == 1) {
         const double forward = sum_of(p, ECH__PRICED_FORWARD);
@@ -362,9 +400,46 @@ static ech_status price_ddp(ech__pricing *p, ech__price *price)
     return ECH_OK;
 }
 
+static int64_t gradient_bytes(const ech__pricing *p, bool largest)
+{
+    int64_t sum = 0, most = 0;
+    for (size_t v = 0; v < p->graph->nvalues; v++) {
+        const int64_t bytes =
+            p->graph->values[v].kind == ECH__VALUE_GRADIENT ? bytes_of(p->graph, (ech_value)v) : 0;
+        sum += bytes;
+        most = bytes > most ? bytes : most;
+    }
+    return largest ? most : sum;
+}
+
+/* The micro-steps before the last. */
+static void add_micro_steps(const ech__pricing *p, ech__price *price)
+{
+    const ech__machine_costs *machine = ech__costs_machine((ech__costs *)p->options.costs);
+    const double others = p->options.config->train.accum - 1;
+    double each = ech__size_seconds(&machine->add, gradient_bytes(p, false));
+    for (size_t n = 0; n < p->graph->nnodes; n++) {
+        const ech__phase phase = p->graph->nodes[n].phase;
+        if (phase == ECH__PHASE_FORWARD || phase == ECH__PHASE_BACKWARD)
+            each += p->ops[n].seconds;
+    }
+    price->step.compute_s += others * each;
+    price->step.step_s += others * (each + price->overhead_s);
+    price->overhead_s *= 1 + others;
+    price->loading_s *= 1 + others;
+    price->global *= 1 + (int64_t)others;
+    price->measured = price->measured && others == 0;
+}
+
+/* Beside what one micro-step needs: the parts of a gradient that are on their way into a sum, and what travels. */
 static ech_status memory_ddp(ech__pricing *p, ech__price *price)
 {
+    const ech_train_options *o = &p->options.config->train;
     price->memory = (int64_t)on_line(p, price->batch, true, memory_bytes, NULL);
+    if (o->accum > 1)
+        price->memory += gradient_bytes(p, true);
+    if (o->grad_dtype == ECH_BF16 && price->devices > 1)
+        price->memory += gradient_bytes(p, false) / 2;
     return ECH_OK;
 }
 
@@ -429,6 +504,25 @@ static double send_all(const ech__pricing *p, int64_t devices, int64_t bytes)
            (double)far * ech__price_message(&p->cluster.between, bytes);
 }
 
+/* A step is handed over to device 0's thread, and two parts of it to the others'. */
+static double hand_over(const ech__pricing *p, const ech__price *price)
+{
+    const ech__machine_costs *machine = ech__costs_machine((ech__costs *)p->options.costs);
+    if (price->devices == 1)
+        return on_line(p, price->batch, false, hand_over_seconds, NULL);
+    return machine->step_job_s + 2 * machine->part_job_s;
+}
+
+/* Where devices have all cores, the loader of the whole batch takes its time from them; it is bound to none, so that each loses its
+ * share. It loads several small batches at once and then none for a while: the step in the middle sees that only where at least
+ * every other one does. */
+static double loading_beside(const ech__pricing *p, const ech__price *price)
+{
+    if (crowding(p, price->devices) < 1 || ech__loader_burst(price->global) > 2)
+        return 0;
+    return on_line(p, price->global, true, loader_seconds, NULL) / (double)price->devices;
+}
+
 static ech_status price_dp(ech__pricing *p, ech__price *price)
 {
     const ech__machine_costs *machine = ech__costs_machine((ech__costs *)p->options.costs);
@@ -448,10 +542,12 @@ static ech_status price_dp(ech__pricing *p, ech__price *price)
     else if (N > 1) /* and the others fetch what was copied, and write again what was read */
         exposed += replicate + ech__size_seconds(&machine->fetch, m.weights) +
                    ech__size_seconds(&machine->rewrite, m.gradients);
-    price->step.compute_s = sum_of(p, ECH__PRICED_FORWARD) + phase[ECH__DP_LOSS] +
-                            sum_of(p, ECH__PRICED_BACKWARD) + (N > 1 ? add : 0) +
-                            sum_of(p, ECH__PRICED_OPTIMIZER);
+    const double parts = sum_of(p, ECH__PRICED_FORWARD) + sum_of(p, ECH__PRICED_BACKWARD);
+    fill_times(p, N, price->batch, 0); /* it updates alone, too */
+    price->step.compute_s =
+        parts + phase[ECH__DP_LOSS] + (N > 1 ? add : 0) + sum_of(p, ECH__PRICED_OPTIMIZER);
     price->step.comm_s = price->step.exposed_s = exposed;
+    price->overhead_s += hand_over(p, price) + loading_beside(p, price);
     price->step.step_s = price->step.compute_s + exposed + price->overhead_s;
     const double out = (double)(N - 1) * (double)(m.inputs + m.weights + m.outputs);
     const double in = (double)(N - 1) * (double)(m.outputs + m.gradients);
@@ -569,13 +665,14 @@ ech_status ech__pricing_at(ech__pricing *p, int64_t devices, int64_t global, ech
     for (int i = 0; i < p->npoints; i++)
         out->between = out->between && p->points[i].batch != out->batch;
     out->measured = devices == 1 && !out->between;
-    fill_times(p, out->batch, a.crowding);
+    fill_times(p, devices, out->batch, a.crowding);
     out->overhead_s = on_line(p, out->batch, false, overhead_seconds, &a);
     out->wait_s = on_line(p, out->batch, false, wait_seconds, &a);
     out->loading_s = on_line(p, out->batch, true, loading_seconds, NULL);
     ECH_TRY(s->price(p, out));
     ECH_TRY(s->memory(p, out));
-    out->samples_per_s = (double)global / out->step.step_s;
+    add_micro_steps(p, out);
+    out->samples_per_s = (double)out->global / out->step.step_s;
     return ECH_OK;
 }
 

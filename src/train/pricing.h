@@ -12,6 +12,9 @@
  * without, the devices share this machine's, and operators take longer: alone + (beside K others - alone) (N - 1)/(K - 1) up to
  * the K devices that were measured side by side, and no longer than that beyond them.
  *
+ * A step of several micro-steps is that of its last, whose gradients are exchanged, and as many forward and backward passes
+ * before it as there are others, each with the time of adding up gradients.
+ *
  * A way of going parallel is a row in pricing.c: what it prepares, how it puts a step on the timeline, what memory it takes.
  */
 #ifndef ECH_TRAIN_PRICING_H
@@ -63,7 +66,8 @@ typedef struct ech__pricing ech__pricing;
 ech_status ech__pricing_create(ech_ctx *ctx, const ech__pricing_options *options,
                                ech__pricing **out);
 void ech__pricing_destroy(ech__pricing *pricing);
-/* global: samples of a step over all devices, at least as many as there are devices. */
+/* global: samples of a micro-step over all devices, at least as many as there are devices; a step has config.train.accum of
+ * them, which the price is of. */
 ech_status ech__pricing_at(ech__pricing *pricing, int64_t devices, int64_t global, ech__price *out);
 
 /* The links that are counted with, and how an all-reduce goes over them. */

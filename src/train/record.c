@@ -100,6 +100,19 @@ ech_status ech__records_open(ech_ctx *ctx, const char *dir, int64_t kept, ech__r
 
 /* ---- run.json ---- */
 
+static void set_schedule(ech_json **json, const ech__run_config *c)
+{
+    ech__json_set_string(json, "lr_schedule", ech__schedule_name(c->schedule.kind));
+    if (c->lr_scale_base)
+        ech__json_set_int(json, "lr_scale_base", c->lr_scale_base);
+    ech__json_set_real(json, "lr_largest", c->schedule.lr);
+    if (!c->schedule.warmup)
+        return;
+    ech__json_set_real(json, "lr_warmup_epochs", c->lr_warmup_epochs);
+    ech__json_set_int(json, "lr_warmup_steps", c->schedule.warmup);
+    ech__json_set_real(json, "lr_warmup_from", c->schedule.warmup_from);
+}
+
 static ech_json *config_json(const ech__run *run)
 {
     const ech__run_config *c = &run->config;
@@ -135,7 +148,7 @@ static ech_json *config_json(const ech__run *run)
     ech__json_set_int(&json, "threads", run->trainer->device->threads);
     ech__json_set_string(&json, "optimizer", ech__optimizer_name(o->optimizer));
     ech__json_set_real(&json, "lr", o->lr);
-    ech__json_set_string(&json, "lr_schedule", ech__schedule_name(c->schedule.kind));
+    set_schedule(&json, c);
     ech__json_set_real(&json, "momentum", o->momentum);
     ech__json_set_bool(&json, "nesterov", o->nesterov);
     ech__json_set_real(&json, "weight_decay", o->weight_decay);
@@ -144,6 +157,10 @@ static ech_json *config_json(const ech__run *run)
     ech__json_set_bool(&json, "recompute", o->recompute);
     ech__json_set_int(&json, "device_memory", o->device_memory);
     ech__json_set_real(&json, "delay_ms", o->delay_ms);
+    ech__json_set_string(&json, "amp", ech__amp_name(o->amp));
+    ech__json_set_string(&json, "grad_dtype", ech__dtype_name(o->grad_dtype));
+    ech__json_set_real(&json, "clip_norm", o->clip_norm);
+    ech__json_set_real(&json, "loss_scale", ech__loss_scale(o));
     return json;
 }
 
@@ -216,6 +233,7 @@ static ech_json *rank_json(const ech__rank_traffic *r)
     ech__json_set_real(&json, "comm_hidden_s", r->hidden_s);
     ech__json_set_real(&json, "wait_s", r->wait_s);
     ech__json_set_real(&json, "sync_s", r->sync_s);
+    ech__json_set_real(&json, "buffers_s", r->buffers_s);
     ech__json_set_real(&json, "optimizer_s", r->optimizer_s);
     return json;
 }
@@ -267,11 +285,12 @@ static ech_json *stats_json(const ech__stats *s)
     return json;
 }
 
-/* For every device that this process has. */
-static ech_json *memory_json(const ech_trainer *trainer)
+/* For every device. Ranks have made the same plan. */
+static ech_json *memory_json(const ech__run *run)
 {
+    const ech_trainer *trainer = run->trainer;
     ech_json *array = ech__json_array();
-    for (int d = 0; d < (trainer->dp ? ech__dp_devices(trainer->dp) : 1); d++) {
+    for (int d = 0; d < ech__run_devices(run); d++) {
         ech_json *kinds = ech__json_object();
         int64_t bytes[ECH__MEMORY_COUNT];
         memcpy(bytes, trainer->plan->memory, sizeof bytes);
@@ -302,23 +321,60 @@ static ech_json *kernels_json(const ech__run *run)
     return array;
 }
 
-static ech_json *epochs_json(const ech__run *run)
+static void set_drift(ech_json **json, const ech__drift *d)
+{
+    ech__json_set_real(json, "mean_largest", d->mean_largest);
+    ech__json_set_real(json, "mean_rms", d->mean_rms);
+    ech__json_set_real(json, "variance_largest", d->variance_largest);
+    ech__json_set_real(json, "variance_rms", d->variance_rms);
+}
+
+/* Of running statistics between ranks: over all layers, and of each layer where this process has compared them. */
+static ech_json *drift_json(const ech__run *run, const ech__run_epoch *e)
+{
+    ech_json *json = ech__json_object(), *array = ech__json_array();
+    const ech__drift *layers = ech__drift_layers(&run->drift, e->epoch - 1);
+    set_drift(&json, &e->drift);
+    for (size_t k = 0; layers && k < run->drift.nlayers; k++) {
+        ech_json *layer = ech__json_object();
+        ech__json_set_string(&layer, "layer", run->drift.names[k]);
+        set_drift(&layer, &layers[k]);
+        ech__json_append(&array, layer);
+    }
+    ech__json_set(&json, "layers", array);
+    return json;
+}
+
+static ech_json *epoch_json(const ech__run *run, const ech__run_epoch *e)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_real(&json, "time_s", e->time_s);
+    ech__json_set_real(&json, "compute_s", e->compute_s);
+    ech__json_set_real(&json, "data_s", e->data_s);
+    ech__json_set_real(&json, "overhead_s", ech__epoch_overhead(e));
+    ech__json_set_int(&json, "samples", e->samples);
+    ech__json_set_real(&json, "loss", e->loss);
+    ech__json_set_real(&json, "train_accuracy", e->train_accuracy);
+    if (e->test.samples) { /* the accuracy of an epoch is that on the test set */
+        ech__json_set_real(&json, "accuracy", e->test.accuracy);
+        ech__json_set_real(&json, "test_accuracy", e->test.accuracy);
+        ech__json_set_real(&json, "test_loss", e->test.loss);
+        ech__json_set_real(&json, "evaluation_s", e->evaluation_s);
+    }
+    if (e->drift.ranks)
+        ech__json_set(&json, "statistics_drift", drift_json(run, e));
+    return json;
+}
+
+static void set_epochs(ech_json **json, const ech__run *run)
 {
     ech_json *array = ech__json_array();
-    for (int64_t i = 0; i < run->epochs_done; i++) {
-        const ech__run_epoch *e = &run->epochs[i];
-        ech_json *json = ech__json_object();
-        ech__json_set_real(&json, "time_s", e->time_s);
-        ech__json_set_real(&json, "compute_s", e->compute_s);
-        ech__json_set_real(&json, "loss", e->loss);
-        ech__json_set_real(&json, "train_accuracy", e->train_accuracy);
-        if (e->test.samples) {
-            ech__json_set_real(&json, "accuracy", e->test.accuracy);
-            ech__json_set_real(&json, "test_loss", e->test.loss);
-        }
-        ech__json_append(&array, json);
-    }
-    return array;
+    const ech__epoch_shares shares = ech__run_epoch_shares(run);
+    for (int64_t i = 0; i < run->epochs_done; i++)
+        ech__json_append(&array, epoch_json(run, &run->epochs[i]));
+    ech__json_set(json, "epochs", array);
+    ech__json_set_real(json, "epoch_data_share", shares.data);
+    ech__json_set_real(json, "epoch_overhead_share", shares.overhead);
 }
 
 static ech_json *summary_json(const ech__run *run)
@@ -345,22 +401,27 @@ static ech_json *summary_json(const ech__run *run)
                           : bytes->gradients + bytes->buffers + bytes->statistics);
     if (run->dp_totals.devices)
         ech__json_set(&json, "data_parallel", data_parallel_json(&run->dp_totals));
-    if (run->world > 1)
+    if (run->world > 1) {
+        ech__json_set_int(&json, "buffer_bytes_per_step", bytes->buffers);
+        ech__json_set_real(&json, "buffer_s", run->traffic.buffers_s);
         ech__json_set(&json, "communication", communication_json(run));
+    }
     ech__json_set(&json, "peak_memory_bytes", memory_list(run, false));
     ech__json_set(&json, "planned_memory_bytes", memory_list(run, true));
-    ech__json_set(&json, "memory_by_kind", memory_json(run->trainer));
+    ech__json_set(&json, "memory_by_kind", memory_json(run));
     ech__json_set(&json, "utilisation", utilisation_list(run));
     ech__json_set_int(&json, "parameters", ech__trainer_param_count(run->trainer));
     ech__json_set_real(&json, "planning_s", run->trainer->planning_s);
     ech__json_set_int(&json, "timed_kernels", run->trainer->timed_kernels);
     ech__json_set_real(&json, "first_loss", s->first_loss);
     ech__json_set_real(&json, "final_loss", s->final_loss);
+    if (ech__run_is_watched(run))
+        ech__json_set(&json, "stability", ech__stability_json(run, run->baseline));
     if (run->config.epochs && run->epochs_done) {
         const ech__evaluation *test = &run->epochs[run->epochs_done - 1].test;
         if (test->samples)
             ech__json_set_real(&json, "accuracy", test->accuracy);
-        ech__json_set(&json, "epochs", epochs_json(run));
+        set_epochs(&json, run);
     }
     if (run->saves) {
         ech__json_set_int(&json, "checkpoints", run->saves);
@@ -462,6 +523,12 @@ static ech_json *step_json(const ech__run *run, const ech__run_step *step)
     ech__json_set_real(&json, "comm_exposed_s", step->result.comm_exposed_s);
     ech__json_set_real(&json, "optimizer_s", step->result.optimizer_s);
     ech__json_set_real(&json, "lr", step->lr);
+    if (run->config.train.amp != ECH_AMP_OFF || run->trainer->scaler.on) {
+        ech__json_set_real(&json, "scale", step->result.scale);
+        ech__json_set_bool(&json, "skipped", step->result.skipped);
+    }
+    if (run->trainer->checks)
+        ech__json_set_real(&json, "grad_norm", step->result.grad_norm);
     if (run->world > 1)
         set_exchange(&json, run);
     return json;

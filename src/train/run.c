@@ -32,6 +32,7 @@ ech__run_config ech__run_defaults(void)
     config.train = ech_train_defaults();
     config.train.batch = 0;
     config.schedule.gamma = 0.1;
+    config.lr_warmup_from = -1;
     config.emulation.cluster = ech__cluster_defaults();
     config.emulation.algorithm = ECH__ALGORITHM_DIRECT; /* the memory of this machine */
     return config;
@@ -62,6 +63,16 @@ static ech_status check(ech_ctx *ctx, const ech__run_config *c)
     if (c->limit < 0)
         return ech__fail(ctx, ECH_E_INVALID, "a limit of %lld samples: must be 0 or more",
                          (long long)c->limit);
+    if (c->lr_scale_base < 0)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "a learning rate for steps of %lld samples: must be at least 1, or 0 to "
+                         "take it as it is",
+                         (long long)c->lr_scale_base);
+    if (!(c->lr_warmup_epochs >= 0 && c->lr_warmup_epochs <= 100000))
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "a warm-up of the learning rate over %g epochs: from 0 to 100000 are "
+                         "possible",
+                         c->lr_warmup_epochs);
     if (c->save_every < 0 || (c->save_every && !c->save))
         return ech__fail(ctx, ECH_E_INVALID,
                          "a checkpoint every %lld steps: needs a directory, and at least 1 step",
@@ -106,6 +117,28 @@ static int64_t remaining(const ech__run *run)
     return run->config.steps - (run->resumed ? run->resumed->state.step : 0);
 }
 
+/* Learning rates of the steps; c->steps is known. */
+static ech_status fill_in_schedule(ech_ctx *ctx, ech__run_config *c, const ech__feed *feed)
+{
+    ech__schedule *s = &c->schedule;
+    const double lr = c->train.lr;
+    s->lr = c->lr_scale_base ? ech__schedule_scale(lr, feed->global, c->lr_scale_base) : lr;
+    s->steps = c->steps;
+    if (!s->interval)
+        s->interval = c->steps > 3 ? c->steps / 3 : 1;
+    s->warmup = ech__schedule_warmup(c->lr_warmup_epochs, feed->per_epoch);
+    s->warmup_from = c->lr_warmup_from >= 0 ? c->lr_warmup_from
+                                            : ech__schedule_warmup_from(lr, s->lr, s->warmup);
+    const bool decays = s->kind == ECH__SCHEDULE_COSINE || s->kind == ECH__SCHEDULE_LINEAR;
+    if (decays && s->warmup >= c->steps)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "the learning rate warms up over %g epochs, %lld steps, of a run of %lld: "
+                         "at least one must be left for the %s schedule",
+                         c->lr_warmup_epochs, (long long)s->warmup, (long long)c->steps,
+                         ech__schedule_name(s->kind));
+    return ECH_OK;
+}
+
 /* What follows from the data. */
 static ech_status fill_in(ech_ctx *ctx, ech__run_config *c, const ech__feed *feed)
 {
@@ -114,13 +147,10 @@ static ech_status fill_in(ech_ctx *ctx, ech__run_config *c, const ech__feed *fee
         c->steps = c->epochs * feed->per_epoch;
     if (c->epochs && c->warmup >= c->steps)
         c->warmup = c->steps - 1;
-    c->schedule.lr = c->train.lr;
-    c->schedule.steps = c->steps;
-    if (!c->schedule.interval)
-        c->schedule.interval = c->steps > 3 ? c->steps / 3 : 1;
-    return c->steps < 100000000 ? ECH_OK
-                                : ech__fail(ctx, ECH_E_LIMIT, "%lld steps are more than 100000000",
-                                            (long long)c->steps);
+    if (c->steps >= 100000000)
+        return ech__fail(ctx, ECH_E_LIMIT, "%lld steps are more than 100000000",
+                         (long long)c->steps);
+    return fill_in_schedule(ctx, c, feed);
 }
 
 static ech_status make_trainer(ech__run *run)
@@ -147,38 +177,21 @@ static ech_status make_trainer(ech__run *run)
     return status;
 }
 
-/* A trainer without memory: what a plan says. */
-static ech_status make_plan(ech_ctx *ctx, const ech__run_config *c, ech_trainer **out)
+ech_status ech__run_batch(ech_ctx *ctx, const ech__run_config *c, int world, int64_t *out)
 {
-    ech_graph *graph;
-    ech__model model;
-    ECH_TRY(ech_graph_create(ctx, &graph));
-    ech_status status = ech__model_build(graph, &c->model, &model);
-    if (status == ECH_OK)
-        status = ech__trainer_plan(ctx, graph, model.loss, &c->train, out);
-    ech_graph_destroy(graph);
-    return status;
-}
-
-ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer **out)
-{
-    ech__run run = {.ctx = ctx, .config = *config, .world = 1};
-    ech__run_config c = *config;
-    *out = NULL;
-    ECH_TRY(check(ctx, &c));
-    if (c.data && !ech__model_takes_images(c.model.kind)) { /* the file says what a batch is */
-        const ech__feed_options o = feed_options(&run);
+    const ech__run run = {.ctx = ctx, .config = *c, .world = world};
+    ECH_TRY(check(ctx, c));
+    const ech__feed_options o = feed_options(&run);
+    *out = o.batch ? o.batch : 64;
+    if (c->data && !ech__model_takes_images(c->model.kind)) { /* the file says what a batch is */
         ech__feed feed;
         ECH_TRY(ech__feed_open(ctx, &o, &feed));
-        c.train.batch = feed.batch;
+        *out = feed.batch;
         ech__feed_close(&feed);
-    } else if (c.global_batch) {
-        c.train.batch = (c.global_batch - 1) / micros_of(&c, 1) + 1;
-    } else if (!c.train.batch) {
-        c.train.batch = 64;
+    } else if (o.global) {
+        *out = (o.global - 1) / ((int64_t)o.micros * world) + 1;
     }
-    c.train.tune = false; /* a question about memory should not take seconds */
-    return make_plan(ctx, &c, out);
+    return ECH_OK;
 }
 
 ech_status ech__run_check_save(ech_ctx *ctx, const ech__run_config *c)
@@ -233,6 +246,8 @@ static ech_status allocate(ech__run *run)
 static ech_status allocate_totals(ech__run *run)
 {
     ECH_TRY(ech__traffic_init(&run->traffic, run->trainer, run->op_steps));
+    if (!run->config.train.broadcast_buffers)
+        ECH_TRY(ech__drift_init(&run->drift, run->trainer, run->nepochs));
     return ech__dp_totals_init(&run->dp_totals, run->trainer, run->op_steps);
 }
 
@@ -347,6 +362,8 @@ static ech_status set_up(ech__run *run)
     ech__feed_options options = feed_options(run);
     ECH_TRY(ech__feed_open(ctx, &options, &run->feed));
     ECH_TRY(fill_in(ctx, c, &run->feed));
+    if (c->against && run->rank == 0)
+        ECH_TRY(ech__baseline_open(run, c->against, &run->baseline));
     ECH_TRY(choose_clock(run));
     ECH_TRY(agree(run));
     if (run->resumed)
@@ -389,7 +406,9 @@ void ech__run_destroy(ech__run *run)
         return;
     const ech__run_config *c = &run->config;
     const size_t ninstrs = run->trainer ? run->trainer->plan->ninstrs : 0;
+    ech__baseline_close(run->ctx, run->baseline);
     ech__traffic_fini(&run->traffic);
+    ech__drift_fini(&run->drift);
     ech__dp_totals_fini(&run->dp_totals);
     ech__checkpoint_dir_close(run->checkpoints);
     ech__checkpoint_close(run->resumed);
@@ -416,14 +435,6 @@ static void keep_op_times(ech__run *run)
         run->op_seconds[(size_t)run->op_done * ninstrs + n] =
             (float)ech__seconds(spans[n].end_ns - spans[n].start_ns);
     run->op_done++;
-}
-
-static void add_to_epoch(ech__run *run, const ech__run_step *step)
-{
-    run->now.compute_s += step->result.time_s;
-    run->now.loss += step->result.loss * (double)step->samples;
-    run->now.correct += step->correct;
-    run->now.samples += step->samples;
 }
 
 /* Over all ranks. */
@@ -457,19 +468,41 @@ static void add_kernel_times(const ech_trainer *trainer, const ech__plan *plan,
     step->sums_s += ech__seconds(sums);
 }
 
+static int64_t loader_cpu(const ech__run *run)
+{
+    return run->feed.loader ? ech__loader_cpu(run->feed.loader) : 0;
+}
+
+/* An emulated device has one core, which its loader shares: what this one did during a step makes the next one longer. What it
+ * did between steps, while samples were handed over, is in no step by the real clock either. */
+static void count_loading(ech__run *run, ech__run_step *step, int64_t from)
+{
+    const int64_t now = loader_cpu(run);
+    if (now < from) /* it has ended */
+        return;
+    step->loader_s += ech__seconds(now - run->loader_ns);
+    run->loader_ns = now;
+    if (run->trainer->emulated)
+        run->trainer->loading_ns += now - from;
+}
+
 /* All micro-steps. data_s is waiting for samples and handing them over. */
 static ech_status compute(ech__run *run, ech__run_step *step, const ech__variant **variant)
 {
-    int64_t start = ech__clock_wall(), data = 0;
+    int64_t start = ech__clock_wall(), data;
     ECH_TRY(ech__feed_next(&run->feed));
+    data = ech__clock_wall() - start;
+    start += data;
     for (int i = 0; i < run->feed.now.micros; i++) {
         ech__micro micro;
+        const int known = run->trainer->nvariants;
         ECH_TRY(ech__feed_micro(&run->feed, run->trainer, i, &micro, variant));
-        /* A device that is emulated has one core, which its loader shares. */
-        if (i == 0 && run->trainer->emulated && run->feed.now.images)
-            run->trainer->loading_ns = run->feed.now.images->cpu_ns;
-        data += ech__clock_wall() - start;
+        const int64_t loading = loader_cpu(run);
+        step->loading_s += ech__seconds(run->trainer->loading_ns);
+        if (run->trainer->nvariants == known) /* planning for a new batch size is no loading */
+            data += ech__clock_wall() - start;
         ECH_TRY(ech__variant_step(run->trainer, *variant, &micro, &step->result));
+        count_loading(run, step, loading);
         ech__trace_ops(run->trace, run->trainer, *variant);
         add_kernel_times(run->trainer, (*variant)->plan, (*variant)->exec, step);
         const ech__plan *plan;
@@ -505,32 +538,12 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
         if (run->op_done < run->op_steps && variant == &run->trainer->variants[0])
             keep_op_times(run);
     }
-    add_to_epoch(run, step);
     if (run->records)
         ECH_TRY(ech__records_step(run->records, run, step));
     ECH_TRY(ech__trace_step(run->trace, run->trainer, step));
     if (events && events->on_step && run->rank == 0)
         events->on_step(events->user, run, step);
-    run->now.time_s += ech__seconds(ech__clock_wall() - start);
-    return ECH_OK;
-}
-
-static ech_status end_epoch(ech__run *run, const ech__run_events *events)
-{
-    const ech__epoch_sums *now = &run->now;
-    const double samples = (double)now->samples;
-    ech__run_epoch *epoch = &run->epochs[run->epochs_done++];
-    *epoch = (ech__run_epoch){.epoch = run->epochs_done,
-                              .time_s = now->time_s,
-                              .compute_s = now->compute_s,
-                              .loss = now->loss / samples,
-                              .train_accuracy = now->correct / samples};
-    run->now = (ech__epoch_sums){.samples = 0};
-    if (!run->config.epochs) /* steps were asked for, which only happen to be as many */
-        return ECH_OK;
-    ECH_TRY(ech__feed_evaluate(&run->feed, run->trainer, &run->model, &epoch->test));
-    if (events && events->on_epoch && run->rank == 0)
-        events->on_epoch(events->user, run, epoch);
+    ech__run_add_to_epoch(run, step, ech__seconds(ech__clock_wall() - start));
     return ECH_OK;
 }
 
@@ -645,7 +658,7 @@ ech_status ech__run_steps(ech__run *run, const ech__run_events *events)
     for (int64_t i = run->first; i < run->config.steps; i++) {
         ECH_TRY(one_step(run, i, events));
         if (run->feed.train && run->done % run->feed.per_epoch == 0)
-            ECH_TRY(end_epoch(run, events));
+            ECH_TRY(ech__run_end_epoch(run, events));
         if (is_due(run))
             ECH_TRY(ech__checkpoint_save(run));
     }

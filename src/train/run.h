@@ -18,6 +18,7 @@
 #include "train/dp_totals.h"
 #include "train/feed.h"
 #include "train/schedule.h"
+#include "train/stability.h"
 #include "train/traffic.h"
 #include "train/trainer.h"
 
@@ -47,12 +48,17 @@ typedef struct ech__run_config {
     int straggler;            /* rank that idles straggle_ms in every step */
     double straggle_ms;
     ech__schedule
-        schedule; /* lr and steps are taken from above; interval 0: a third of the steps */
+        schedule; /* kind, interval (0: a third of the steps) and gamma; the rest follows from above and from these: */
+    int64_t
+        lr_scale_base; /* train.lr is of steps of so many samples, and is scaled to those of this run; 0: it is not */
+    double lr_warmup_epochs; /* 0: no warm-up; fractions are possible */
+    double lr_warmup_from; /* rate of its first step; below 0: as ech__schedule_warmup_from says */
     const char *save_params; /* where to put the final parameters; NULL: nowhere */
     const char *save;        /* directory of checkpoints; NULL: none */
     int64_t save_every;      /* steps; 0: at the end, and at the end of each of the epochs */
     const char *resume;  /* directory of checkpoints, or one of them, to go on from; NULL: none */
     const char *run_dir; /* records; NULL: none */
+    const char *against; /* run directory of an f32 run to hold the losses against; NULL: none */
     bool trace;          /* trace.json too */
     const char *command; /* the command line that repeats it, for the record; may be NULL */
 } ech__run_config;
@@ -60,15 +66,17 @@ typedef struct ech__run_config {
 ech__run_config ech__run_defaults(void);
 
 /* A step as it is recorded. */
-typedef struct ech__run_step {
+struct ech__run_step {
     int64_t step, epoch; /* from 1 */
     int64_t samples;     /* of all ranks */
     double correct;      /* of them, where the model counts */
     double kernels_s;    /* inside of kernels, over all micro-steps */
     double sums_s;       /* of it, adding up gradients of micro-steps */
+    double loading_s;    /* of the step's time on the virtual clock: loading by the same core */
     ech_step result;
     double lr, data_s;
-} ech__run_step;
+    double loader_s; /* CPU time of the thread that loads samples, since the step before */
+};
 
 /* One operator of the plan, over the timed steps. */
 typedef struct ech__run_op {
@@ -93,7 +101,7 @@ typedef struct ech__trace ech__trace;
 typedef struct ech__checkpoint ech__checkpoint;
 typedef struct ech__checkpoint_dir ech__checkpoint_dir;
 
-typedef struct ech__run {
+struct ech__run {
     ech_ctx *ctx;
     ech__run_config config; /* with its defaults filled in */
     int rank, world;        /* rank 0 writes and shows; the others only train */
@@ -114,13 +122,16 @@ typedef struct ech__run {
     ech__run_epoch *epochs;       /* [nepochs] */
     int64_t nepochs, epochs_done;
     ech__epoch_sums now;
-    float *op_seconds; /* [op_steps][ninstrs]: operators of the first timed full steps */
+    ech__drift_record drift; /* of running statistics between ranks, where they are not broadcast */
+    float *op_seconds;       /* [op_steps][ninstrs]: operators of the first timed full steps */
     int64_t op_steps, op_done;
+    int64_t loader_ns;        /* CPU time of the thread that loads samples, until the last step */
     ech__run_op *ops;         /* [ninstrs], after the last step */
+    ech__baseline *baseline;  /* losses of config.against; NULL: none, and on other ranks than 0 */
     ech__traffic traffic;     /* between ranks */
     ech__dp_totals dp_totals; /* between devices of one process */
     ech__run_summary summary;
-} ech__run;
+};
 
 /* Called after each step and each epoch; user is handed through. Any may be NULL. */
 typedef struct ech__run_events {
@@ -133,8 +144,8 @@ ech_status ech__run_create(ech_ctx *ctx, const ech__run_config *config, ech__run
 ech_status ech__run_steps(ech__run *run, const ech__run_events *events);
 void ech__run_destroy(ech__run *run);
 
-/* Plans the run and allocates nothing: what it would need. The trainer is the caller's to destroy. */
-ech_status ech__run_fit(ech_ctx *ctx, const ech__run_config *config, ech_trainer **out);
+/* Samples of a micro-step on each of so many ranks, as the configuration says or its data. */
+ech_status ech__run_batch(ech_ctx *ctx, const ech__run_config *config, int world, int64_t *out);
 /* For a launcher that starts ranks again, which then go on from what they find in the directory of checkpoints: fails where
  * something of another run is there already. */
 ech_status ech__run_check_save(ech_ctx *ctx, const ech__run_config *config);
@@ -153,5 +164,17 @@ int64_t ech__run_memory(const ech__run *run, int device, bool planned);
 
 /* The object that run.json holds. */
 ech_json *ech__run_json(const ech__run *run, const char *state);
+
+/* ---- epochs (epoch.c) ---- */
+
+/* wall_s: of the step with everything around it. */
+void ech__run_add_to_epoch(ech__run *run, const ech__run_step *step, double wall_s);
+/* Evaluates, compares ranks, records. Collective. */
+ech_status ech__run_end_epoch(ech__run *run, const ech__run_events *events);
+/* Of the time of all epochs: waiting for data, and what is neither computing nor waiting for data. */
+typedef struct ech__epoch_shares {
+    double time_s, data, overhead, evaluation; /* evaluation_s by time_s: it comes on top */
+} ech__epoch_shares;
+ech__epoch_shares ech__run_epoch_shares(const ech__run *run);
 
 #endif

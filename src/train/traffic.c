@@ -2,6 +2,8 @@
 #include "base/clock.h"
 #include "base/stats.h"
 
+#include <math.h>
+
 enum { MOST_BYTES = 64 << 20 }; /* of records that are kept */
 
 static size_t report_bytes(const ech__traffic *t)
@@ -99,7 +101,7 @@ static double in_flight(const ech__traffic *t, int64_t step, int rank)
     return ech__seconds(sum);
 }
 
-enum { FORWARD, BACKWARD, OPTIMIZER, EXPOSED, HIDDEN, WAIT, SYNC, BUSY };
+enum { FORWARD, BACKWARD, OPTIMIZER, EXPOSED, HIDDEN, WAIT, SYNC, BUFFERS, BUSY };
 
 static double pick(const ech__traffic *t, int64_t step, int rank, int what)
 {
@@ -124,6 +126,8 @@ static double pick(const ech__traffic *t, int64_t step, int rank, int what)
                            : 0;
     case SYNC:
         return r->sync_s;
+    case BUFFERS:
+        return r->buffers_s;
     default: { /* steps of ranks end together, but begin when each is ready for the next */
         const double busy = r->forward_s + r->backward_s + r->optimizer_s, own = busy + r->comm_s;
         return busy / (own > t->step_s[step] ? own : t->step_s[step]);
@@ -135,6 +139,17 @@ static double median_of(const ech__traffic *t, double *samples, int rank, int wh
 {
     for (int64_t i = 0; i < t->kept; i++)
         samples[i] = pick(t, i, rank, what);
+    return ech__stats_of(samples, (size_t)t->kept).median;
+}
+
+/* The rank that comes last waits for nobody. */
+static double least_buffers(const ech__traffic *t, double *samples)
+{
+    for (int64_t i = 0; i < t->kept; i++) {
+        samples[i] = report_of(t, i, 0)->buffers_s;
+        for (int r = 1; r < t->world; r++)
+            samples[i] = fmin(samples[i], report_of(t, i, r)->buffers_s);
+    }
     return ech__stats_of(samples, (size_t)t->kept).median;
 }
 
@@ -243,8 +258,10 @@ ech_status ech__traffic_sum_up(ech__traffic *t, const ech_trainer *trainer)
         rank->hidden_s = median_of(t, samples, r, HIDDEN);
         rank->wait_s = median_of(t, samples, r, WAIT);
         rank->sync_s = median_of(t, samples, r, SYNC);
+        rank->buffers_s = median_of(t, samples, r, BUFFERS);
         rank->busy = median_of(t, samples, r, BUSY);
     }
+    t->buffers_s = least_buffers(t, samples);
     sum_up_buckets(t, samples);
     find_straggler(t, samples);
     ech__delete(t->ctx, samples, (size_t)t->kept * sizeof *samples);

@@ -13,6 +13,7 @@ typedef struct ech__rank_traffic {
     double hidden_s;  /* gradients were under way while it computed */
     double wait_s;    /* of exposed: for the rank that was ready last */
     double sync_s;    /* of exposed: buffers and statistics of batch norms */
+    double buffers_s; /* of sync: buffers, waiting for the other ranks included */
     double busy;      /* share of the step that it computed */
     int64_t peak_memory, planned_memory;
 } ech__rank_traffic;
@@ -42,6 +43,8 @@ typedef struct ech__traffic {
     double *step_s;           /* [steps] */
     /* after ech__traffic_sum_up */
     ech__ddp_bytes bytes;
+    /* Broadcasting buffers, without waiting for ranks that are late: median of the least time that a rank took in a step. */
+    double buffers_s;
     ech__rank_traffic *ranks;           /* [world] */
     ech__bucket_traffic *bucket_totals; /* [nbuckets] */
     ech__straggler straggler;

@@ -8,6 +8,7 @@
 #include "train/params.h"
 #include "train/trainer_dp.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +72,15 @@ static bool updates_together(const ech_trainer *trainer, const ech_train_options
 {
     const int threads = options->threads ? options->threads : ech__device_cores();
     const bool memory = !trainer->emulated || trainer->emulation.algorithm == ECH__ALGORITHM_DIRECT;
-    return trainer->ranks && options->shared_update && threads == 1 && memory;
+    /* Nor can anything be changed before all gradients have been looked at. */
+    const bool seen = !trainer->checks && options->grad_dtype == ECH_F32;
+    return trainer->ranks && options->shared_update && threads == 1 && memory && seen;
+}
+
+ech_status ech__trainer_autocast(ech_graph *graph, ech_amp amp)
+{
+    return amp == ECH_AMP_OFF ? ECH_OK
+                              : ech__autocast(graph, amp == ECH_AMP_BF16 ? ECH_BF16 : ECH_F16);
 }
 
 /* Every pass, in order. */
@@ -83,6 +92,7 @@ static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role
     ECH_TRY(ech__autodiff(graph, loss));
     if (options->recompute)
         ECH_TRY(ech__recompute(graph));
+    ECH_TRY(ech__trainer_autocast(graph, options->amp));
     if (role || (trainer->tree && trainer->micro_steps > 1)) {
         const ech__accumulation how = accumulation_of(trainer, role);
         ECH_TRY(ech__accumulate(graph, &how));
@@ -92,8 +102,11 @@ static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role
             ech__ddp(graph, &(ech__ddp_options){.bucket_bytes = options->bucket_bytes,
                                                 .broadcast_buffers = options->broadcast_buffers,
                                                 .sync_bn = options->sync_bn,
+                                                .wire = options->grad_dtype,
                                                 .group_params = updates_together(trainer, options),
                                                 .like = role ? trainer->graphs[0] : NULL}));
+    if (trainer->checks)
+        ECH_TRY(ech__check_gradients(graph));
     ECH_TRY(ech__optimize(graph, options));
     if (updates_together(trainer, options))
         ECH_TRY(ech__ddp_update(graph));
@@ -121,6 +134,50 @@ static ech_status make_graphs(ech_trainer *trainer, const ech_graph *graph, ech_
     return ECH_OK;
 }
 
+double ech__loss_scale(const ech_train_options *o)
+{
+    if (o->loss_scale != 0)
+        return o->loss_scale > 0 ? o->loss_scale : 0;
+    return o->amp == ECH_AMP_FP16 ? ECH__SCALER_INITIAL : 0;
+}
+
+bool ech__checks_gradients(const ech_train_options *o)
+{
+    return ech__loss_scale(o) > 0 || o->clip_norm > 0;
+}
+
+const char *ech__amp_name(ech_amp amp)
+{
+    static const char *const names[] = {
+#define NAME(id, text) text,
+        ECH_AMP_LIST(NAME)
+#undef NAME
+    };
+    return names[amp];
+}
+
+static ech_status check_precision(ech_ctx *ctx, const ech_train_options *o)
+{
+    if (o->amp < ECH_AMP_OFF || o->amp > ECH_AMP_FP16)
+        return ech__fail(ctx, ECH_E_INVALID, "mixed precision of kind %d: there are 0 to %d",
+                         (int)o->amp, (int)ECH_AMP_FP16);
+    if (!isfinite(o->clip_norm) || o->clip_norm < 0)
+        return ech__fail(ctx, ECH_E_INVALID, "gradients clipped to a norm of %g: must be 0 or more",
+                         o->clip_norm);
+    if (!(o->loss_scale <= 0 ||
+          (o->loss_scale >= ECH__SCALER_LEAST && o->loss_scale <= (double)FLT_MAX)))
+        return ech__fail(ctx, ECH_E_INVALID, "a loss scale of %g: must be from %g to %g, or 0",
+                         o->loss_scale, ECH__SCALER_LEAST, (double)FLT_MAX);
+    if (o->grad_dtype != ECH_F32 && o->grad_dtype != ECH_BF16)
+        return ech__fail(ctx, ECH_E_INVALID, "gradients exchanged in %s: f32 and bf16 are possible",
+                         ech__dtype_name(o->grad_dtype));
+    if (o->grad_dtype == ECH_BF16 && o->reproducible)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "gradients exchanged in bf16: one rank, which exchanges nothing, would "
+                         "not have the same bits; the reproducible mode needs f32");
+    return ECH_OK;
+}
+
 static ech_status check(ech_ctx *ctx, const ech_train_options *o)
 {
     if (o->batch < 1)
@@ -140,7 +197,7 @@ static ech_status check(ech_ctx *ctx, const ech_train_options *o)
     if (o->device_memory < 0)
         return ech__fail(ctx, ECH_E_INVALID, "device memory of %lld bytes: must be 0 or more",
                          (long long)o->device_memory);
-    return ECH_OK;
+    return check_precision(ctx, o);
 }
 
 /* Micro-steps of this rank in a step, and how they add up. */
@@ -210,6 +267,9 @@ static void describe(const ech_trainer *trainer, const ech_train_options *o, FIL
             o->recompute, (long long)o->bucket_bytes, o->broadcast_buffers);
     fprintf(out, "sync bn: %d\nreproducible: %d\nslots: %d\nthreads: %d\n", o->sync_bn,
             o->reproducible, o->slots, trainer->device->threads);
+    fprintf(out, "amp: %s\nclip norm: %.17g\nloss scale: %.17g\ngradient type: %s\n",
+            ech__amp_name(o->amp), o->clip_norm, ech__loss_scale(o),
+            ech__dtype_name(o->grad_dtype));
 }
 
 static ech_status agree(ech_trainer *trainer, const ech_train_options *options)
@@ -348,9 +408,13 @@ static ech_status plan_it(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for a trainer");
     trainer->ctx = ctx;
     trainer->seed = options->train->seed;
+    trainer->amp = options->train->amp;
     trainer->counted = -1;
-    trainer->scalars =
-        (ech__scalars){.lr = options->train->lr, .loss_scale = 1, .step = 1, .share = 1};
+    trainer->scaler = ech__scaler_start(ech__loss_scale(options->train));
+    trainer->clip_norm = options->train->clip_norm;
+    trainer->checks = ech__checks_gradients(options->train);
+    trainer->scalars = (ech__scalars){
+        .lr = options->train->lr, .loss_scale = 1, .grad_factor = 1, .step = 1, .share = 1};
     const ech_status status = make_plan(trainer, graph, loss, options);
     if (status < 0) {
         ech_trainer_destroy(trainer);
@@ -403,6 +467,9 @@ static ech_status make_exec(ech_trainer *trainer, const ech_train_options *optio
     ECH_TRY(options->init ? ech_trainer_load(trainer, options->init) : ech__params_init(trainer));
     ECH_TRY(share_weights(trainer));
     trainer->stale = true;
+    if (options->amp == ECH_AMP_BF16 && options->loss_scale == 0 && ech__trainer_rank(trainer) == 0)
+        ech__log(trainer->ctx, "the loss is not scaled: bf16 has the exponents of f32, so that "
+                               "nothing vanishes or overflows in it that would not in f32");
     if (options->dp_devices)
         return ech__trainer_dp_create(trainer, options);
     return trainer->ranks ? ech__reports_init(&trainer->reports, trainer->ranks) : ECH_OK;

@@ -7,6 +7,7 @@
 #include "parallel/dp.h"
 #include "parallel/report.h"
 #include "plan/plan.h"
+#include "train/scaler.h"
 
 /* The place of a micro-step in an optimizer step. */
 typedef struct ech__micro {
@@ -29,6 +30,14 @@ typedef struct ech__variant {
     ech__plan *plan;
     ech__exec *exec;
 } ech__variant;
+
+/* What came out of the look at the gradients of a step. */
+typedef struct ech__verdict {
+    bool broken; /* not all of them are finite */
+    bool skip;
+    double scale;     /* of the loss in this step */
+    double norm, max; /* of the unscaled gradient, before clipping; 0 where nobody looked */
+} ech__verdict;
 
 /* Running on a virtual clock: which links the ranks have. */
 typedef struct ech__emulation {
@@ -53,21 +62,28 @@ struct ech_trainer {
     ech__variant variants[ECH__MAX_VARIANTS]; /* the first is the trainer's own plan */
     int nvariants;
     int64_t
-        loading_ns; /* of the next step, on the virtual clock: its samples were loaded by the same core */
+        loading_ns; /* to be added to the next step, on the virtual clock: loading of samples by the same core */
     bool emulated; /* times are those of the virtual clock */
     ech__virtual_clock clock;
     ech__emulation emulation;
     ech__scalars scalars; /* of the next step */
     int micro_steps;      /* of an optimizer step of a program's own; slots of this rank */
     bool tree;            /* gradients are added up in a fixed tree over slots */
+    ech__scaler scaler;   /* of the loss */
+    double clip_norm;     /* 0: gradients are not clipped */
+    bool checks;          /* gradients are looked at before anything is changed by them */
     /* The step under way. */
     int micro; /* micro-steps done */
     ech__phase_times times;
     int64_t time_ns;
     ech__report report;
+    const ech__variant *ready; /* whose gradients are complete and not used yet; NULL: none */
+    ech__verdict verdict;
+    bool unsettled;    /* the last step has been applied, but the scale not been updated */
     ech_value counted; /* a kept scalar to add up beside the loss; -1: none */
     bool stale;        /* parameters were written: their copies are not theirs any more */
     uint64_t seed;
+    ech_amp amp;
     bool chosen_anew;  /* the choices that were asked for are not possible here */
     int timed_kernels; /* candidates that were timed to make the plan */
     double planning_s;
@@ -92,6 +108,9 @@ typedef struct ech__trainer_options {
 ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
                                const ech__trainer_options *options, ech_trainer **out);
 
+/* Mixed precision for a graph of the trainer, where there is to be any. */
+ech_status ech__trainer_autocast(ech_graph *graph, ech_amp amp);
+
 /* The variant for a batch size and a place in the step (NULL: evaluation), made when it is not there yet. It is the
  * trainer's. */
 ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, const ech__micro *micro,
@@ -102,11 +121,22 @@ ech_status ech__variant_write(ech_trainer *trainer, const ech__variant *variant,
 /* One micro-step; the last of a step exchanges and updates, and fills out, which may be NULL. */
 ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
                              const ech__micro *micro, ech_step *out);
+/* The first part of it: the last micro-step of a step exchanges, and leaves the gradients to ech_trainer_apply. */
+ech_status ech__variant_gradients(ech_trainer *trainer, const ech__variant *variant,
+                                  const ech__micro *micro);
 /* One forward pass of an evaluating variant. */
 ech_status ech__variant_evaluate(ech_trainer *trainer, const ech__variant *variant);
+/* Whether a program may ask for it after a forward pass. */
+ech_status ech__trainer_check_scalar(const ech_trainer *trainer, ech_value value);
 /* A kept scalar after a step. */
 double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant,
                            ech_value value);
+
+/* The scale that a scaler starts with by these options; 0: none is wanted. */
+double ech__loss_scale(const ech_train_options *options);
+/* Whether gradients are looked at before they are used: to scale the loss, or to clip. */
+bool ech__checks_gradients(const ech_train_options *options);
+const char *ech__amp_name(ech_amp amp);
 
 /* NULL for the real clock. */
 ech__virtual_clock *ech__trainer_clock(ech_trainer *trainer);

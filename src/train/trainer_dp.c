@@ -17,6 +17,14 @@ static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
                          : o->accum > 1    ? "with accumulation"
                          : o->reproducible ? "in the reproducible mode"
                                            : "with synchronised batch norms");
+    if (trainer->checks || o->grad_dtype != ECH_F32)
+        return ech__fail(trainer->ctx, ECH_E_UNSUPPORTED,
+                         "%d data parallel devices %s: DataParallel adds gradients up in f32 and "
+                         "uses them at once",
+                         o->dp_devices,
+                         trainer->scaler.on       ? "with a loss scale"
+                         : trainer->clip_norm > 0 ? "with clipped gradients"
+                                                  : "with gradients in bf16");
     return ECH_OK;
 }
 
@@ -38,6 +46,7 @@ ech_status ech__trainer_dp_graph(ech_trainer *trainer, ech_value loss,
     ECH_TRY(ech__autodiff_from(graph, halves->prediction, halves->grad_in));
     if (options->recompute)
         ECH_TRY(ech__recompute(graph));
+    ECH_TRY(ech__trainer_autocast(graph, options->amp));
     ECH_TRY(ech__optimize(graph, options));
     if (options->delay_ms > 0)
         ECH_TRY(ech__insert_delay(graph, options->delay_ms * 1e-3));
@@ -160,5 +169,7 @@ ech_status ech_trainer_device_stats(const ech_trainer *trainer, int device, ech_
     out->optimizer = memory[ECH__MEMORY_OPTIMIZER];
     out->inputs = memory[ECH__MEMORY_INPUTS];
     out->activations = memory[ECH__MEMORY_ACTIVATIONS] + memory[ECH__MEMORY_WORKSPACE];
+    out->copies = memory[ECH__MEMORY_COPIES];
+    out->workspace = memory[ECH__MEMORY_WORKSPACE];
     return ECH_OK;
 }

@@ -1,8 +1,10 @@
-/* Steps of a trainer: the variants of its plan, micro-steps, and what a step reports. */
+/* Steps of a trainer: the variants of its plan, micro-steps, loss scaling and clipping, and what a step reports. */
 #include "base/clock.h"
 #include "train/params.h"
 #include "train/trainer.h"
 #include "train/trainer_dp.h"
+
+#include <math.h>
 
 /* ---- variants ---- */
 
@@ -13,7 +15,9 @@ static ech_status evaluated_graph(ech_trainer *trainer)
     ECH_TRY(ech__graph_clone(trainer->model, &trainer->evaluated));
     ech__graph_keep(trainer->evaluated, trainer->graph->loss);
     ECH_TRY(ech__infer_only(trainer->evaluated));
-    return ech__fuse(trainer->evaluated);
+    ECH_TRY(ech__fuse(trainer->evaluated));
+    ECH_TRY(ech__trainer_autocast(trainer->evaluated, trainer->amp));
+    return ech__copy_weights(trainer->evaluated); /* which the training's own plan refreshes */
 }
 
 static ech_status make_variant(ech_trainer *trainer, ech__variant *v)
@@ -146,6 +150,7 @@ static ech_status exchange_reports(ech_trainer *trainer, ech_step *step)
     const int64_t start = ech__clock_wall();
     trainer->report.wait_s = ech__seconds(trainer->ranks->wait_ns);
     trainer->report.sync_s = ech__seconds(trainer->ranks->sync_ns);
+    trainer->report.buffers_s = ech__seconds(trainer->ranks->buffers_ns);
     ECH_TRY(ech__reports_exchange(&trainer->reports, &trainer->report));
     step->loss = 0;
     for (int rank = 0; rank < trainer->comm->world; rank++)
@@ -176,16 +181,21 @@ static ech_status finish(ech_trainer *trainer, ech_step *out)
                      .forward_s = ech__seconds(ns[ECH__PHASE_FORWARD] + trainer->time_ns - inside),
                      .backward_s = ech__seconds(ns[ECH__PHASE_BACKWARD]),
                      .comm_exposed_s = ech__seconds(ns[ECH__PHASE_EXCHANGE]),
-                     .optimizer_s =
-                         ech__seconds(ns[ECH__PHASE_OPTIMIZER] + ns[ECH__PHASE_REFRESH])};
+                     .optimizer_s = ech__seconds(ns[ECH__PHASE_CHECK] + ns[ECH__PHASE_OPTIMIZER] +
+                                                 ns[ECH__PHASE_REFRESH]),
+                     .scale = trainer->verdict.scale,
+                     .skipped = trainer->verdict.skip,
+                     .grad_norm = trainer->verdict.norm,
+                     .grad_max = trainer->verdict.max};
     trainer->report.forward_s = step.forward_s;
     trainer->report.backward_s = step.backward_s;
     trainer->report.comm_s = step.comm_exposed_s;
     trainer->report.optimizer_s = step.optimizer_s;
     if (trainer->ranks)
         ECH_TRY(exchange_reports(trainer, &step));
-    trainer->scalars.step++;
+    trainer->scalars.step += !trainer->verdict.skip; /* which adam corrects its means by */
     trainer->micro = 0;
+    trainer->unsettled = trainer->scaler.on;
     if (out)
         *out = step;
     return ECH_OK;
@@ -196,29 +206,28 @@ static void begin(ech_trainer *trainer)
     trainer->times = (ech__phase_times){{0}};
     trainer->time_ns = 0;
     trainer->report = (ech__report){.start_ns = now(trainer)};
+    trainer->verdict = (ech__verdict){.scale = trainer->scaler.scale};
     if (trainer->ranks)
-        trainer->ranks->sync_ns = trainer->ranks->wait_ns = trainer->ranks->update_ns = 0;
+        trainer->ranks->sync_ns = trainer->ranks->buffers_ns = trainer->ranks->wait_ns =
+            trainer->ranks->update_ns = 0;
 }
 
-ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
-                             const ech__micro *micro, ech_step *out)
+/* A forward and a backward pass, and what follows them in the last micro-step of a step. */
+static ech_status run_micro_step(ech_trainer *trainer, const ech__variant *variant,
+                                 const ech__micro *micro, unsigned more)
 {
-    const bool last = micro->index + 1 == micro->count;
     const unsigned compute = ECH__PHASE_BIT(FORWARD) | ECH__PHASE_BIT(BACKWARD);
-    const unsigned update =
-        ECH__PHASE_BIT(EXCHANGE) | ECH__PHASE_BIT(OPTIMIZER) | ECH__PHASE_BIT(REFRESH);
     ech__scalars scalars = trainer->scalars;
     ECH_TRY(refresh(trainer));
     if (micro->index == 0)
         begin(trainer);
-    scalars.loss_scale *= micro->weight;
+    scalars.loss_scale = trainer->scaler.scale * micro->weight;
     scalars.share = micro->share;
     const int64_t start = now(trainer);
     trainer->clock.now_ns += trainer->loading_ns;
     trainer->loading_ns = 0;
     ECH_TRY(trainer->dp ? ech__trainer_dp_run(trainer, variant, &scalars, &trainer->times)
-                        : ech__exec_run(variant->exec, last ? compute | update : compute, &scalars,
-                                        &trainer->times));
+                        : ech__exec_run(variant->exec, compute | more, &scalars, &trainer->times));
     trainer->time_ns += now(trainer) - start;
     trainer->micro = micro->index + 1;
     trainer->report.loss +=
@@ -227,8 +236,106 @@ ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
         trainer->report.samples += (double)variant->batch;
     if (micro->weight > 0 && trainer->counted >= 0)
         trainer->report.correct += ech__variant_scalar(trainer, variant, trainer->counted);
-    return last ? finish(trainer, out) : ECH_OK;
+    return ECH_OK;
 }
+
+static bool is_last(const ech__micro *micro)
+{
+    return micro->index + 1 == micro->count;
+}
+
+ech_status ech__variant_gradients(ech_trainer *trainer, const ech__variant *variant,
+                                  const ech__micro *micro)
+{
+    const unsigned more = ECH__PHASE_BIT(EXCHANGE) | ECH__PHASE_BIT(CHECK);
+    ECH_TRY(run_micro_step(trainer, variant, micro, is_last(micro) ? more : 0));
+    if (is_last(micro))
+        trainer->ready = variant;
+    return ECH_OK;
+}
+
+/* A step whose gradients nobody looks at goes through in one run. */
+ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
+                             const ech__micro *micro, ech_step *out)
+{
+    const unsigned all = ECH__PHASE_BIT(EXCHANGE) | ECH__PHASE_BIT(CHECK) |
+                         ECH__PHASE_BIT(OPTIMIZER) | ECH__PHASE_BIT(REFRESH);
+    if (!trainer->checks && is_last(micro)) {
+        ECH_TRY(run_micro_step(trainer, variant, micro, all));
+        return finish(trainer, out);
+    }
+    ECH_TRY(ech__variant_gradients(trainer, variant, micro));
+    if (!is_last(micro))
+        return ECH_OK;
+    ECH_TRY(ech_trainer_apply(trainer, out));
+    return ech_trainer_update_scale(trainer);
+}
+
+/* ---- the end of a step in parts ---- */
+
+/* Every rank has the same sums of gradients, to the bit, since a sum over ranks is made once and handed to all. What is not
+ * finite on one rank is not finite in the sum, so all ranks find it and decide alike, without a word about it. */
+static ech__verdict look_at_gradients(const ech_trainer *trainer)
+{
+    const ech__variant *variant = trainer->ready;
+    double squares = 0, largest = 0, broken = 0;
+    ech__verdict verdict = {.scale = trainer->scaler.scale};
+    for (size_t n = 0; trainer->checks && n < variant->plan->ninstrs; n++) {
+        const ech__node *node = variant->plan->instrs[n].node;
+        if (node->op != ECH__OP_GRAD_STATS)
+            continue;
+        const double *stats = ech__exec_address(variant->exec, node->out[0]);
+        squares += stats[ECH__GRAD_SQUARES];
+        largest = fmax(largest, stats[ECH__GRAD_LARGEST]);
+        broken += stats[ECH__GRAD_BROKEN];
+    }
+    verdict.norm = sqrt(squares) / verdict.scale;
+    verdict.max = largest / verdict.scale;
+    verdict.broken = broken > 0;
+    verdict.skip = verdict.broken && trainer->scaler.on;
+    return verdict;
+}
+
+/* As torch.nn.utils.clip_grad_norm_ has it, on gradients whose scale has been undone. */
+static double clipping(const ech_trainer *trainer, double norm)
+{
+    const double factor = trainer->clip_norm > 0 ? trainer->clip_norm / (norm + 1e-6) : 1;
+    return factor < 1 ? factor : 1;
+}
+
+ech_status ech_trainer_apply(ech_trainer *trainer, ech_step *out)
+{
+    if (!trainer->ready)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "a step has %d micro-steps, and ech_trainer_apply comes after that many "
+                         "calls of ech_trainer_accumulate; %d came",
+                         trainer->micro_steps, trainer->micro);
+    ech__scalars scalars = trainer->scalars;
+    trainer->verdict = look_at_gradients(trainer);
+    scalars.grad_factor = clipping(trainer, trainer->verdict.norm) / trainer->verdict.scale;
+    const int64_t start = now(trainer);
+    if (!trainer->verdict.skip)
+        ECH_TRY(ech__exec_run(trainer->ready->exec,
+                              ECH__PHASE_BIT(OPTIMIZER) | ECH__PHASE_BIT(REFRESH), &scalars,
+                              &trainer->times));
+    trainer->time_ns += now(trainer) - start;
+    trainer->ready = NULL;
+    return finish(trainer, out);
+}
+
+ech_status ech_trainer_update_scale(ech_trainer *trainer)
+{
+    if (!trainer->scaler.on)
+        return ECH_OK;
+    if (!trainer->unsettled)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "the loss scale follows from a step: ech_trainer_update_scale comes once "
+                         "after each ech_trainer_apply");
+    trainer->unsettled = false;
+    return ech__scaler_update(trainer->ctx, &trainer->scaler, trainer->verdict.broken);
+}
+
+/* ---- evaluation ---- */
 
 ech_status ech__variant_evaluate(ech_trainer *trainer, const ech__variant *variant)
 {
@@ -236,45 +343,70 @@ ech_status ech__variant_evaluate(ech_trainer *trainer, const ech__variant *varia
     return ech__exec_run(variant->exec, ECH__PHASE_BIT(FORWARD), &trainer->scalars, NULL);
 }
 
+/* ---- a program's own steps ---- */
+
 /* The next micro-step of a program that writes its inputs into the trainer's own plan. */
-static ech_status own_micro_step(ech_trainer *trainer, bool last, ech_step *out)
+static ech_status next_micro_step(ech_trainer *trainer, ech__micro *micro,
+                                  const ech__variant **variant)
 {
     const int world = ech__trainer_world(trainer), count = trainer->micro_steps;
-    const ech__micro micro = {.index = trainer->micro,
-                              .count = count,
-                              .weight = 1.0 / ((double)count * world),
-                              .share = 1.0 / world};
-    if (last != (micro.index + 1 == count))
-        return ech__fail(
-            trainer->ctx, ECH_E_INVALID,
-            "a step has %d micro-steps: %d calls of ech_trainer_accumulate and then one "
-            "of ech_trainer_step; %d came",
-            count, count - 1, micro.index);
-    const ech__variant *variant;
-    ECH_TRY(ech__trainer_variant(trainer, trainer->variants[0].batch, &micro, &variant));
-    if (variant != &trainer->variants[0])
-        ECH_TRY(ech__variant_take_inputs(trainer, &trainer->variants[0], variant));
-    return ech__variant_step(trainer, variant, &micro, out);
+    *micro = (ech__micro){.index = trainer->micro,
+                          .count = count,
+                          .weight = 1.0 / ((double)count * world),
+                          .share = 1.0 / world};
+    if (trainer->ready)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "all %d micro-steps of the step came: ech_trainer_apply is next", count);
+    if (trainer->unsettled)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "the loss scale is still that of the last step: ech_trainer_update_scale "
+                         "comes after ech_trainer_apply");
+    ECH_TRY(ech__trainer_variant(trainer, trainer->variants[0].batch, micro, variant));
+    return *variant != &trainer->variants[0]
+               ? ech__variant_take_inputs(trainer, &trainer->variants[0], *variant)
+               : ECH_OK;
 }
 
 ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out)
 {
-    return own_micro_step(trainer, true, out);
+    ech__micro micro;
+    const ech__variant *variant;
+    const int count = trainer->micro_steps;
+    if (trainer->micro + 1 < count)
+        return ech__fail(
+            trainer->ctx, ECH_E_INVALID,
+            "a step has %d micro-steps: %d calls of ech_trainer_accumulate and then one "
+            "of ech_trainer_step; %d came",
+            count, count - 1, trainer->micro);
+    ECH_TRY(next_micro_step(trainer, &micro, &variant));
+    return ech__variant_step(trainer, variant, &micro, out);
 }
 
 ech_status ech_trainer_accumulate(ech_trainer *trainer)
 {
-    return own_micro_step(trainer, false, NULL);
+    ech__micro micro;
+    const ech__variant *variant;
+    if (trainer->dp)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "DataParallel does all of a step at once: ech_trainer_step");
+    ECH_TRY(next_micro_step(trainer, &micro, &variant));
+    return ech__variant_gradients(trainer, variant, &micro);
 }
 
-ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *out)
+ech_status ech__trainer_check_scalar(const ech_trainer *trainer, ech_value value)
 {
-    const ech__variant *training = &trainer->variants[0], *variant;
     const ech_graph *model = trainer->model;
     if (value < 0 || (size_t)value >= model->nvalues ||
         model->values[value].type.shape.ndims != 0 || !trainer->graph->values[value].kept)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
                          "value %d is neither the loss nor a count of correct samples", (int)value);
+    return ECH_OK;
+}
+
+ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *out)
+{
+    const ech__variant *training = &trainer->variants[0], *variant;
+    ECH_TRY(ech__trainer_check_scalar(trainer, value));
     ECH_TRY(ech__trainer_variant(trainer, training->batch, NULL, &variant));
     ECH_TRY(ech__variant_take_inputs(trainer, training, variant));
     ECH_TRY(ech__variant_evaluate(trainer, variant));

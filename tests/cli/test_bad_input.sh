@@ -43,8 +43,24 @@ wrong 2 "--momentum is of sgd" train --optimizer adam --momentum 0.9
 wrong 2 "both given; give one" train --batch-size 4 --global-batch 4
 wrong 2 "--lr-step needs" train --lr-step 4
 wrong 2 "--data-dir needs --data cifar10" train --data-dir .
-wrong 2 "--fit runs nothing" train --fit --json
+wrong 2 "--fit runs nothing" train --fit --run-dir x
 wrong 2 "stray" train stray
+wrong 2 "--accum 0: must be at least 1" train --accum 0
+wrong 2 "--amp bf15: .*bf16" train --amp bf15
+wrong 2 "--grad-dtype f16: .*bf16" train --grad-dtype f16
+wrong 2 "--clip-norm -1: must be at least 0" train --clip-norm -1
+wrong 2 "--clip-norm nan: must be a number" train --clip-norm nan
+wrong 2 "--loss-scale 'much': is neither a number nor off" train --loss-scale much
+wrong 2 "--loss-scale 1e-6: must be from 6.10352e-05 to" train --loss-scale 1e-6
+wrong 2 "--loss-scale -2: must be from" train --loss-scale=-2
+wrong 2 "--loss-scale nan: must be from" train --loss-scale nan
+wrong 2 "--parallel dp .*--grad-dtype bf16 is of ddp" train --parallel dp --grad-dtype bf16
+wrong 2 "--parallel dp .*--clip-norm is of ddp" train --parallel dp --clip-norm 1
+wrong 2 "--parallel dp .*--amp fp16, whose loss is scaled, is of ddp" train --parallel dp --amp fp16
+wrong 2 "--grad-dtype bf16: --reproducible" train --grad-dtype bf16 --reproducible --global-batch 8
+wrong 2 "--against has nothing to compare" train --fit --against x
+wrong 2 "--global-batch 10 with --accum 4: must be divisible" plan --global-batch 10 --accum 4
+wrong 2 "--parallel dp has one process" plan --parallel dp --accum 2
 
 wrong 2 "--ranks 0: must be at least 1" run -n 0 -- true
 wrong 2 "--ranks 257: must be at most 256" run -n 257 -- true
@@ -67,6 +83,9 @@ wrong 1 "cifar10 needs a data directory" train --model lenet --data cifar10
 wrong 1 "takes images" train --model lenet --data /nonexistent
 wrong 1 "cifar10 has images" train --data cifar10
 wrong 1 "no epochs; give steps" train --epochs 2
+wrong 1 "3 samples a step for 1 devices with 4 micro-steps each: at least 4" train --global-batch 3 --accum 4
+wrong 1 "10 samples a step cannot be divided into 8 equal slots" train --reproducible --global-batch 10
+wrong 1 "nowhere/run.json" train --dim 8 --against nowhere
 wrong 1 "run directory /proc/x cannot be written" train --run-dir /proc/x
 wrong 1 "run directory /dev/null/x cannot be written" train --run-dir /dev/null/x
 wrong 1 "run directory /dev/null" train --run-dir /dev/null

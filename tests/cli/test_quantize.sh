@@ -16,10 +16,10 @@ if not eval(sys.argv[1]):
     sys.exit("not so: " + sys.argv[1] + "\n" + json.dumps(d)[:2500])' "$2" "$3"
 }
 
-check "a net is trained" "$ECHELON" train --model lenet --data synthetic --limit 3000 --no-augment \
-    --batch-size 50 --epochs 6 --optimizer adam --lr 0.003 --tune off --save saved --run-dir run
+check "a net is trained" "$ECHELON" train --model lenet --data synthetic --limit 1500 --no-augment \
+    --batch-size 25 --epochs 5 --optimizer adam --lr 0.002 --tune off --save saved --run-dir run
 weights=$(find saved -name model.safetensors | sort | tail -n 1)
-small=(--model lenet --init "$weights" --data synthetic --limit 500 --samples 200 --sensitivity 200)
+small=(--model lenet --init "$weights" --data synthetic --limit 300 --samples 100 --sensitivity 100 --tune off)
 
 check "it is quantized" quantize "${small[@]}" --out out
 cp "$work/.output" table
@@ -42,7 +42,7 @@ holds "behind a ReLU nothing is below zero" 'all(v["min"] >= 0 and v["type"] == 
 holds "before it much is" 'all(v["min"] < 0 for v in d["values"] if v["what"] == "before ReLU")' out/quantize.json
 holds "histograms count every value" 'all(sum(h["counts"]) == h["count"] for h in d)' out/histograms.json
 
-check "the file is loaded back" quantize --model lenet --load out/int8.safetensors --data synthetic --limit 500 --out again
+check "the file is loaded back" quantize --model lenet --load out/int8.safetensors --data synthetic --limit 300 --out again
 holds "with the same answers" 'l["weights + activations + bias"]["accuracy"]["hits"] == json.load(open("out/quantize.json"))["ladder"][3]["accuracy"]["hits"]' again/quantize.json
 
 for how in "--weights max --per tensor --activations max" "--weights 3sigma --activations entropy" \

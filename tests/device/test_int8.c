@@ -40,7 +40,7 @@ static void check_linear(harness *h, int64_t N, int64_t I, int64_t O, int varian
     const ech_dtype x = INPUTS[variant % 2];
     const ech__node node = {.op = ECH__OP_QLINEAR,
                             .nin = 4,
-                            .attrs = {.type = RESULTS[variant % 3], .relu = variant % 4 >= 2}};
+                            .attrs = {.dtype = RESULTS[variant % 3], .relu = variant % 4 >= 2}};
     check_product(h, &node,
                   (ech__type[]){matrix(x, N, I), matrix(ECH_S8, O, I), vector(ECH_S32, O),
                                 vector(ECH_F32, O)});
@@ -65,7 +65,7 @@ static void check_conv(harness *h, const conv *c, int variant)
 {
     const ech__node node = {.op = ECH__OP_QCONV2D,
                             .nin = 4,
-                            .attrs = {.type = RESULTS[variant % 3],
+                            .attrs = {.dtype = RESULTS[variant % 3],
                                       .relu = variant % 4 >= 2,
                                       .kernel = c->K,
                                       .stride = c->stride,
@@ -106,7 +106,7 @@ static void winograd(void **state)
         for (int variant = 0; variant < (i < 4 ? 12 : 3); variant++) {
             const ech__node node = {.op = ECH__OP_QCONV2D,
                                     .nin = 4,
-                                    .attrs = {.type = RESULTS[variant % 3],
+                                    .attrs = {.dtype = RESULTS[variant % 3],
                                               .relu = variant % 4 >= 2,
                                               .kernel = 3,
                                               .stride = 1,
@@ -127,7 +127,7 @@ static void extremes(void **state)
 {
     harness *h = *state;
     const int64_t N = 1, I = 512, O = 8;
-    const ech__node node = {.op = ECH__OP_QLINEAR, .nin = 4, .attrs = {.type = ECH_F32}};
+    const ech__node node = {.op = ECH__OP_QLINEAR, .nin = 4, .attrs = {.dtype = ECH_F32}};
     op_case c = harness_case(h, &node,
                              (ech__type[]){matrix(ECH_U8, N, I), matrix(ECH_S8, O, I),
                                            vector(ECH_S32, O), vector(ECH_F32, O)},
@@ -164,7 +164,7 @@ static void elementwise(void **state)
                                 image(ECH_F32, 1, 16, 4, 4)};
     for (int i = 0; i < LENGTH(inputs); i++) {
         for (int t = 0; t < 2; t++) {
-            const ech__attrs attrs = {.type = INPUTS[t], .scale = i ? 0.0071 : 0.25};
+            const ech__attrs attrs = {.dtype = INPUTS[t], .scale = i ? 0.0071 : 0.25};
             ech__type x = inputs[i];
             harness_check_node(h, &(ech__node){.op = ECH__OP_QUANTIZE, .nin = 1, .attrs = attrs},
                                &x);
@@ -181,7 +181,7 @@ static void quantize_rows(void **state)
     harness *h = *state;
     const ech__type x = image(ECH_F32, 3, 3, 33, 32);
     const ech__node node = {
-        .op = ECH__OP_QUANTIZE, .nin = 1, .attrs = {.type = ECH_S8, .scale = 0.0078}};
+        .op = ECH__OP_QUANTIZE, .nin = 1, .attrs = {.dtype = ECH_S8, .scale = 0.0078}};
     op_case c = harness_case(h, &node, &x, 0);
     c.desc.operands[0].layout = ech__layout_plain(&x.shape);
     harness_check(h, &c);
@@ -194,7 +194,7 @@ static void sums(void **state)
         for (int b = 0; b < 3; b++) {
             for (int y = 0; y < 3; y++) {
                 const ech__attrs attrs = {
-                    .type = types[y], .scale = 0.5, .scale2 = 0.77, .relu = (a + b + y) % 2 == 0};
+                    .dtype = types[y], .scale = 0.5, .scale2 = 0.77, .relu = (a + b + y) % 2 == 0};
                 harness_check_node(
                     *state, &(ech__node){.op = ECH__OP_QADD, .nin = 2, .attrs = attrs},
                     (ech__type[]){image(types[a], 2, 11, 5, 6), image(types[b], 2, 11, 5, 6)});
@@ -212,7 +212,7 @@ static void pools(void **state)
             const ech__attrs attrs = {.kernel = windows[i][0],
                                       .stride = windows[i][1],
                                       .pad = windows[i][2],
-                                      .type = INPUTS[t],
+                                      .dtype = INPUTS[t],
                                       .scale = 0.11};
             harness_check_node(
                 *state, &(ech__node){.op = ECH__OP_QMAXPOOL2D, .nin = 1, .attrs = attrs}, &x);

@@ -2,6 +2,7 @@
 #include "support/op_harness.h"
 #include "base/clock.h"
 #include "base/size.h"
+#include "device/cpu/vec.h"
 
 #include <float.h>
 #include <math.h>
@@ -279,6 +280,134 @@ static void check_updates(harness *h, int64_t O, int64_t I)
     }
 }
 
+/* Gradients as they are looked at and as they travel, on the layouts of weights too. */
+static void check_gradients(harness *h, int64_t O, int64_t I)
+{
+    const ech__type w = matrix(O, I), sent = harness_type(ECH_BF16, 2, (int64_t[]){O, I});
+    op_case layer[LAYER_OPS];
+    layer_cases(h, 7, I, O, layer);
+    harness_forget(h);
+    for (int i = 0; i < LAYER_OPS; i++)
+        harness_collect(h, &layer[i]);
+    const ech__layout blocked = blocks_of_16_64(O, I);
+    harness_remember(h, &blocked);
+    harness_check_node(h, &(ech__node){.op = ECH__OP_GRAD_STATS, .nin = 1}, (ech__type[]){w});
+    harness_check_node(h, &(ech__node){.op = ECH__OP_CONVERT, .nin = 2}, (ech__type[]){sent, w});
+    harness_check_node(h, &(ech__node){.op = ECH__OP_CONVERT, .nin = 2}, (ech__type[]){w, sent});
+}
+
+static void gradients(void **state)
+{
+    for (int f = 0; f < LENGTH(FEATURES); f++)
+        check_gradients(*state, FEATURES[f][1], FEATURES[f][0]);
+    check_gradients(*state, 300, 200); /* several blocks of a sum */
+}
+
+/* One operator over the given first input, or, of convert, the second. */
+static void run_on(harness *h, const ech__node *node, const ech__type *types, const double *in,
+                   op_data *data)
+{
+    const op_case c = harness_case(h, node, types, 0);
+    const int at = node->nin - 1;
+    ech__candidate all[ECH__MAX_CANDIDATES];
+    int count;
+    assert_int_equal(h->device->ops->candidates(h->device, &c.desc, all, &count), ECH_OK);
+    assert_true(count > 0);
+    *data = op_data_create(&c, DATA_RANDOM, 1);
+    memcpy(data->at[at], in, (size_t)data->elems[at] * sizeof *in);
+    assert_int_equal(harness_run(h, h->device, &c, &all[0], false, data), ECH_OK);
+}
+
+/* With any number of threads and in every width of vectors: ranks of different machines decide by these figures. */
+static void stats_have_the_same_bits(void **state)
+{
+    enum { LENGTH_OF = 5 * ECH__SUM_BLOCK + 13 };
+    const ech__type type = vector(LENGTH_OF);
+    const ech__node node = {.op = ECH__OP_GRAD_STATS, .nin = 1};
+    static double in[LENGTH_OF];
+    static float block[LENGTH_OF];
+    op_data one, three;
+    harness other;
+    harness_init(&other, ECH__DEVICE_CPU, 3);
+    for (int k = 0; k < LENGTH_OF; k++)
+        in[k] = (double)(block[k] = (float)sin(k) * 0x1p-20f);
+    run_on(*state, &node, &type, in, &one);
+    run_on(&other, &node, &type, in, &three);
+    assert_memory_equal(one.at[1], three.at[1], ECH__GRAD_STATS * sizeof(double));
+    op_data_destroy(&one);
+    op_data_destroy(&three);
+    harness_fini(&other);
+    double narrow[ECH__GRAD_STATS], wide[ECH__GRAD_STATS];
+    ech__vec_generic.grad_stats(ECH__SUM_BLOCK - 3, block, narrow);
+    ech__vec_best()->grad_stats(ECH__SUM_BLOCK - 3, block, wide);
+    assert_memory_equal(narrow, wide, sizeof wide);
+}
+
+enum { ODD = 37 };
+
+/* What is not finite is counted, wherever it stands, and does not hide what is largest beside it. */
+static void broken_gradients(void **state)
+{
+    const ech__type type = vector(ODD);
+    const double bad[] = {(double)INFINITY, (double)-INFINITY, (double)NAN};
+    double in[ODD];
+    op_data data;
+    for (int at = 0; at < ODD; at++) {
+        for (int k = 0; k < ODD; k++)
+            in[k] = k == at ? bad[at % 3] : k == (at + 1) % ODD ? -3 : 0.5;
+        run_on(*state, &(ech__node){.op = ECH__OP_GRAD_STATS, .nin = 1}, &type, in, &data);
+        assert_true(data.at[1][ECH__GRAD_BROKEN] == 1);
+        assert_false(isfinite(data.at[1][ECH__GRAD_SQUARES]));
+        assert_true(data.at[1][ECH__GRAD_LARGEST] == (at % 3 == 2 ? 3 : (double)INFINITY));
+        op_data_destroy(&data);
+    }
+    for (int k = 0; k < ODD; k++)
+        in[k] = (double)FLT_MAX; /* whose square is no number of f32 */
+    run_on(*state, &(ech__node){.op = ECH__OP_GRAD_STATS, .nin = 1}, &type, in, &data);
+    assert_true(data.at[1][ECH__GRAD_BROKEN] == 0);
+    assert_true(fabs(data.at[1][ECH__GRAD_SQUARES] / (ODD * (double)FLT_MAX * (double)FLT_MAX) -
+                     1) < 1e-12);
+    op_data_destroy(&data);
+}
+
+/* Halves of the last bit go to the even side; the largest go to infinity, and what is no number stays none. */
+static void rounding_to_bf16(void **state)
+{
+    static const struct {
+        double from, to;
+    } cases[] = {{1, 1},
+                 {1 + 0x1p-8, 1},
+                 {1 + 0x3p-8, 1 + 0x4p-8},
+                 {1 + 0x1p-8 + 0x1p-20, 1 + 0x1p-7},
+                 {-1 - 0x3p-8, -1 - 0x4p-8},
+                 {0x1p-133, 0x1p-133},
+                 {0x1p-134, 0},
+                 {0x3p-134, 0x2p-133},
+                 {0x1.fep127, 0x1.fep127},
+                 {0x1.fefp127, 0x1.fep127},
+                 {0x1.ffp127, INFINITY},
+                 {-0x1.fffffep127, -INFINITY},
+                 {INFINITY, INFINITY},
+                 {-INFINITY, -INFINITY},
+                 {NAN, NAN},
+                 {-0.0, -0.0}};
+    enum { COUNT = LENGTH(cases) };
+    const int64_t length = COUNT;
+    const ech__type types[] = {harness_type(ECH_BF16, 1, &length),
+                               harness_type(ECH_F32, 1, &length)};
+    double in[COUNT];
+    op_data data;
+    for (int k = 0; k < COUNT; k++)
+        in[k] = cases[k].from;
+    run_on(*state, &(ech__node){.op = ECH__OP_CONVERT, .nin = 2}, types, in, &data);
+    for (int k = 0; k < COUNT; k++) {
+        const double got = data.at[0][k], want = cases[k].to;
+        if (!(isnan(want) ? isnan(got) : got == want && signbit(got) == signbit(want)))
+            fail_msg("%a becomes %a, not %a", cases[k].from, got, want);
+    }
+    op_data_destroy(&data);
+}
+
 static void updates(void **state)
 {
     for (int f = 0; f < LENGTH(FEATURES); f++)
@@ -326,6 +455,7 @@ static void repeat(void **state)
         harness_repeat_node(h, &(ech__node){.op = ECH__OP_RELU, .nin = 1}, pair);
         harness_repeat_node(h, &(ech__node){.op = ECH__OP_RELU_BWD, .nin = 2}, pair);
         harness_repeat_node(h, &(ech__node){.op = ECH__OP_MSE, .nin = 2}, pair);
+        harness_repeat_node(h, &(ech__node){.op = ECH__OP_GRAD_STATS, .nin = 1}, pair);
         harness_repeat_node(h, &(ech__node){.op = ECH__OP_MSE_BWD, .nin = 2}, pair);
         harness_repeat_node(h, &(ech__node){.op = ECH__OP_CROSS_ENTROPY, .nin = 2}, labelled);
         harness_repeat_node(h, &(ech__node){.op = ECH__OP_CROSS_ENTROPY_BWD, .nin = 2}, labelled);
@@ -374,6 +504,7 @@ static void performance(void **state)
               .nin = 4,
               .attrs = {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8}},
              w},
+            {{.op = ECH__OP_GRAD_STATS, .nin = 1}, w},
         };
         for (int k = 0; k < LENGTH(rest); k++) {
             const op_case c = harness_case(h, &rest[k].node, rest[k].in, 0);
@@ -467,6 +598,11 @@ int main(void)
         ON_EACH_KIND(cross_entropy_far_logits),
         ON_EACH_KIND(cross_entropy_bad_labels),
         ON_EACH_KIND(updates),
+        ON_EACH_KIND(gradients),
+        TEST(cpu_2, gradients),
+        TEST(cpu, stats_have_the_same_bits),
+        ON_EACH_KIND(broken_gradients),
+        ON_EACH_KIND(rounding_to_bf16),
         ON_EACH_KIND(delay),
         ON_EACH_KIND(repeat),
         TEST(cpu_2, repeat),

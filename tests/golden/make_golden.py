@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the golden files beside it: short trainings in PyTorch for tests/train/test_golden.c, and gradients for
-tests/train/test_gradient_error.c.
+tests/train/test_gradient_error.c; and the course of a loss scale for tests/train/test_scaler.c.
 
     /usr/bin/python3 tests/golden/make_golden.py [FILE...]          (Debian's python3-torch and python3-numpy)
 
@@ -30,6 +30,7 @@ always some; the vectors that start at zero (biases of batch norms) are then off
 PyTorch's f32 too, and the case has tolerances of its own.
 """
 import hashlib
+import inspect
 import json
 import pathlib
 import sys
@@ -43,6 +44,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench" / "pee
 from torch_models import CLASSES, MODELS
 
 SKETCHES, SAMPLES, STEPS, MARGIN = 8, 8, 20, 7
+STEPS_OF_SCALER = 9000
 GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -161,7 +163,7 @@ def train(case, dtype):
     """Losses, what is trained and what is counted along, and how near to zero a linear layer's output came."""
     model, loss_of, x, target = start(case, dtype)
     optimizer = optimizer_of(case, model.parameters())
-    margins, losses = [], []
+    margins, losses, norms = [], [], []
     for layer in model.modules():
         if isinstance(layer, nn.Linear):
             layer.register_forward_hook(lambda _layer, _in, out: margins.append(out.detach().abs().min().item()))
@@ -169,10 +171,15 @@ def train(case, dtype):
         optimizer.zero_grad()
         loss = loss_of(model(x), target)
         loss.backward()
+        if "clip_norm" in case:
+            norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), case["clip_norm"]).item())
         optimizer.step()
         losses.append(loss.item())
     state = {name: tensor.double().numpy() for name, tensor in model.state_dict().items()
              if not name.endswith("num_batches_tracked")}
+    if norms and not min(norms) < case["clip_norm"] < max(norms):
+        sys.exit(f"make_golden.py: case {case['name']} is no good: norms from {min(norms)} to {max(norms)} are all clipped, "
+                 "or none")
     return losses, state, min(margins)
 
 
@@ -253,6 +260,27 @@ def differentiated(case):
             "gradients": {name: figures(name, gradient) for name, gradient in exact.items()}}
 
 
+def scaled(case):
+    """The changes of the scale in PyTorch's GradScaler when the gradients of some steps are not finite: [step, scale after
+    it], and the steps counted as good at the end."""
+    defaults = inspect.signature(torch.cuda.amp.GradScaler.__init__).parameters
+    growth, backoff, interval = (defaults[name].default for name in ("growth_factor", "backoff_factor", "growth_interval"))
+    scale, tracker = torch.tensor(case["initial"]), 0
+    changes, broken = [[0, scale.item()]], set(case["broken"])
+    for step in range(1, STEPS_OF_SCALER + 1):
+        # What _amp_update_scale_ does on a GPU, in f32; there is no such kernel for a CPU.
+        if step in broken:
+            scale, tracker = scale * backoff, 0
+        else:
+            tracker += 1
+            if tracker == interval:
+                grown = scale * growth
+                scale, tracker = grown if torch.isfinite(grown) else scale, 0
+        if scale.item() != changes[-1][1]:
+            changes.append([step, scale.item()])
+    return {**case, "steps": STEPS_OF_SCALER, "changes": changes, "good": tracker}
+
+
 LINEAR = [
     {"name": "sgd", "optimizer": "sgd", "lr": 3.0},
     {"name": "sgd momentum", "optimizer": "sgd", "lr": 1.0, "momentum": 0.9},
@@ -261,6 +289,14 @@ LINEAR = [
     {"name": "adam", "optimizer": "adam", "lr": 0.002, "weight_decay": 0.01},
     {"name": "adamw", "optimizer": "adamw", "lr": 0.002, "weight_decay": 0.1},
 ]
+# loss_scale changes nothing in PyTorch's f64; the test has it to undo the scale before it clips.
+CLIPPED = [
+    {"name": "clipped sgd", "optimizer": "sgd", "lr": 3.0, "clip_norm": 0.05},
+    {"name": "clipped scaled momentum", "optimizer": "sgd", "lr": 1.0, "momentum": 0.9, "clip_norm": 0.04,
+     "loss_scale": 4096.0},
+    {"name": "clipped scaled adam", "optimizer": "adam", "lr": 0.002, "weight_decay": 0.01, "clip_norm": 0.04,
+     "loss_scale": 65536.0},
+]
 RESNET = {"optimizer": "sgd", "lr": 0.001, "momentum": 0.9, "steps": 3,
           "least": {"margin": 0, "moved": 1e-6, "learned": 0.01}}
 SHAPE = {"dim": 64, "depth": 3, "batch": 16}
@@ -268,6 +304,11 @@ FILES = {
     "linear.json": [{**case, "model": "linear", **SHAPE} for case in LINEAR] + [
         {"name": "odd shape", "optimizer": "sgd", "lr": 1.0, "momentum": 0.9, "model": "linear",
          "dim": 37, "depth": 2, "batch": 5}],
+    "clipped.json": [{**case, "model": "linear", **SHAPE} for case in CLIPPED],
+    "scaler.json": [
+        {"name": "grows and backs off", "initial": 65536.0, "broken": [3, 4, 2005, 2006, 4100, 8300]},
+        {"name": "grows to the largest f32", "initial": 2.0**126, "broken": [6500]},
+        {"name": "no power of two", "initial": 1000.0, "broken": [1, 1999, 4500]}],
     "lenet.json": [
         {"name": "lenet", "optimizer": "sgd", "lr": 0.01, "momentum": 0.9, "model": "lenet", "batch": 8,
          "least": {"margin": 0, "moved": 1e-3, "learned": 0.01}}],
@@ -287,6 +328,45 @@ FILES = {
 }
 
 
+# Learning rates. warmup: steps on a line from `from` to lr; the schedule of that kind comes after them, but drops of the step
+# schedule count from the first step of all.
+SCHEDULES = [
+    {"name": "constant", "kind": "constant", "lr": 0.1, "steps": 7},
+    {"name": "step", "kind": "step", "lr": 0.1, "steps": 20, "interval": 6, "gamma": 0.1},
+    {"name": "cosine", "kind": "cosine", "lr": 0.3, "steps": 25},
+    {"name": "linear", "kind": "linear", "lr": 0.3, "steps": 25},
+    {"name": "warm-up and constant", "kind": "constant", "lr": 6.4, "steps": 15, "warmup": 10, "from": 0.1},
+    {"name": "warm-up and step", "kind": "step", "lr": 0.8, "steps": 30, "interval": 9, "gamma": 0.2, "warmup": 5,
+     "from": 0.1},
+    {"name": "warm-up and cosine", "kind": "cosine", "lr": 0.4, "steps": 40, "warmup": 13, "from": 0.1},
+    {"name": "warm-up and linear", "kind": "linear", "lr": 0.2, "steps": 40, "warmup": 1, "from": 0.05},
+]
+
+
+def scheduled(case):
+    """The rate of every step, by PyTorch's schedulers."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=case["lr"])
+    warmup, steps, schedulers = case.get("warmup", 0), case["steps"], torch.optim.lr_scheduler
+    if warmup:
+        first = schedulers.LinearLR(optimizer, start_factor=case["from"] / case["lr"], total_iters=warmup)
+    drops = [at - warmup for at in range(case["interval"], steps, case["interval"])] if case["kind"] == "step" else []
+    rest = {"constant": lambda: schedulers.ConstantLR(optimizer, factor=1.0),
+            "step": lambda: schedulers.MultiStepLR(optimizer, drops, gamma=case["gamma"]),
+            "cosine": lambda: schedulers.CosineAnnealingLR(optimizer, T_max=steps - warmup),
+            "linear": lambda: schedulers.LinearLR(optimizer, 1.0, 0.0, total_iters=steps - warmup)}[case["kind"]]()
+    scheduler = schedulers.SequentialLR(optimizer, [first, rest], [warmup]) if warmup else rest
+    rates = []
+    for _ in range(steps):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    return {**case, "rates": rates}
+
+
+FILES["schedules.json"] = SCHEDULES
+MAKERS = {"gradients.json": differentiated, "scaler.json": scaled, "schedules.json": scheduled}
+
+
 def text_of(value, depth=0):
     """JSON with a line for each tensor and for each list of numbers."""
     if isinstance(value, dict) and any(isinstance(v, (dict, list)) for v in value.values()) and "sha256" not in value:
@@ -301,7 +381,7 @@ def main():
     torch.set_num_threads(1)
     wanted = sys.argv[1:] or FILES
     for file in wanted:
-        make = differentiated if file == "gradients.json" else trained
+        make = MAKERS.get(file, trained)
         made_by = f"tests/golden/make_golden.py with PyTorch {torch.__version__}, in f64"
         text = text_of({"made_by": made_by, "cases": [make(case) for case in FILES[file]]})
         pathlib.Path(__file__).with_name(file).write_text(text + "\n")

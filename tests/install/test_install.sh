@@ -57,8 +57,25 @@ for example in own_model convnet dp ddp_benchmark quantize; do
     check "and runs" env -C "$work" "$work/$example"
 done
 
+for example in ddp_accumulation ddp_amp practical5_single; do
+    check "the example $example builds against the installed tree" \
+        compile "$ECH_SRC/examples/$example.c" "$work/$example"
+    says "and runs on one device" "^$example: 1 rank, .* 0 steps skipped; loss 0\\." "$work/$example" 64 2 3
+    says "and on two" "^$example: 2 ranks, .* 0 steps skipped; loss 0\\." "$prefix/bin/echelon" run -n 2 -- "$work/$example" 64 2 3
+    says "and says how it is called" "^usage: .* \\[DIM" "$work/$example" 0
+done
+says "accumulation with mixed precision counts its micro-steps" ': 2 ranks, fp16, 3 micro-steps of 32 samples: ' \
+    "$prefix/bin/echelon" run -n 2 -- "$work/practical5_single" 64 2 3 3 fp16
+
 says "an example of ranks runs as two of them" '^2 ranks: .* exchange; loss 0\.' \
     "$prefix/bin/echelon" run -n 2 -- "$work/ddp_benchmark" 64 2
+
+check "the example cifar_ddp builds against the installed tree" \
+    compile "$ECH_SRC/examples/cifar_ddp.c" "$work/cifar_ddp"
+cifar=(env -C "$work" ECHELON_TUNING="$work/cifar.json" "$work/cifar_ddp" - 2 330)
+says "it trains epochs and tests them" '^\[Epoch 2/2\] time=[0-9.]+s loss=[0-9.]+ acc=0\.[0-9]+' "${cifar[@]}"
+says "also as two ranks, with a last step of uneven shares" '^\[Epoch 2/2\] time=[0-9.]+s loss=[0-9.]+ acc=0\.[0-9]+' \
+    "$prefix/bin/echelon" run -n 2 -- "${cifar[@]}"
 
 if [[ -x $ECHELON ]]; then
     program=$prefix/bin/echelon

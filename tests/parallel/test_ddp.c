@@ -522,6 +522,119 @@ static void updates_move_into_the_exchange(void **state)
     ech_graph_destroy(graph);
 }
 
+/* ---- gradients in another type ---- */
+
+static ech__ddp_options in_bf16(int64_t bucket_bytes)
+{
+    ech__ddp_options o = options_of(bucket_bytes);
+    o.wire = ECH_BF16;
+    return o;
+}
+
+static size_t find_op(const ech_graph *graph, ech__op op)
+{
+    size_t n = 0;
+    while (n < graph->nnodes && graph->nodes[n].op != op)
+        n++;
+    assert_true(n < graph->nnodes);
+    return n;
+}
+
+static void gradients_in_bf16_are_converted_before_they_travel_and_back_behind_the_wait(
+    void **state)
+{
+    (void)state;
+    differentiate();
+    const ech__ddp_options o = in_bf16(1000), plain = options_of(1000);
+    ech_graph *graph = with_buckets(NULL, &o), *f32 = with_buckets(NULL, &plain);
+    const size_t wait = find_op(graph, ECH__OP_ALLREDUCE_WAIT);
+    int there = 0, back = 0;
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        const ech__node *node = &graph->nodes[n];
+        if (node->op != ECH__OP_CONVERT)
+            continue;
+        const bool sends = graph->values[node->in[0]].kind == ECH__VALUE_SENT;
+        const ech_value sent = node->in[sends ? 0 : 1], gradient = node->in[sends ? 1 : 0];
+        assert_int_equal(graph->values[sent].type.dtype, ECH_BF16);
+        assert_int_equal(graph->values[gradient].kind, ECH__VALUE_GRADIENT);
+        assert_int_equal(graph->values[sent].of, graph->values[gradient].of);
+        assert_int_equal(node->phase, sends ? ECH__PHASE_EXCHANGE : ECH__PHASE_CHECK);
+        assert_true(sends ? n < wait && n > last_touch(graph, gradient) : n > wait);
+        there += sends;
+        back += !sends;
+        if (sends) { /* and before the bucket that it is in */
+            size_t at[MOST];
+            const int count = find_buckets(graph, at);
+            for (int b = 0; b < count; b++)
+                assert_true(graph->nodes[at[b]].in[0] != graph->values[sent].group || n < at[b]);
+            assert_true(graph->values[sent].grouped && !graph->values[gradient].grouped);
+        }
+    }
+    assert_int_equal(there, GRADIENTS);
+    assert_int_equal(back, GRADIENTS);
+    assert_int_equal(2 * ech__ddp_count(graph).gradients, ech__ddp_count(f32).gradients);
+    assert_int_equal(ech__ddp_count(graph).buffers, ech__ddp_count(f32).buffers);
+    ech_graph_destroy(graph);
+    ech_graph_destroy(f32);
+}
+
+static void every_role_sends_the_same_buckets_in_bf16(void **state)
+{
+    (void)state;
+    differentiate();
+    ech__ddp_options o = in_bf16(1000);
+    ech_graph *first = with_buckets(NULL, &o);
+    o.like = first;
+    ech_graph *role = with_buckets(&(ech__accumulation){.onto = true}, &o);
+    size_t at[MOST], other[MOST];
+    const int count = find_buckets(first, at);
+    assert_int_equal(find_buckets(role, other), count);
+    for (size_t v = 0; v < first->nvalues; v++) {
+        const ech__value *value = &first->values[v];
+        if (value->kind != ECH__VALUE_SENT)
+            continue;
+        const ech_value same = ech__graph_find(role, value->name);
+        assert_true(same >= 0);
+        assert_int_equal(role->values[same].place, value->place);
+        assert_string_equal(role->values[role->values[same].group].name,
+                            first->values[value->group].name);
+    }
+    ech_graph_destroy(first);
+    ech_graph_destroy(role);
+}
+
+static void checks_stand_between_the_wait_and_the_optimizer(void **state)
+{
+    (void)state;
+    differentiate();
+    const ech__ddp_options o = in_bf16(1000);
+    const ech_train_options train = ech_train_defaults();
+    ech_graph *graph = with_buckets(NULL, &o);
+    assert_int_equal(ech__check_gradients(graph), ECH_OK);
+    assert_int_equal(ech__optimize(graph, &train), ECH_OK);
+    expect_sound(graph);
+    const size_t wait = find_op(graph, ECH__OP_ALLREDUCE_WAIT), sgd = find_op(graph, ECH__OP_SGD);
+    size_t converted = 0;
+    ech_value last = -1;
+    int count = 0;
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        const ech__node *node = &graph->nodes[n];
+        if (node->op == ECH__OP_CONVERT)
+            converted = n;
+        if (node->op != ECH__OP_GRAD_STATS)
+            continue;
+        assert_true(wait < n && converted < n && n < sgd);
+        assert_int_equal(node->phase, ECH__PHASE_CHECK);
+        assert_true(graph->values[node->out[0]].kept);
+        /* In the order of the parameters, whatever the buckets are. */
+        assert_true(graph->values[node->in[0]].of > last);
+        last = graph->values[node->in[0]].of;
+        count++;
+    }
+    assert_int_equal(count, GRADIENTS);
+    ech_graph_destroy(graph);
+}
+
 int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, graph_setup, graph_teardown)
@@ -536,6 +649,9 @@ int main(void)
         TEST(synced_gradients_travel_before_the_data_is_done),
         TEST(every_role_has_the_same_buckets),
         TEST(buckets_have_one_place_in_every_plan),
+        TEST(gradients_in_bf16_are_converted_before_they_travel_and_back_behind_the_wait),
+        TEST(every_role_sends_the_same_buckets_in_bf16),
+        TEST(checks_stand_between_the_wait_and_the_optimizer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

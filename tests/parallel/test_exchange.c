@@ -183,7 +183,8 @@ static records compute(ech_ctx *ctx, const case_of *c, const share *part, ech__r
     check(ech__exec_create(plan, NULL, &exec) == ECH_OK, "exec", ctx);
     fill(plan, exec, part);
     const double weight = (double)part->counted / (double)c->samples;
-    const ech__scalars scalars = {.loss_scale = weight, .share = weight, .step = 1};
+    const ech__scalars scalars = {
+        .loss_scale = weight, .grad_factor = 1, .share = weight, .step = 1};
     const unsigned phases =
         ECH__PHASE_BIT(FORWARD) | ECH__PHASE_BIT(BACKWARD) | ECH__PHASE_BIT(EXCHANGE);
     check(ech__exec_run(exec, phases, &scalars, NULL) == ECH_OK, "run", ctx);

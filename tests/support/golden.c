@@ -109,6 +109,8 @@ ech_train_options golden_options(const ech_json *golden)
     o.lr = golden_number(golden, "lr");
     o.momentum = golden_number(golden, "momentum");
     o.weight_decay = golden_number(golden, "weight_decay");
+    o.clip_norm = golden_number(golden, "clip_norm");
+    o.loss_scale = golden_number(golden, "loss_scale");
     const ech_json *nesterov = ech__json_find(golden, "nesterov");
     assert_true(!nesterov || ech__json_bool(nesterov, &o.nesterov));
     o.threads = 1;

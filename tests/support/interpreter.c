@@ -37,7 +37,7 @@ void interpreter_init(interpreter *it, const ech_graph *graph, int64_t batch, ec
     *it = (interpreter){.graph = graph,
                         .device = device,
                         .batch = batch,
-                        .scalars = {.lr = 0.1, .loss_scale = 1, .step = 1}};
+                        .scalars = {.lr = 0.1, .loss_scale = 1, .grad_factor = 1, .step = 1}};
     it->memory = calloc(graph->nvalues, sizeof *it->memory);
     it->elems = calloc(graph->nvalues, sizeof *it->elems);
     it->kernels = calloc(graph->nnodes, sizeof *it->kernels);

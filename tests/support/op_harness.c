@@ -69,7 +69,7 @@ op_case harness_case(harness *h, const ech__node *given, const ech__type *in, un
         fail_msg("%s", ech_ctx_error(h->ctx));
     op_case c = {
         .desc = {.op = node.op, .attrs = node.attrs, .nin = node.nin, .nout = node.nout},
-        .scalars = {.lr = 0.1, .loss_scale = 1, .step = 3},
+        .scalars = {.lr = 0.1, .loss_scale = 1, .grad_factor = 1, .step = 3},
     };
     for (int i = 0; i < node.nin + node.nout; i++)
         c.desc.operands[i] = operand(h, i < node.nin ? &in[i] : &out[i - node.nin], free >> i & 1);
@@ -118,7 +118,7 @@ void harness_expect(harness *h, const op_case *c, op_data *data)
         ech__operand *o = &wide.desc.operands[i];
         o->free = false;
         o->layout = ech__layout_plain(&o->layout.shape);
-        if (o->dtype == ECH_F32 && !op_is_integer(c->desc.op))
+        if ((o->dtype == ECH_F32 || ech__dtype_is_low(o->dtype)) && !op_is_integer(c->desc.op))
             o->dtype = ECH_F64;
     }
     ech__candidate plain[ECH__MAX_CANDIDATES];
@@ -279,7 +279,8 @@ static void for_each(harness *h, const op_case *c, visit_fn visit)
 
 /* ---- mode: against the reference ---- */
 
-/* How far a result may be from the expected one: units * epsilon * max(magnitude, |expected|). */
+/* How far a result may be from the expected one: units * epsilon * max(magnitude, |expected|), and what it takes to
+ * round it to a type of 16 bits. */
 typedef struct tolerance {
     double units, magnitude;
 } tolerance;
@@ -321,6 +322,7 @@ static tolerance tolerance_of(const op_case *c, const ech__candidate *candidate,
     case ECH__OP_QAVGPOOL2D:
     case ECH__OP_QFLATTEN:
     case ECH__OP_ROUND:
+    case ECH__OP_CAST: /* what it rounds is counted by the type */
         return (tolerance){0, 1};
     case ECH__OP_MAXPOOL2D_BWD:
         return (tolerance){exact ? 0 : 4, 1};
@@ -347,6 +349,10 @@ static tolerance tolerance_of(const op_case *c, const ech__candidate *candidate,
         return (tolerance){8, 1};
     case ECH__OP_ACCUMULATE: /* terms below 1 */
         return (tolerance){exact ? 0 : c->desc.nin, c->desc.nin};
+    case ECH__OP_GRAD_STATS: /* squares of f32 are exact in f64, and so is all but their sum */
+        return (tolerance){(double)elems * DBL_EPSILON / (double)FLT_EPSILON, 1};
+    case ECH__OP_CONVERT:
+        return (tolerance){0, 1};
     case ECH__OP_ALLREDUCE: /* no device has these */
     case ECH__OP_ALLREDUCE_WAIT:
     case ECH__OP_BROADCAST:
@@ -360,6 +366,14 @@ static tolerance tolerance_of(const op_case *c, const ech__candidate *candidate,
     return (tolerance){0, 0};
 }
 
+/* How far the nearest number of the type may be from x: half a unit in the last place, also below the normal numbers. */
+static double rounding(ech_dtype dtype, double x)
+{
+    if (dtype == ECH_BF16)
+        return 0x1p-8 * fabs(x);
+    return dtype == ECH_F16 ? fmax(0x1p-11 * fabs(x), 0x1p-25) : 0;
+}
+
 static void compare(const op_case *c, const ech__candidate *candidate, data_kind kind,
                     const op_data *got, const op_data *want)
 {
@@ -370,8 +384,12 @@ static void compare(const op_case *c, const ech__candidate *candidate, data_kind
         for (int64_t k = 0; k < got->elems[i]; k++) {
             const double expected = want->at[i][k];
             const double scale = fmax(t.magnitude, fabs(expected));
+            /* 16 bits are computed in f32 and rounded once. */
+            const double computed = t.units * epsilon * scale;
+            const double allowed =
+                computed + rounding(c->desc.operands[i].dtype, fabs(expected) + computed);
             /* Also false where the result is not a number. */
-            if (!(fabs(got->at[i][k] - expected) <= t.units * epsilon * scale))
+            if (!(fabs(got->at[i][k] - expected) <= allowed))
                 fail_msg("%s: operand %d at %lld is %.9g, not %.9g (%s data)",
                          op_describe(&c->desc, candidate, text), i, (long long)k, got->at[i][k],
                          expected, kind == DATA_EXACT ? "exact" : "random");

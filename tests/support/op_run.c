@@ -1,6 +1,7 @@
 #include "support/op_run.h"
 #include "base/rng.h"
 #include "base/size.h"
+#include "tensor/half.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -80,6 +81,18 @@ static double integer_element(const op_case *c, int i, data_kind kind, double u)
     return kind == DATA_EXACT ? floor(u * 65) / 8 - 4 : (double)(float)(u * 2 - 1);
 }
 
+/* The nearest number that the type has. */
+static double rounded(ech_dtype dtype, double x)
+{
+    float f32 = (float)x;
+    uint16_t low;
+    if (ech__dtype_is_low(dtype)) {
+        ech__narrow(dtype, 1, &f32, &low);
+        ech__widen(dtype, 1, &low, &f32);
+    }
+    return (double)f32;
+}
+
 static double element(const op_case *c, int i, data_kind kind, double u)
 {
     if (op_is_integer(c->desc.op))
@@ -88,7 +101,8 @@ static double element(const op_case *c, int i, data_kind kind, double u)
         return floor(u * (double)c->desc.operands[0].layout.shape.dims[1]);
     if (c->desc.operands[i].dtype == ECH_U8) /* places in a window */
         return floor(u * (double)(c->desc.attrs.kernel * c->desc.attrs.kernel));
-    const double x = kind == DATA_EXACT ? floor(u * 17) / 8 - 1 : (double)(float)(u * 2 - 1);
+    const double x =
+        kind == DATA_EXACT ? floor(u * 17) / 8 - 1 : rounded(c->desc.operands[i].dtype, u * 2 - 1);
     if (!is_mean_of_squares(c->desc.op, i))
         return x;
     return c->desc.op == ECH__OP_ADAM ? fabs(x) : fabs(x) + 0.125; /* a variance is divided by */
@@ -138,11 +152,15 @@ static void to_memory(const ech__operand *to, const double *data, int64_t elems,
         const int32_t s32 = to->dtype == ECH_S32 && !isnan(data[k]) ? (int32_t)data[k] : 0;
         const uint8_t u8 = to->dtype == ECH_U8 && !isnan(data[k]) ? (uint8_t)data[k] : UINT8_MAX;
         const int8_t s8 = to->dtype == ECH_S8 && !isnan(data[k]) ? (int8_t)data[k] : INT8_MIN;
-        const void *from = to->dtype == ECH_F64   ? (const void *)&data[k]
-                           : to->dtype == ECH_F32 ? (const void *)&f32
-                           : to->dtype == ECH_S8  ? (const void *)&s8
-                           : to->dtype == ECH_U8  ? (const void *)&u8
-                                                  : (const void *)&s32;
+        uint16_t low = 0;
+        if (ech__dtype_is_low(to->dtype))
+            ech__narrow(to->dtype, 1, &f32, &low);
+        const void *from = to->dtype == ECH_F64           ? (const void *)&data[k]
+                           : ech__dtype_is_low(to->dtype) ? (const void *)&low
+                           : to->dtype == ECH_F32         ? (const void *)&f32
+                           : to->dtype == ECH_S8          ? (const void *)&s8
+                           : to->dtype == ECH_U8          ? (const void *)&u8
+                                                          : (const void *)&s32;
         memcpy(canonical + k * bytes, from, (size_t)bytes);
     }
     ech__layout_scatter(&to->layout, bytes, 0, elems, canonical, memory);
@@ -156,6 +174,10 @@ static double to_double(ech_dtype dtype, const void *at)
     uint8_t u8;
     int8_t s8;
     double f64;
+    if (ech__dtype_is_low(dtype)) {
+        ech__widen(dtype, 1, at, &f32);
+        return (double)f32;
+    }
     switch (dtype) {
     case ECH_F32:
         memcpy(&f32, at, sizeof f32);

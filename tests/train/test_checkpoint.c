@@ -280,15 +280,18 @@ static char *state_text(const fixture *f)
     ech__json_set_string(&layouts, "fc1.weight", "ba");
     ech__json_set(&choices, "layouts", layouts);
     const ech__run_epoch epoch = {.time_s = 2, .loss = 0.1, .test = {0.3, 0.7, 10}};
-    const ech__checkpoint_state s = {.config = config,
-                                     .step = 13,
-                                     .epoch = 1,
-                                     .epoch_step = 3,
-                                     .first_loss = 1.0 / 3,
-                                     .last_loss = NAN,
-                                     .now = {.samples = 12, .loss = 0.1 + 0.2, .correct = 5},
-                                     .epochs = &epoch,
-                                     .nepochs = 1};
+    const ech__checkpoint_state s = {
+        .config = config,
+        .step = 13,
+        .epoch = 1,
+        .epoch_step = 3,
+        .updates = 11,
+        .scaler = {.on = true, .scale = 512.5, .good = 7, .skipped = 2, .stuck = 0},
+        .first_loss = 1.0 / 3,
+        .last_loss = NAN,
+        .now = {.samples = 12, .loss = 0.1 + 0.2, .correct = 5},
+        .epochs = &epoch,
+        .nepochs = 1};
     ech_json *json = ech__checkpoint_state_json(&s, choices);
     char *text;
     assert_int_equal(ech__json_dump(f->ctx, json, ECH_JSON_LINE, &text, NULL), ECH_OK);
@@ -306,6 +309,9 @@ static void test_a_state_reads_back_to_the_same_bits(void **state)
     assert_int_equal(s.step, 13);
     assert_int_equal(s.epoch, 1);
     assert_int_equal(s.epoch_step, 3);
+    assert_int_equal(s.updates, 11);
+    assert_true(s.scaler.on && s.scaler.scale == 512.5 && s.scaler.stuck == 0);
+    assert_true(s.scaler.good == 7 && s.scaler.skipped == 2);
     assert_true(s.first_loss == 1.0 / 3 && isnan(s.last_loss));
     assert_true(s.now.samples == 12 && s.now.loss == 0.1 + 0.2 && s.now.correct == 5);
     assert_int_equal(s.nepochs, 1);
@@ -328,6 +334,11 @@ static void test_states_that_are_none(void **state)
     } cases[] = {
         {"\"format\":1", "\"format\":7", "S: the format is 7, written by Echelon"},
         {"\"position\"", "\"place\"", "\"position\" is missing"},
+        {"\"updates\":11", "\"updates\":14", "14 updates in 13 steps are too many"},
+        {"\"scale\":512.5", "\"scale\":0.0", "a loss scale of 0 after 7 good steps"},
+        {"\"scale\":512.5", "\"scales\":512.5", "\"scale\" is missing"},
+        {"\"good\":7", "\"good\":2000", "after 2000 good steps"},
+        {"\"skipped\":2", "\"skipped\":-2", "\"skipped\" is -2"},
         {"\"step\":13", "\"step\":0", "do not belong together"},
         {"\"step\":13", "\"step\":-4", "\"step\" is -4"},
         {"\"step\":13", "\"step\":1e3", "\"step\" must be an integer"},

@@ -69,7 +69,7 @@ static void train(ech_ctx *ctx, const ech_json *golden, const way *how)
 static void train_all(const way *how, bool large)
 {
     static const char *const files[] = {"linear.json", "classifier.json", "lenet.json",
-                                        "resnet.json"};
+                                        "resnet.json", "clipped.json"};
     ech_ctx *ctx;
     assert_int_equal(ech_ctx_create(NULL, &ctx), ECH_OK);
     for (size_t f = 0; f < sizeof files / sizeof *files; f++) {

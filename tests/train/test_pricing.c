@@ -204,6 +204,58 @@ static void test_buckets_hide(void **state)
     ech__pricing_destroy(p);
 }
 
+/* ---- micro-steps, and gradients in bf16 ---- */
+
+static void test_micro_steps(void **state)
+{
+    fixture *f = *state;
+    const ech__cluster cluster = {.inside = {.bytes_per_s = 1e6, .latency_s = 1e-3},
+                                  .between = {.bytes_per_s = 1e6, .latency_s = 1e-3}};
+    const int64_t bytes = 4 * DEPTH * (DIM * DIM + DIM), largest = 4 * DIM * DIM;
+    ech__costs_machine(f->costs)->add =
+        (ech__size_costs){.count = 1, .bytes = {bytes}, .seconds = {7e-3}};
+    ech__pricing *once = pricing_of(f, &cluster);
+    const ech__price one = price_at(f, once, 4, 4 * 8), alone = price_at(f, once, 1, 8);
+    f->config.train.accum = 5;
+    ech__pricing *p = pricing_of(f, &cluster);
+    const ech__price five = price_at(f, p, 4, 4 * 8), five_alone = price_at(f, p, 1, 8);
+    const double more = 4 * (computing(f, 8) + 7e-3);
+    close_to(five.step.compute_s, one.step.compute_s + more);
+    close_to(five.step.step_s, one.step.step_s + more + 4 * OVERHEAD);
+    close_to(five_alone.step.step_s, alone.step.step_s + more + 4 * OVERHEAD);
+    close_to(five.step.comm_s, one.step.comm_s); /* exchanged once */
+    assert_int_equal(five.global, 5 * 4 * 8);
+    close_to(five.samples_per_s, 160 / five.step.step_s);
+    assert_int_equal(five.memory, one.memory + largest);
+    assert_true(alone.measured && !five_alone.measured);
+    f->config.train.accum = 1;
+    ech__pricing_destroy(once);
+    ech__pricing_destroy(p);
+}
+
+static void test_gradients_in_bf16(void **state)
+{
+    fixture *f = *state;
+    const ech__cluster cluster = {.inside = {.bytes_per_s = 1e6, .latency_s = 1e-3},
+                                  .between = {.bytes_per_s = 1e6, .latency_s = 1e-3}};
+    const int64_t params = DEPTH * (DIM * DIM + DIM);
+    /* A copy takes a second for a GB, whatever its size. */
+    ech__costs_machine(f->costs)->copy =
+        (ech__size_costs){.count = 2, .bytes = {1, 1000000}, .seconds = {1e-9, 1e-3}};
+    f->config.train.grad_dtype = ECH_BF16;
+    ech__pricing *p = pricing_of(f, &cluster);
+    assert_int_equal(ech__pricing_exchanged(p), 2 * params);
+    const ech__price four = price_at(f, p, 4, 4 * 8), alone = price_at(f, p, 1, 8);
+    const double ring = 6 * (1e-3 + 2 * (double)params / 4 / 1e6);
+    close_to(four.step.comm_s, ring);
+    close_to(four.step.compute_s,
+             computing(f, 8) + f->nupdates * UPDATE + 2 * 3 * (double)params * 1e-9);
+    close_to(alone.step.compute_s, computing(f, 8) + f->nupdates * UPDATE);
+    assert_int_equal(four.memory, alone.memory + 2 * params);
+    f->config.train.grad_dtype = ECH_F32;
+    ech__pricing_destroy(p);
+}
+
 /* ---- this machine: devices share its memory ---- */
 
 static void test_contention(void **state)
@@ -254,6 +306,59 @@ static void test_no_contention(void **state)
     assert_int_equal(ech__pricing_beside(p), 1); /* seven side by side were never measured */
     const ech__price two = price_at(f, p, 2, 16);
     close_to(two.step.compute_s, computing(f, 8) + f->nupdates * UPDATE / 2);
+    ech__pricing_destroy(p);
+}
+
+/* ---- DataParallel ---- */
+
+enum { COPIES = 4 };
+
+/* Operators and phases as a real training has them, with times that are made up: operators take 1 ms, twice that beside others. */
+static void put_dp(fixture *f, int64_t batch, int beside)
+{
+    const ech__run_config single = ech__pricing_single(&f->config, ECH__STRATEGY_DP, batch);
+    const ech__costs_key key = ech__costs_key_of(&single);
+    if (ech__costs_measure(f->ctx, f->costs, &single, NULL, 0.05) < 0)
+        fail_msg("%s", ech_ctx_error(f->ctx));
+    ech__step_cost cost = *ech__costs_find(f->costs, key.s, batch, 1);
+    assert_true(cost.hand_over_s > 0 && cost.phase_s[ECH__DP_FORWARD] > 0);
+    assert_true(cost.loader_s == 0); /* vectors are made once */
+    cost.beside = beside;
+    cost.overhead_s = OVERHEAD;
+    cost.hand_over_s = 3e-5;
+    cost.loader_s = 1e-4 * (double)batch;
+    for (int p = 0; p < ECH__DP_PHASES; p++)
+        cost.phase_s[p] = 1e-5;
+    for (size_t i = 0; i < cost.nops; i++)
+        cost.ops[i].median_s = beside > 1 ? 2e-3 : 1e-3;
+    assert_int_equal(ech__costs_put(f->costs, key.s, &cost), ECH_OK);
+}
+
+static void test_data_parallel(void **state)
+{
+    fixture *f = *state;
+    ech__machine_costs *m = ech__costs_machine(f->costs);
+    ech__pricing *p;
+    put_dp(f, 64, COPIES);
+    put_dp(f, 64, 1);
+    m->step_job_s = 1e-4;
+    m->part_job_s = 2e-4;
+    const ech__pricing_options o = {
+        .config = &f->config, .strategy = ECH__STRATEGY_DP, .costs = f->costs, .beside = COPIES};
+    if (ech__pricing_create(f->ctx, &o, &p) < 0)
+        fail_msg("%s", ech_ctx_error(f->ctx));
+    const ech__price one = price_at(f, p, 1, 64), four = price_at(f, p, 4, 4 * 64);
+    /* One device hands over as it was measured, and leaves the loader a core. */
+    close_to(one.overhead_s, OVERHEAD + 3e-5);
+    close_to(one.step.exposed_s, 3e-5);
+    /* Four have all cores: each loses a fourth of what loading of 256 samples takes. */
+    close_to(four.overhead_s, OVERHEAD + 1e-4 + 2 * 2e-4 + 1e-4 * 256 / 4);
+    close_to(four.step.step_s, four.step.compute_s + four.step.exposed_s + four.overhead_s);
+    /* Small batches are loaded many at a time: most steps see nothing of it. */
+    const ech__price small = price_at(f, p, 4, 4 * 8);
+    close_to(small.overhead_s, OVERHEAD + 1e-4 + 2 * 2e-4);
+    /* Only device 0 updates, while nobody else is at work. */
+    close_to(four.step.compute_s - 4 * 1e-5 - 2 * (one.step.compute_s - 1e-5), -1e-3 * f->nupdates);
     ech__pricing_destroy(p);
 }
 
@@ -378,12 +483,12 @@ static void test_bad_files(void **state)
     fixture *f = *state;
     static const char *const texts[] = {
         "{}",
-        "{\"version\": 2, \"machines\": {}}",
-        "{\"version\": 1}",
-        "{\"version\": 1, \"machines\": {\"here\": {}}}",
-        "{\"version\": 1, \"machines\": {\"here\": {\"steps\": {\"x\": [{}]}}}}",
-        "{\"version\": 1, \"machines\": {\"here\": {\"steps\": {}, \"copy\": [{\"bytes\": 1}]}}}",
-        "{\"version\": 1, \"machines\": {\"here\": {\"steps\": {}, \"copy\": "
+        "{\"version\": 3, \"machines\": {}}",
+        "{\"version\": 2}",
+        "{\"version\": 2, \"machines\": {\"here\": {}}}",
+        "{\"version\": 2, \"machines\": {\"here\": {\"steps\": {\"x\": [{}]}}}}",
+        "{\"version\": 2, \"machines\": {\"here\": {\"steps\": {}, \"copy\": [{\"bytes\": 1}]}}}",
+        "{\"version\": 2, \"machines\": {\"here\": {\"steps\": {}, \"copy\": "
         "[{\"bytes\": 1, \"seconds\": -1}]}}}",
         "no json",
     };
@@ -398,17 +503,32 @@ static void test_bad_files(void **state)
         assert_non_null(strstr(ech_ctx_error(f->ctx), "delete it to measure anew"));
         assert_non_null(strstr(ech_ctx_error(f->ctx), path));
     }
+    /* One of an earlier version is no mistake of the user's: there is nothing in it. */
+    static const char old[] = "{\"version\": 1, \"machines\": {\"here\": {}}}";
+    ech__costs *costs;
+    assert_int_equal(ech__file_write(f->ctx, path, old, strlen(old)), ECH_OK);
+    assert_int_equal(ech__costs_open(f->ctx, path, "here", &costs), ECH_OK);
+    assert_int_equal(ech__costs_machine(costs)->copy.count, 0);
+    ech__costs_close(costs);
     temp_dir_destroy(&dir);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batches),       cmocka_unit_test(test_links),
-        cmocka_unit_test(test_buckets_hide),  cmocka_unit_test(test_contention),
-        cmocka_unit_test(test_no_contention), cmocka_unit_test(test_break_even),
-        cmocka_unit_test(test_advice),        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_file),          cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_links),
+        cmocka_unit_test(test_buckets_hide),
+        cmocka_unit_test(test_micro_steps),
+        cmocka_unit_test(test_gradients_in_bf16),
+        cmocka_unit_test(test_contention),
+        cmocka_unit_test(test_no_contention),
+        cmocka_unit_test(test_break_even),
+        cmocka_unit_test(test_advice),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_data_parallel),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

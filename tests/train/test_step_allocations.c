@@ -333,7 +333,7 @@ static int64_t bytes_of(const ech__operand *operand)
 static ech_status run_trial(void *arg)
 {
     trial *t = arg;
-    ech__binding binding;
+    ech__binding binding = {.scratch = NULL};
     binding.scratch = aligned_alloc(
         ECH__ALIGN, (size_t)ech__round_up(t->candidate->scratch_bytes + 1, ECH__ALIGN));
     const int operands = t->desc->nin + t->desc->nout;
@@ -342,7 +342,7 @@ static ech_status run_trial(void *arg)
         binding.operands[i] = aligned_alloc(ECH__ALIGN, bytes);
         memset(binding.operands[i], 0, bytes);
     }
-    const ech__scalars scalars = {.lr = 0.01, .loss_scale = 1, .step = 1};
+    const ech__scalars scalars = {.lr = 0.01, .loss_scale = 1, .grad_factor = 1, .step = 1};
     ech__kernel *kernel;
     ECH_TRY(t->device->ops->create(t->device, t->desc, t->candidate, &binding, &kernel));
     ech_status status = ECH_OK;

@@ -60,6 +60,12 @@ static bool is_linear(ech__op op)
            op == ECH__OP_LINEAR_BWD_WEIGHTS;
 }
 
+static bool is_conv(ech__op op)
+{
+    return op == ECH__OP_CONV2D || op == ECH__OP_CONV2D_BWD_DATA ||
+           op == ECH__OP_CONV2D_BWD_WEIGHTS;
+}
+
 /* ---- what is offered ---- */
 
 enum { MAX_LAYOUTS = 8 };
@@ -82,6 +88,10 @@ static int weight_layouts(const ech__cpu *cpu, const ech__kernel_desc *desc, ech
     const ech__operand *weight = &desc->operands[ech__weight_operand(desc->op)];
     if (!weight->free) {
         out[0] = weight->layout;
+        return 1;
+    }
+    if (weight->dtype != ECH_F32) { /* of 16 bits, only panels are read as they are */
+        out[0] = ech__panel_layout(&weight->layout.shape);
         return 1;
     }
     ech__layout own[3];
@@ -107,6 +117,8 @@ static void offer_linear(ech__device *device, const ech__kernel_desc *desc, ech_
     for (int i = 0; i < count; i++) {
         /* oneDNN's own matrix multiplication is slow when the weight is not transposed. */
         ech__panel_offer_linear(cpu, device->threads, desc, &layouts[i], offer);
+        if (desc->operands[ech__weight_operand(desc->op)].dtype != ECH_F32)
+            continue;
         const bool blas_first = desc->op == ECH__OP_LINEAR_BWD_DATA;
         if (blas_first)
             ech__blas_offer_linear(desc, &layouts[i], offer);
@@ -114,12 +126,6 @@ static void offer_linear(ech__device *device, const ech__kernel_desc *desc, ech_
         if (!blas_first)
             ech__blas_offer_linear(desc, &layouts[i], offer);
     }
-}
-
-static bool is_conv(ech__op op)
-{
-    return op == ECH__OP_CONV2D || op == ECH__OP_CONV2D_BWD_DATA ||
-           op == ECH__OP_CONV2D_BWD_WEIGHTS;
 }
 
 static void offer_conv(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer)
@@ -139,32 +145,108 @@ static void offer_conv(ech__device *device, const ech__kernel_desc *desc, ech__o
     ech__winograd_offer(cpu, device->threads, desc, offer);
 }
 
+/* ---- 16 bits ---- */
+
+/* oneDNN's own bf16, with the weight in the layouts that it likes best. */
+static void offer_onednn(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer)
+{
+    const ech__operand *weight = &desc->operands[ech__weight_operand(desc->op)];
+    ech__layout own[3], layouts[MAX_LAYOUTS];
+    int count = 0, nown = 0;
+    if (desc->operands[0].dtype != ECH_BF16)
+        return;
+    if (!weight->free)
+        count = add_layout(layouts, count, &weight->layout);
+    else
+        nown = is_conv(desc->op) ? ech__onednn_conv_layouts(cpu->onednn, desc, own)
+                                 : ech__onednn_weight_layouts(cpu->onednn, desc, own, 3);
+    for (int i = 0; i < nown; i++)
+        count = add_layout(layouts, count, &own[i]);
+    for (int i = 0; i < count; i++) {
+        if (is_conv(desc->op))
+            ech__onednn_offer_conv(cpu->onednn, desc, &layouts[i], offer);
+        else
+            ech__onednn_offer_linear(cpu->onednn, desc, &layouts[i], offer);
+    }
+}
+
+/* Casts and reorders: at once, through f32, or number by number. */
+static void offer_moves(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer)
+{
+    const ech__cpu *cpu = ech__device_state(device);
+    if (!ech__layout_equal(&desc->operands[0].layout, &desc->operands[1].layout)) {
+        if (desc->operands[0].dtype != ECH_F16 && desc->operands[1].dtype != ECH_F16)
+            ech__onednn_offer_reorder(cpu->onednn, desc, offer);
+        ech__staged_offer(device, desc, false, offer);
+    }
+    ech__cast_offer(desc, offer);
+}
+
+void ech__cpu_offer_wide(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer)
+{
+    const ech__cpu *cpu = ech__device_state(device);
+    const bool f32 = desc->nin && desc->operands[0].dtype == ECH_F32;
+    if (is_linear(desc->op) && f32)
+        offer_linear(device, desc, offer);
+    else if (is_conv(desc->op) && f32)
+        offer_conv(device, desc, offer);
+    else if (desc->op == ECH__OP_REORDER && f32)
+        ech__onednn_offer_reorder(cpu->onednn, desc, offer);
+    else if (desc->op == ECH__OP_QLINEAR || desc->op == ECH__OP_QCONV2D)
+        ech__int8_offer(cpu, device->threads, desc, offer);
+    else {
+        ech__simple_offer(cpu, device->threads, desc, offer);
+        ech__int8_image_offer(cpu, desc, offer);
+        ech__image_offer(cpu, device->threads, desc, offer);
+    }
+}
+
+/* oneDNN's own kernels for bf16 first, then ours that go through f32 a piece at a time, then all others through f32. */
+static void offer_low(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer)
+{
+    const ech__cpu *cpu = ech__device_state(device);
+    if (desc->op == ECH__OP_CAST || desc->op == ECH__OP_REORDER) {
+        offer_moves(device, desc, offer);
+        return;
+    }
+    if (!is_linear(desc->op) && !is_conv(desc->op)) {
+        ech__simple_offer(cpu, device->threads, desc, offer);
+        ech__image_offer(cpu, device->threads, desc, offer);
+        if (!offer->count)
+            ech__staged_offer(device, desc, false, offer);
+        return;
+    }
+    offer_onednn(cpu, desc, offer);
+    if (is_linear(desc->op) &&
+        ech__dtype_is_low(desc->operands[ech__weight_operand(desc->op)].dtype))
+        ech__staged_offer(device, desc, true, offer);
+    ech__staged_offer(device, desc, false, offer);
+}
+
+static bool has_low(const ech__kernel_desc *desc)
+{
+    for (int i = 0; i < desc->nin + desc->nout; i++) {
+        if (ech__dtype_is_low(desc->operands[i].dtype))
+            return true;
+    }
+    return false;
+}
+
 static ech_status cpu_candidates(ech__device *device, const ech__kernel_desc *desc,
                                  ech__candidate *out, int *count)
 {
-    const ech__cpu *cpu = ech__device_state(device);
     ech__offer offer = {out, 0};
-    const bool f32 = desc->nin && desc->operands[0].dtype == ECH_F32;
-    if (is_linear(desc->op) && f32)
-        offer_linear(device, desc, &offer);
-    else if (is_conv(desc->op) && f32)
-        offer_conv(device, desc, &offer);
-    else if (desc->op == ECH__OP_REORDER && f32)
-        ech__onednn_offer_reorder(cpu->onednn, desc, &offer);
-    else if (desc->op == ECH__OP_QLINEAR || desc->op == ECH__OP_QCONV2D)
-        ech__int8_offer(cpu, device->threads, desc, &offer);
-    else {
-        ech__simple_offer(desc, &offer);
-        ech__int8_image_offer(cpu, desc, &offer);
-        ech__image_offer(cpu, device->threads, desc, &offer);
-    }
+    if (has_low(desc))
+        offer_low(device, desc, &offer);
+    else
+        ech__cpu_offer_wide(device, desc, &offer);
     *count = offer.count;
     return ECH_OK;
 }
 
-static ech_status cpu_create(ech__device *device, const ech__kernel_desc *desc,
-                             const ech__candidate *candidate, const ech__binding *binding,
-                             ech__kernel **out)
+ech_status ech__cpu_create_wide(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
 {
     const ech__cpu *cpu = ech__device_state(device);
     if (!strcmp(candidate->name, "loops"))
@@ -185,11 +267,22 @@ static ech_status cpu_create(ech__device *device, const ech__kernel_desc *desc,
         return ech__direct_create(device, desc, candidate, binding, out);
     if (!strcmp(candidate->name, "winograd"))
         return ech__winograd_create(device, desc, candidate, binding, out);
-    if (desc->op == ECH__OP_REORDER)
+    if (desc->op == ECH__OP_REORDER || desc->op == ECH__OP_CAST)
         return ech__onednn_create_reorder(device, cpu->onednn, desc, binding, out);
     if (is_conv(desc->op))
         return ech__onednn_create_conv(device, cpu->onednn, desc, candidate, binding, out);
     return ech__onednn_create_linear(device, cpu->onednn, desc, candidate, binding, out);
+}
+
+static ech_status cpu_create(ech__device *device, const ech__kernel_desc *desc,
+                             const ech__candidate *candidate, const ech__binding *binding,
+                             ech__kernel **out)
+{
+    if (ech__staged_is(candidate))
+        return ech__staged_create(device, desc, candidate, binding, out);
+    if (!strcmp(candidate->name, "flat") || !strcmp(candidate->name, "walk"))
+        return ech__cast_create(device, desc, binding, out);
+    return ech__cpu_create_wide(device, desc, candidate, binding, out);
 }
 
 /* ---- life ---- */

@@ -8,6 +8,9 @@
  *   direct.c   convolutions of few channels, any kernel and stride, over the loops of direct.h
  *   winograd.c convolutions of 3 x 3 kernels at stride 1 by Winograd's way, over the loops of winograd.h
  *   blas.c     linear on OpenBLAS, with the weight row- or column-major
+ *   cast.c     between types of 16 bits and f32, and between layouts of 16 bits
+ *   staged.c   anything of 16 bits through f32 in scratch, by the kernels of the other files
+ *   port.h     operands of 16 bits a piece at a time, for image.c and simple.c
  *   simple.c   elementwise operators, losses, optimizers, over the loops of vec.h
  *   image.c    batch norm, pools and flattening of images, over the loops of image.h
  *   int8.c     linear layers and convolutions of integers, over the tiles of int8.h
@@ -52,6 +55,12 @@ typedef struct ech__linear {
 
 /* binding NULL: only the sizes. */
 ech__linear ech__linear_of(const ech__kernel_desc *desc, const ech__binding *binding);
+
+/* What the device offers where no operand is of 16 bits, but for the weight of a linear layer; and the kernels of that. */
+void ech__cpu_offer_wide(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer);
+ech_status ech__cpu_create_wide(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out);
 
 /* The processor's name as the system gives it. */
 void ech__cpu_processor(char *out, size_t bytes);
@@ -151,9 +160,27 @@ void ech__int8_image_offer(const ech__cpu *cpu, const ech__kernel_desc *desc, ec
 ech_status ech__int8_image_create(ech__device *device, const ech__kernel_desc *desc,
                                   const ech__binding *binding, ech__kernel **out);
 
+/* ---- cast.c ---- */
+
+/* Casts, and reorders of 16 bits. */
+void ech__cast_offer(const ech__kernel_desc *desc, ech__offer *offer);
+ech_status ech__cast_create(ech__device *device, const ech__kernel_desc *desc,
+                            const ech__binding *binding, ech__kernel **out);
+
+/* ---- staged.c ---- */
+
+/* Offers every f32 kernel for an operator with 16-bit operands; but_weight: those that can read a 16-bit weight. */
+void ech__staged_offer(ech__device *device, const ech__kernel_desc *desc, bool but_weight,
+                       ech__offer *offer);
+bool ech__staged_is(const ech__candidate *candidate);
+ech_status ech__staged_create(ech__device *device, const ech__kernel_desc *desc,
+                              const ech__candidate *candidate, const ech__binding *binding,
+                              ech__kernel **out);
+
 /* ---- simple.c ---- */
 
-void ech__simple_offer(const ech__kernel_desc *desc, ech__offer *offer);
+void ech__simple_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
+                       ech__offer *offer);
 ech_status ech__simple_create(ech__device *device, const ech__kernel_desc *desc,
                               const ech__binding *binding, ech__kernel **out);
 

@@ -1,15 +1,16 @@
-/* Batch norm, pools and flattening of f32 images, over the loops of image.h. All are bound by memory: each
- * operand is read or written once. Sums are taken over units of a fixed number of pixels and then over the units
+/* Batch norm, pools and flattening of images, over the loops of image.h. All are bound by memory: each operand is read or
+ * written once. Images may be of 16 bits: they are computed in f32, a piece at a time that the nearest caches hold. Sums are taken over units of a fixed number of pixels and then over the units
  * in their order, so the bits do not depend on the number of threads. */
 #include "device/cpu/image.h"
 #include "base/size.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/port.h"
 
 #include <math.h>
 #include <omp.h>
 #include <string.h>
 
-enum { BLOCK = ECH__IMAGE_BLOCK, UNIT = ECH__IMAGE_UNIT };
+enum { BLOCK = ECH__IMAGE_BLOCK, UNIT = ECH__IMAGE_UNIT, PIECE = 128 };
 
 typedef struct image_kernel image_kernel;
 
@@ -25,6 +26,7 @@ struct image_kernel {
     bool plain;           /* flatten, unflatten: both sides are row-major */
     int64_t groups;       /* units of each block */
     void *at[ECH__MAX_OPERANDS];
+    ech__ports ports;
     void *scratch;
 };
 
@@ -69,6 +71,31 @@ static int64_t unit_of(const image_kernel *k, int64_t group, int64_t block, ech_
                         .pixels = pixels_left < UNIT ? pixels_left : UNIT,
                         .step = k->blocks * plane};
     return (sample * k->blocks + block) * plane + first * k->isa->channels;
+}
+
+/* The pixels of a unit, as f32. */
+static const float *take_runs(const image_kernel *k, int operand, int64_t start,
+                              const ech__runs *runs)
+{
+    const ech__ports *p = &k->ports;
+    if (p->slot[operand] < 0)
+        return (const float *)p->at[operand] + start;
+    const int64_t count = runs->pixels * k->isa->channels;
+    float *slot = ech__port_slot(p, operand);
+    for (int64_t run = 0; run < runs->count; run++)
+        p->vec->widen(p->dtype[operand], count,
+                      (const uint16_t *)p->at[operand] + start + run * runs->step,
+                      slot + run * count);
+    return slot;
+}
+
+/* How they lie there. */
+static ech__runs taken_runs(const image_kernel *k, int operand, const ech__runs *runs)
+{
+    ech__runs taken = *runs;
+    if (k->ports.slot[operand] >= 0)
+        taken.step = runs->pixels * k->isa->channels;
+    return taken;
 }
 
 static int64_t unit_pixels(const image_kernel *k, int64_t group)
@@ -117,6 +144,18 @@ static float *vectors_of(const image_kernel *k, int64_t block, int count)
         }                                                                                          \
     } while (0)
 
+/* The same in pieces of at most PIECE pixels, so that all operands of one are in the nearest cache at a time: count of them
+ * from number `at` on. */
+#define FOR_PIECES(k, pixels_, body)                                                               \
+    FOR_PLANES(k, {                                                                                \
+        for (int64_t first_ = 0; first_ < (pixels_); first_ += PIECE) {                            \
+            const int64_t left_ = (pixels_)-first_;                                                \
+            const int64_t count = left_ < PIECE ? left_ : PIECE;                                   \
+            const int64_t at = (plane * (pixels_) + first_) * (k)->isa->channels;                  \
+            body;                                                                                  \
+        }                                                                                          \
+    })
+
 /* ---- batch norm, over the M = N * H * W pixels of a channel ---- */
 
 static double count_of(const image_kernel *k)
@@ -127,10 +166,12 @@ static double count_of(const image_kernel *k)
 /* x -> mean[C] variance[C] */
 static void bn_stats(const image_kernel *k)
 {
-    const float *x = k->at[0];
     float *mean = k->at[1], *variance = k->at[2];
     const int B = k->isa->channels;
-    FOR_UNITS(k, k->isa->moments(&runs, x + start, unit_sums(k, group, block)));
+    FOR_UNITS(k, {
+        const ech__runs taken = taken_runs(k, 0, &runs);
+        k->isa->moments(&taken, take_runs(k, 0, start, &runs), unit_sums(k, group, block));
+    });
     const double M = count_of(k);
 #pragma omp parallel for schedule(static) num_threads(k->device->threads)
     for (int64_t block = 0; block < k->blocks; block++) {
@@ -179,9 +220,8 @@ static float *channel_of(const image_kernel *k, int64_t c, int count)
 /* x mean variance gamma beta (residual) -> y */
 static void bn_apply(const image_kernel *k)
 {
-    const float *x = k->at[0], *mean = k->at[1], *variance = k->at[2];
-    const float *gamma = k->at[3], *beta = k->at[4], *residual = k->nin == 6 ? k->at[5] : NULL;
-    float *y = k->at[k->nin];
+    const float *mean = k->at[1], *variance = k->at[2], *gamma = k->at[3], *beta = k->at[4];
+    const bool residual = k->nin == 6;
     const int64_t B = k->isa->channels, pixels = pixels_of(k);
     for (int64_t c = 0; c < k->C; c++) {
         float *v = channel_of(k, c, 3);
@@ -189,24 +229,29 @@ static void bn_apply(const image_kernel *k)
         v[B] = (float)((double)gamma[c] * inverse_deviation(k, variance, c));
         v[2 * B] = beta[c];
     }
-    FOR_PLANES(k, {
-        const int64_t at = plane * pixels * B;
-        k->isa->normalise(pixels, vectors_of(k, block, 3), x + at, residual ? residual + at : NULL,
-                          k->attrs.relu, y + at);
+    FOR_PIECES(k, pixels, {
+        const float *other = residual ? ech__port_in(&k->ports, 5, at, count * B) : NULL;
+        k->isa->normalise(count, vectors_of(k, block, 3), ech__port_in(&k->ports, 0, at, count * B),
+                          other, k->attrs.relu, ech__port_out(&k->ports, k->nin, at));
+        ech__port_done(&k->ports, k->nin, at, count * B);
     });
 }
 
 /* x dy mean variance (y) -> dgamma[C] dbeta[C] */
 static void bn_reduce(const image_kernel *k)
 {
-    const float *x = k->at[0], *dy = k->at[1], *mean = k->at[2], *variance = k->at[3];
-    const float *y = k->attrs.relu ? k->at[4] : NULL;
+    const float *mean = k->at[2], *variance = k->at[3];
+    const bool mask = k->attrs.relu;
     float *dgamma = k->at[k->nin], *dbeta = k->at[k->nin + 1];
     const int64_t B = k->isa->channels;
     for (int64_t c = 0; c < k->C; c++)
         *channel_of(k, c, 1) = mean[c];
-    FOR_UNITS(k, k->isa->products(&runs, x + start, dy + start, y ? y + start : NULL,
-                                  vectors_of(k, block, 1), unit_sums(k, group, block)));
+    FOR_UNITS(k, {
+        const ech__runs taken = taken_runs(k, 0, &runs);
+        const float *y = mask ? take_runs(k, 4, start, &runs) : NULL;
+        k->isa->products(&taken, take_runs(k, 0, start, &runs), take_runs(k, 1, start, &runs), y,
+                         vectors_of(k, block, 1), unit_sums(k, group, block));
+    });
 #pragma omp parallel for schedule(static) num_threads(k->device->threads)
     for (int64_t block = 0; block < k->blocks; block++) {
         double sums[BLOCK] = {0}, products[BLOCK] = {0};
@@ -225,10 +270,9 @@ static void bn_reduce(const image_kernel *k)
 /* x dy mean variance gamma dgamma dbeta (y) -> dx, which may be dy */
 static void bn_bwd_data(const image_kernel *k)
 {
-    const float *x = k->at[0], *dy = k->at[1], *mean = k->at[2], *variance = k->at[3];
+    const float *mean = k->at[2], *variance = k->at[3];
     const float *gamma = k->at[4], *dgamma = k->at[5], *dbeta = k->at[6];
-    const float *y = k->attrs.relu ? k->at[7] : NULL;
-    float *dx = k->at[k->nin];
+    const bool mask = k->attrs.relu;
     const int64_t B = k->isa->channels, pixels = pixels_of(k);
     const double M = count_of(k);
     for (int64_t c = 0; c < k->C; c++) {
@@ -239,10 +283,12 @@ static void bn_bwd_data(const image_kernel *k)
         v[2 * B] = (float)((double)dgamma[c] * inverse / M);
         v[3 * B] = (float)((double)gamma[c] * inverse);
     }
-    FOR_PLANES(k, {
-        const int64_t at = plane * pixels * B;
-        k->isa->normalise_bwd(pixels, vectors_of(k, block, 4), x + at, dy + at, y ? y + at : NULL,
-                              dx + at);
+    FOR_PIECES(k, pixels, {
+        const float *y = mask ? ech__port_in(&k->ports, 7, at, count * B) : NULL;
+        k->isa->normalise_bwd(
+            count, vectors_of(k, block, 4), ech__port_in(&k->ports, 0, at, count * B),
+            ech__port_in(&k->ports, 1, at, count * B), y, ech__port_out(&k->ports, k->nin, at));
+        ech__port_done(&k->ports, k->nin, at, count * B);
     });
 }
 
@@ -260,45 +306,46 @@ static int64_t y_plane(const image_kernel *k)
 
 static void maxpool2d(const image_kernel *k)
 {
-    const float *x = k->at[0];
-    float *y = k->at[1];
     uint8_t *place = k->at[2];
     const int64_t xs = x_plane(k), ys = y_plane(k);
-    FOR_PLANES(k, k->isa->maxpool(&k->windows, valid_of(k, block), x + plane * xs, y + plane * ys,
-                                  place + plane * ys));
+    FOR_PLANES(k, {
+        k->isa->maxpool(&k->windows, valid_of(k, block), ech__port_in(&k->ports, 0, plane * xs, xs),
+                        ech__port_out(&k->ports, 1, plane * ys), place + plane * ys);
+        ech__port_done(&k->ports, 1, plane * ys, ys);
+    });
 }
 
 static void maxpool2d_bwd(const image_kernel *k)
 {
-    const float *dy = k->at[0];
     const uint8_t *place = k->at[1];
-    float *dx = k->at[2];
     const int64_t xs = x_plane(k), ys = y_plane(k);
     FOR_PLANES(k, {
         (void)block;
-        k->isa->maxpool_bwd(&k->windows, dy + plane * ys, place + plane * ys, dx + plane * xs);
+        k->isa->maxpool_bwd(&k->windows, ech__port_in(&k->ports, 0, plane * ys, ys),
+                            place + plane * ys, ech__port_out(&k->ports, 2, plane * xs));
+        ech__port_done(&k->ports, 2, plane * xs, xs);
     });
 }
 
 static void avgpool2d(const image_kernel *k)
 {
-    const float *x = k->at[0];
-    float *y = k->at[1];
     const int64_t xs = x_plane(k), ys = y_plane(k);
     FOR_PLANES(k, {
         (void)block;
-        k->isa->avgpool(&k->windows, x + plane * xs, y + plane * ys);
+        k->isa->avgpool(&k->windows, ech__port_in(&k->ports, 0, plane * xs, xs),
+                        ech__port_out(&k->ports, 1, plane * ys));
+        ech__port_done(&k->ports, 1, plane * ys, ys);
     });
 }
 
 static void avgpool2d_bwd(const image_kernel *k)
 {
-    const float *dy = k->at[0];
-    float *dx = k->at[1];
     const int64_t xs = x_plane(k), ys = y_plane(k);
     FOR_PLANES(k, {
         (void)block;
-        k->isa->avgpool_bwd(&k->windows, dy + plane * ys, dx + plane * xs);
+        k->isa->avgpool_bwd(&k->windows, ech__port_in(&k->ports, 0, plane * ys, ys),
+                            ech__port_out(&k->ports, 1, plane * xs));
+        ech__port_done(&k->ports, 1, plane * xs, xs);
     });
 }
 
@@ -309,30 +356,42 @@ static int64_t row_offset(const image_kernel *k, int64_t plane, int64_t block)
     return (plane / k->blocks * k->C + block * k->isa->channels) * pixels_of(k);
 }
 
+/* Both sides lie alike. */
+static void copy_all(const image_kernel *k)
+{
+    const int64_t bytes = ech__dtype_bytes(k->ports.dtype[0]);
+    memcpy(k->at[1], k->at[0], (size_t)(k->N * k->C * pixels_of(k) * bytes));
+}
+
 static void flatten(const image_kernel *k)
 {
-    const float *x = k->at[0];
-    float *rows = k->at[1];
+    const int64_t xs = x_plane(k), pixels = pixels_of(k);
     if (k->plain) {
-        memcpy(rows, x, (size_t)(k->N * k->C * pixels_of(k)) * sizeof *x);
+        copy_all(k);
         return;
     }
-    const int64_t xs = x_plane(k);
-    FOR_PLANES(k, k->isa->flatten(pixels_of(k), valid_of(k, block), x + plane * xs,
-                                  rows + row_offset(k, plane, block)));
+    FOR_PLANES(k, {
+        const int64_t to = row_offset(k, plane, block);
+        k->isa->flatten(pixels, valid_of(k, block), ech__port_in(&k->ports, 0, plane * xs, xs),
+                        ech__port_out(&k->ports, 1, to));
+        ech__port_done(&k->ports, 1, to, valid_of(k, block) * pixels);
+    });
 }
 
 static void unflatten(const image_kernel *k)
 {
-    const float *rows = k->at[0];
-    float *x = k->at[1];
+    const int64_t xs = x_plane(k), pixels = pixels_of(k);
     if (k->plain) {
-        memcpy(x, rows, (size_t)(k->N * k->C * pixels_of(k)) * sizeof *x);
+        copy_all(k);
         return;
     }
-    const int64_t xs = x_plane(k);
-    FOR_PLANES(k, k->isa->unflatten(pixels_of(k), valid_of(k, block),
-                                    rows + row_offset(k, plane, block), x + plane * xs));
+    FOR_PLANES(k, {
+        const int64_t from = row_offset(k, plane, block);
+        k->isa->unflatten(pixels, valid_of(k, block),
+                          ech__port_in(&k->ports, 0, from, valid_of(k, block) * pixels),
+                          ech__port_out(&k->ports, 1, plane * xs));
+        ech__port_done(&k->ports, 1, plane * xs, xs);
+    });
 }
 
 /* ---- offering and creating ---- */
@@ -402,7 +461,19 @@ static bool layouts_fit(const ech__kernel_desc *desc, int64_t B)
     return true;
 }
 
-static void measure(image_kernel *k, const ech__kernel_desc *desc)
+/* What is summed or goes pixel by pixel; else a plane, of the image or of what a pool makes of it. */
+static int64_t largest_piece(const image_kernel *k, ech__op op)
+{
+    if (op == ECH__OP_BN_RUNNING) /* it only asks how many pixels there are */
+        return 0;
+    if (op == ECH__OP_BN_APPLY || op == ECH__OP_BN_BWD_DATA)
+        return (int64_t)PIECE * k->isa->channels;
+    if (op == ECH__OP_BN_STATS || op == ECH__OP_BN_REDUCE)
+        return (int64_t)UNIT * k->isa->channels;
+    return x_plane(k) > y_plane(k) ? x_plane(k) : y_plane(k);
+}
+
+static void measure(image_kernel *k, const ech__vec *vec, const ech__kernel_desc *desc)
 {
     const ech__operand *image = image_operand(desc);
     const int64_t *x = image->layout.shape.dims;
@@ -424,23 +495,36 @@ static void measure(image_kernel *k, const ech__kernel_desc *desc)
     k->plain =
         ech__layout_is_plain(&image->layout) || (x[2] * x[3] == 1 && k->C % k->isa->channels == 0);
     k->groups = table[desc->op].sums ? groups_of(k->N, pixels_of(k)) : 0;
+    k->ports = ech__ports_of(vec, desc, largest_piece(k, desc->op));
+}
+
+/* Sums of the units, vectors of the blocks, and behind them slots. */
+static int64_t sums_bytes(const image_kernel *k, ech__op op)
+{
+    const int64_t B = k->isa->channels;
+    return ech__round_up(k->groups * k->blocks * 2 * B * (int64_t)sizeof(double) +
+                             k->blocks * table[op].vectors * B * (int64_t)sizeof(float),
+                         64);
+}
+
+/* The image, and all that has its type: f32, or 16 bits. */
+static bool types_fit(const ech__kernel_desc *desc)
+{
+    const ech_dtype dtype = image_operand(desc)->dtype;
+    return dtype == ECH_F32 || ech__dtype_is_low(dtype);
 }
 
 void ech__image_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                       ech__offer *offer)
 {
-    (void)threads; /* scratch is for units, however many threads share them */
-    const image_row *row = &table[desc->op];
-    if (!row->fn || desc->operands[0].dtype != ECH_F32 || !layouts_fit(desc, cpu->vec->channels))
+    if (!table[desc->op].fn || !types_fit(desc) || !layouts_fit(desc, cpu->vec->channels))
         return;
     ech__candidate *candidate = ech__offer_add(offer, desc, "image");
     if (!candidate)
         return;
     image_kernel k = {.isa = isa_of(cpu)};
-    measure(&k, desc);
-    const int64_t B = k.isa->channels;
-    candidate->scratch_bytes = k.groups * k.blocks * 2 * B * (int64_t)sizeof(double) +
-                               k.blocks * row->vectors * B * (int64_t)sizeof(float);
+    measure(&k, cpu->vec, desc);
+    candidate->scratch_bytes = sums_bytes(&k, desc->op) + ech__ports_bytes(&k.ports, threads);
 }
 
 static ech_status run(ech__kernel *base, const ech__scalars *scalars)
@@ -463,12 +547,14 @@ ech_status ech__image_create(ech__device *device, const ech__kernel_desc *desc,
     image_kernel *k = ech__new(device->ctx, sizeof *k);
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
+    const ech__cpu *cpu = ech__device_state(device);
     k->base = (ech__kernel){.run = run, .destroy = destroy};
     k->device = device;
-    k->isa = isa_of(ech__device_state(device));
+    k->isa = isa_of(cpu);
     k->fn = table[desc->op].fn;
-    measure(k, desc);
+    measure(k, cpu->vec, desc);
     k->scratch = binding->scratch;
+    ech__ports_bind(&k->ports, desc, binding, (char *)binding->scratch + sums_bytes(k, desc->op));
     for (int i = 0; i < desc->nin + desc->nout; i++)
         k->at[i] = binding->operands[i];
     *out = &k->base;

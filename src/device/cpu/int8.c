@@ -237,7 +237,7 @@ static bool measure(const ech__cpu *cpu, const ech__kernel_desc *desc, product *
                    .image = desc->op == ECH__OP_QCONV2D,
                    .is_signed = desc->operands[0].dtype == ECH_S8,
                    .relu = a->relu,
-                   .type = a->type,
+                   .type = a->dtype,
                    .N = x[0],
                    .I = x[1],
                    .H = 1,

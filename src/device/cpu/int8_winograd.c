@@ -190,9 +190,9 @@ static void measure(const ech__cpu *cpu, const ech__kernel_desc *desc, wino *k)
                                       .channels = k->C,
                                       .is_signed = desc->operands[0].dtype == ECH_S8,
                                       .v_point = k->T * k->C};
-    const int64_t bytes = ech__dtype_bytes(desc->attrs.type);
+    const int64_t bytes = ech__dtype_bytes(desc->attrs.dtype);
     k->output = (ech__int8_wino_output){.m_point = k->T * WIDE,
-                                        .type = desc->attrs.type,
+                                        .type = desc->attrs.dtype,
                                         .relu = desc->attrs.relu,
                                         .y_row = k->Q * k->B * bytes,
                                         .y_pixel = k->B * bytes};

@@ -1,5 +1,6 @@
 #include "device/cpu/onednn.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -67,11 +68,12 @@ void ech__onednn_version(char *out, size_t bytes)
 
 /* ---- layouts and memory descriptions ---- */
 
-void ech__onednn_md(const ech__layout *layout, dnnl_memory_desc_t *md)
+void ech__onednn_md(const ech__layout *layout, ech_dtype dtype, dnnl_memory_desc_t *md)
 {
+    assert(dtype == ECH_F32 || dtype == ECH_BF16);
     memset(md, 0, sizeof *md);
     md->ndims = layout->shape.ndims;
-    md->data_type = dnnl_f32;
+    md->data_type = dtype == ECH_F32 ? dnnl_f32 : dnnl_bf16;
     md->format_kind = dnnl_blocked;
     for (int k = 0; k < md->ndims; k++) {
         md->dims[k] = layout->shape.dims[k];
@@ -136,6 +138,10 @@ void ech__onednn_offer(const_dnnl_primitive_desc_t pd, const ech__kernel_desc *d
 {
     const char *info = "";
     dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&info);
+    const bool reference = strstr(info, "ref") != NULL;
+    const bool bf16 = desc->operands[0].dtype == ECH_BF16 || desc->operands[1].dtype == ECH_BF16;
+    if (bf16 && (reference || strstr(info, ":any"))) /* number by number, as slow as that */
+        return;
     char name[40];
     snprintf(name, sizeof name, "onednn:%s", info);
     ech__candidate *candidate = ech__offer_add(offer, desc, name);
@@ -145,8 +151,32 @@ void ech__onednn_offer(const_dnnl_primitive_desc_t pd, const ech__kernel_desc *d
         dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     candidate->layouts[free_operand] = *layout;
     candidate->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
-    candidate->is_fallback = strstr(info, "ref") != NULL;
+    candidate->is_fallback = reference;
     candidate->only_timed = strstr(info, "wino") != NULL;
+}
+
+ech__onednn_tensors ech__onednn_hint(ech__op op, const ech__onednn_tensors *tensors)
+{
+    ech__onednn_tensors hint = *tensors;
+    const bool forward = op == ECH__OP_LINEAR || op == ECH__OP_CONV2D;
+    if (!forward && hint.src.data_type == dnnl_bf16) {
+        hint.wei.data_type = dnnl_bf16;
+        hint.wei.format_kind = dnnl_format_kind_any;
+    }
+    return hint;
+}
+
+ech__onednn_directions ech__onednn_directions_of(const ech__kernel_desc *desc)
+{
+    const bool conv = desc->op == ECH__OP_CONV2D || desc->op == ECH__OP_CONV2D_BWD_DATA ||
+                      desc->op == ECH__OP_CONV2D_BWD_WEIGHTS;
+    const ech__op forward = conv ? ECH__OP_CONV2D : ECH__OP_LINEAR;
+    const ech__op data = conv ? ECH__OP_CONV2D_BWD_DATA : ECH__OP_LINEAR_BWD_DATA;
+    const ech__op weights = conv ? ECH__OP_CONV2D_BWD_WEIGHTS : ECH__OP_LINEAR_BWD_WEIGHTS;
+    if (!ech__dtype_is_low(desc->operands[0].dtype))
+        return (ech__onednn_directions){{forward, data, weights}, 3};
+    return desc->op == weights ? (ech__onednn_directions){{weights}, 1}
+                               : (ech__onednn_directions){{forward, data}, 2};
 }
 
 /* ---- kernels ---- */

@@ -11,14 +11,15 @@ struct ech__onednn {
     dnnl_stream_t stream;
 };
 
-/* A layout of f32 as oneDNN describes it, and back; false where our layouts cannot say what oneDNN means. */
-void ech__onednn_md(const ech__layout *layout, dnnl_memory_desc_t *md);
+/* A layout of f32 or bf16 as oneDNN describes it, and back; false where our layouts cannot say what oneDNN means. */
+void ech__onednn_md(const ech__layout *layout, ech_dtype dtype, dnnl_memory_desc_t *md);
 bool ech__onednn_layout(const dnnl_memory_desc_t *md, ech__layout *layout);
 
 /* Scratch from us, ReLU behind the operator when asked for. NULL when it cannot be made. */
 dnnl_primitive_attr_t ech__onednn_attributes(bool relu);
 
-/* A candidate from a primitive description, with this layout for its free operand. */
+/* A candidate from a primitive description, with this layout for its free operand. oneDNN's reference code is none for
+ * bf16: our own way through f32 is faster. */
 void ech__onednn_offer(const_dnnl_primitive_desc_t pd, const ech__kernel_desc *desc,
                        int free_operand, const ech__layout *layout, ech__offer *offer);
 
@@ -27,6 +28,18 @@ typedef struct ech__onednn_tensors {
     dnnl_memory_desc_t src, wei, bia, dst;
     bool has_bias;
 } ech__onednn_tensors;
+
+/* The tensors of the forward operator by which op is described. The weight has the type of the data, where a gradient may be
+ * f32, and of bf16 no order that only the backward pass has. */
+ech__onednn_tensors ech__onednn_hint(ech__op op, const ech__onednn_tensors *tensors);
+
+/* Directions to ask oneDNN for layouts of a weight, from op on: of 16 bits, the gradient is another tensor than the weight. */
+typedef struct ech__onednn_directions {
+    ech__op op[3];
+    int count;
+} ech__onednn_directions;
+
+ech__onednn_directions ech__onednn_directions_of(const ech__kernel_desc *desc);
 
 enum { ECH__ONEDNN_MAX_ARGS = 4 };
 

@@ -33,16 +33,18 @@ static convolution describe(const ech__kernel_desc *desc, const ech__layout *wei
     const bool forward = desc->op == ECH__OP_CONV2D;
     const ech__layout *src = desc->op == ECH__OP_CONV2D_BWD_DATA ? last : first;
     const ech__layout *dst = forward ? last : desc->op == ECH__OP_CONV2D_BWD_DATA ? first : second;
-    const ech__shape *w = &desc->operands[ech__weight_operand(desc->op)].layout.shape;
+    const ech__operand *wei = &desc->operands[ech__weight_operand(desc->op)];
+    const ech__shape *w = &wei->layout.shape;
+    const ech_dtype dtype = desc->operands[0].dtype; /* of the images; biases are f32 */
     convolution c = {.strides = {a->stride, a->stride}, .pads = {a->pad, a->pad}};
     for (int k = 0; k < 2; k++)
         c.pads_end[k] = end_pad(src->shape.dims[2 + k], out_size(src->shape.dims[2 + k], a), a);
-    ech__onednn_md(src, &c.t.src);
-    ech__onednn_md(dst, &c.t.dst);
+    ech__onednn_md(src, dtype, &c.t.src);
+    ech__onednn_md(dst, dtype, &c.t.dst);
     const ech__layout plain = ech__layout_plain(w),
                       bias = ech__layout_plain(&(ech__shape){1, {w->dims[0]}});
-    ech__onednn_md(weight ? weight : &plain, &c.t.wei);
-    ech__onednn_md(&bias, &c.t.bia);
+    ech__onednn_md(weight ? weight : &plain, wei->dtype, &c.t.wei);
+    ech__onednn_md(&bias, ECH_F32, &c.t.bia);
     if (!weight)
         c.t.wei.format_kind = dnnl_format_kind_any;
     c.t.has_bias = forward ? desc->nin == 3 : a->bias;
@@ -60,9 +62,10 @@ static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, ech__op o
     dnnl_primitive_attr_t attr = ech__onednn_attributes(relu);
     if (!attr)
         return NULL;
-    if (dnnl_convolution_forward_desc_init(&d, dnnl_forward_training, algorithm, &c->t.src,
-                                           &c->t.wei, op == ECH__OP_CONV2D ? bia : NULL, &c->t.dst,
-                                           c->strides, c->pads, c->pads_end) == dnnl_success)
+    const ech__onednn_tensors f = ech__onednn_hint(op, &c->t);
+    if (dnnl_convolution_forward_desc_init(&d, dnnl_forward_training, algorithm, &f.src, &f.wei,
+                                           op == ECH__OP_CONV2D ? bia : NULL, &f.dst, c->strides,
+                                           c->pads, c->pads_end) == dnnl_success)
         dnnl_primitive_desc_create(&hint, &d, attr, onednn->engine, NULL);
     if (op != ECH__OP_CONV2D && hint) {
         const dnnl_status_t status =
@@ -85,19 +88,18 @@ static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, ech__op o
 
 int ech__onednn_conv_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out)
 {
-    static const ech__op directions[] = {ECH__OP_CONV2D, ECH__OP_CONV2D_BWD_DATA,
-                                         ECH__OP_CONV2D_BWD_WEIGHTS};
+    const ech__onednn_directions directions = ech__onednn_directions_of(desc);
     int count = 0;
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < directions.count; k++) {
         const convolution c = describe(desc, NULL);
         dnnl_primitive_desc_t pd =
-            primitive_desc(onednn, directions[k], dnnl_convolution_direct, false, &c);
+            primitive_desc(onednn, directions.op[k], dnnl_convolution_direct, false, &c);
         if (!pd)
             continue;
         const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(
             pd,
-            directions[k] == ECH__OP_CONV2D_BWD_WEIGHTS ? dnnl_query_diff_weights_md
-                                                        : dnnl_query_weights_md,
+            directions.op[k] == ECH__OP_CONV2D_BWD_WEIGHTS ? dnnl_query_diff_weights_md
+                                                           : dnnl_query_weights_md,
             0);
         if (ech__onednn_layout(md, &out[count]))
             count++;

@@ -6,26 +6,28 @@
  */
 #include "device/cpu/onednn.h"
 
-static void plain_md(dnnl_memory_desc_t *md, int ndims, int64_t rows, int64_t cols)
+static void plain_md(dnnl_memory_desc_t *md, ech_dtype dtype, int ndims, int64_t rows, int64_t cols)
 {
     const ech__shape shape = {ndims, {rows, cols}};
     const ech__layout layout = ech__layout_plain(&shape);
-    ech__onednn_md(&layout, md);
+    ech__onednn_md(&layout, dtype, md);
 }
 
-/* weight NULL: oneDNN picks the layout. */
+/* weight NULL: oneDNN picks the layout. Data have the type of the first operand, biases are f32. */
 static ech__onednn_tensors describe(const ech__kernel_desc *desc, const ech__layout *weight)
 {
     const ech__shape *first = &desc->operands[0].layout.shape;
-    const ech__shape *w = &desc->operands[ech__weight_operand(desc->op)].layout.shape;
+    const ech__operand *wei = &desc->operands[ech__weight_operand(desc->op)];
+    const ech__shape *w = &wei->layout.shape;
+    const ech_dtype dtype = desc->operands[0].dtype;
     const int64_t n = first->dims[0], o = w->dims[0], i = w->dims[1];
     ech__onednn_tensors ip; /* src[N,I] wei[O,I] bia[O] dst[N,O] */
-    plain_md(&ip.src, 2, n, i);
-    plain_md(&ip.dst, 2, n, o);
-    plain_md(&ip.bia, 1, o, 0);
-    plain_md(&ip.wei, 2, o, i);
+    plain_md(&ip.src, dtype, 2, n, i);
+    plain_md(&ip.dst, dtype, 2, n, o);
+    plain_md(&ip.bia, ECH_F32, 1, o, 0);
+    plain_md(&ip.wei, wei->dtype, 2, o, i);
     if (weight)
-        ech__onednn_md(weight, &ip.wei);
+        ech__onednn_md(weight, wei->dtype, &ip.wei);
     else
         ip.wei.format_kind = dnnl_format_kind_any;
     ip.has_bias = desc->op == ECH__OP_LINEAR ? desc->nin == 3 : desc->attrs.bias;
@@ -42,9 +44,10 @@ static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, ech__op o
     dnnl_primitive_attr_t attr = ech__onednn_attributes(relu);
     if (!attr)
         return NULL;
-    if (dnnl_inner_product_forward_desc_init(&d, dnnl_forward_training, &ip->src, &ip->wei,
+    const ech__onednn_tensors f = ech__onednn_hint(op, ip);
+    if (dnnl_inner_product_forward_desc_init(&d, dnnl_forward_training, &f.src, &f.wei,
                                              op == ECH__OP_LINEAR ? bia : NULL,
-                                             &ip->dst) == dnnl_success)
+                                             &f.dst) == dnnl_success)
         dnnl_primitive_desc_create(&hint, &d, attr, onednn->engine, NULL);
     if (op == ECH__OP_LINEAR || !hint) {
         dnnl_primitive_attr_destroy(attr);
@@ -71,13 +74,12 @@ static const dnnl_memory_desc_t *weight_md(ech__op op, const_dnnl_primitive_desc
 int ech__onednn_weight_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out,
                                int cap)
 {
-    static const ech__op directions[] = {ECH__OP_LINEAR, ECH__OP_LINEAR_BWD_DATA,
-                                         ECH__OP_LINEAR_BWD_WEIGHTS};
+    const ech__onednn_directions directions = ech__onednn_directions_of(desc);
     int count = 0;
-    for (size_t k = 0; k < sizeof directions / sizeof *directions && count < cap; k++) {
+    for (int k = 0; k < directions.count && count < cap; k++) {
         const ech__onednn_tensors ip = describe(desc, NULL);
-        dnnl_primitive_desc_t pd = primitive_desc(onednn, directions[k], false, &ip);
-        if (pd && ech__onednn_layout(weight_md(directions[k], pd), &out[count]))
+        dnnl_primitive_desc_t pd = primitive_desc(onednn, directions.op[k], false, &ip);
+        if (pd && ech__onednn_layout(weight_md(directions.op[k], pd), &out[count]))
             count++;
         if (pd)
             dnnl_primitive_desc_destroy(pd);

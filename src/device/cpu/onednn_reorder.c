@@ -1,4 +1,4 @@
-/* A tensor brought into another layout, on oneDNN's reorder. */
+/* A tensor brought into another layout, and between f32 and bf16, on oneDNN's reorder. */
 #include "device/cpu/onednn.h"
 
 static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, const ech__kernel_desc *desc,
@@ -6,8 +6,8 @@ static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, const ech
 {
     dnnl_primitive_desc_t pd = NULL;
     dnnl_primitive_attr_t attr = ech__onednn_attributes(false);
-    ech__onednn_md(&desc->operands[0].layout, &md[0]);
-    ech__onednn_md(&desc->operands[1].layout, &md[1]);
+    for (int i = 0; i < 2; i++)
+        ech__onednn_md(&desc->operands[i].layout, desc->operands[i].dtype, &md[i]);
     if (attr && dnnl_reorder_primitive_desc_create(&pd, &md[0], onednn->engine, &md[1],
                                                    onednn->engine, attr) != dnnl_success)
         pd = NULL;

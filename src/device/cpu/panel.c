@@ -5,6 +5,9 @@
  *   backward data      dx[N,I] = dy[N,O] w    samples are the vector side; w is read number by number
  *   backward weights   dw[O,I] = dy^T x       outputs are the vector side; dw is written in whole lines
  *
+ * The weight may be of 16 bits, all else being f32: then the part of it that a tile needs is widened just before, into a buffer
+ * that stays in the nearest cache while all samples use it.
+ *
  * What is packed goes to the scratch of the plan, so nothing is allocated. Threads split outputs (forward,
  * backward weights) or inputs (backward data); the split does not change the order of any sum.
  */
@@ -24,6 +27,7 @@ enum {
     WIDE = 8,       /* panels of the forward result that take turns over one depth */
     INPUTS = 192,   /* of the backward-data result at a time */
     MOST = 1 << 28, /* samples, inputs or outputs: so that no product of two overflows */
+    PARTS = 4,      /* of the scratch */
     STREAM_FROM = 24 << 20, /* bytes of dw that no cache holds until the optimizer reads them */
 };
 
@@ -34,8 +38,46 @@ typedef struct panel_kernel {
     const ech__panel_isa *isa;
     ech__op op;
     ech__linear l;
+    ech_dtype dtype; /* of the weight */
     float *packed_x, *packed_dy, *block;
+    float *widened; /* [threads] parts of a 16-bit weight */
 } panel_kernel;
+
+/* ---- weights of 16 bits ---- */
+
+static bool is_low(const panel_kernel *k)
+{
+    return k->dtype != ECH_F32;
+}
+
+/* The weight's number `at`, for address arithmetic; of f32, a pointer to it. */
+static const float *weight_at(const panel_kernel *k, int64_t at)
+{
+    return is_low(k) ? (const float *)(const void *)((const uint16_t *)(const void *)k->l.w + at)
+                     : k->l.w + at;
+}
+
+/* Numbers of a part: a depth of the forward panels, or of the inputs of a backward tile. */
+static int64_t widened_size(const panel_kernel *k)
+{
+    return DEPTH * (k->op == ECH__OP_LINEAR ? Q * k->isa->panels : k->isa->rows);
+}
+
+static float *widened_of(const panel_kernel *k)
+{
+    return k->widened + omp_get_thread_num() * widened_size(k);
+}
+
+/* Lines of memory that numbers of the weight take. */
+static int64_t lines_of(const panel_kernel *k, int64_t numbers)
+{
+    return ceil_div(numbers, is_low(k) ? 2 * Q : Q);
+}
+
+static void widen(const panel_kernel *k, int64_t n, int64_t at, float *to)
+{
+    k->vec->widen(k->dtype, n, weight_at(k, at), to);
+}
 
 /* ---- packing ---- */
 
@@ -101,18 +143,36 @@ static void fetch_ahead(const panel_kernel *k, ech__tile *t, int64_t row, int64_
                         range panels, int64_t depth)
 {
     const int64_t next = panel + k->isa->panels;
-    const float *from = next < panels.end ? k->l.w + (next * k->l.i + depth) * Q
+    const float *from = next < panels.end ? weight_at(k, (next * k->l.i + depth) * Q)
                         : depth + DEPTH < k->l.i
-                            ? k->l.w + (panels.first * k->l.i + depth + DEPTH) * Q
+                            ? weight_at(k, (panels.first * k->l.i + depth + DEPTH) * Q)
                             : NULL;
     const int64_t tiles = ceil_div(k->l.n, k->isa->rows), slots = tiles * t->runs;
-    const int64_t lines = ceil_div(t->run_length * t->runs, slots); /* of one panel */
-    const int64_t done = row / k->isa->rows * t->runs * lines;
-    if (!from || done >= DEPTH)
+    const int64_t all = lines_of(k, t->run_length * t->runs * Q); /* of one panel */
+    const int64_t lines = ceil_div(all, slots), done = row / k->isa->rows * t->runs * lines;
+    if (!from || done >= all)
         return;
     t->ahead = from + done * Q;
     t->ahead_lines = lines;
     t->ahead_jump = lines * Q;
+}
+
+/* Some panels over a depth, where tiles can read them. */
+typedef struct panel_part {
+    const float *b;
+    int64_t b_panel; /* from one to the next */
+} panel_part;
+
+static panel_part take_panels(const panel_kernel *k, int64_t panel, int64_t count, int64_t depth,
+                              int64_t length)
+{
+    const int64_t step = k->l.i * Q, at = panel * step + depth * Q;
+    if (!is_low(k))
+        return (panel_part){k->l.w + at, step};
+    float *to = widened_of(k);
+    for (int64_t p = 0; p < count; p++)
+        widen(k, length * Q, at + p * step, to + p * DEPTH * Q);
+    return (panel_part){to, DEPTH * Q};
 }
 
 static void forward_block(const panel_kernel *k, range panels)
@@ -121,18 +181,20 @@ static void forward_block(const panel_kernel *k, range panels)
     for (int64_t depth = 0; depth < k->l.i; depth += DEPTH) {
         const int64_t length = least(DEPTH, k->l.i - depth);
         for (int64_t p = panels.first; p < panels.end; p += k->isa->panels) {
+            const int count = (int)least(k->isa->panels, panels.end - p);
+            const panel_part part = take_panels(k, p, count, depth, length);
             for (int64_t row = 0; row < k->l.n; row += rows) {
                 ech__tile t = {.rows = (int)least(rows, k->l.n - row),
                                .count = 1,
-                               .panels = (int)least(k->isa->panels, panels.end - p),
+                               .panels = count,
                                .runs = length % Q ? 1 : length / Q,
                                .run_length = length % Q ? length : Q,
                                .run_jump = Q * rows,
                                .a = k->packed_x + row * k->l.i + depth * rows,
                                .a_row = 1,
                                .a_k = rows,
-                               .b = k->l.w + (p * k->l.i + depth) * Q,
-                               .b_panel = k->l.i * Q,
+                               .b = part.b,
+                               .b_panel = part.b_panel,
                                .add = depth > 0};
                 fetch_ahead(k, &t, row, p, panels, depth);
                 forward_tile(k, &t, row, p);
@@ -170,20 +232,48 @@ static void store_transposed(const panel_kernel *k, const float *block, int64_t 
     }
 }
 
+/* Inputs first to first + count of the weight over some outputs, [outputs/16][count][16]: where tiles can read them, and how
+ * far 16 outputs are from the next. */
+static const float *take_inputs(const panel_kernel *k, int64_t first, int64_t count, int64_t depth,
+                                int64_t length, int64_t *jump)
+{
+    const int64_t step = k->l.i * Q, at = depth * k->l.i + first * Q;
+    *jump = step;
+    if (!is_low(k))
+        return k->l.w + at;
+    float *to = widened_of(k);
+    *jump = count * Q;
+    for (int64_t r = 0; r < length / Q; r++)
+        widen(k, count * Q, at + r * step, to + r * *jump);
+    return to;
+}
+
+/* The same part of the weight for the inputs that come next. */
+static void fetch_inputs_ahead(const panel_kernel *k, ech__tile *t, int64_t first, int64_t depth)
+{
+    const int64_t step = k->l.i * Q;
+    t->ahead = weight_at(k, depth * k->l.i + (first + k->isa->rows) * Q);
+    t->ahead_lines = lines_of(k, k->isa->rows * Q);
+    t->ahead_jump = is_low(k) ? step / 2 : step;
+}
+
 static void backward_data_block(const panel_kernel *k, float *block, int64_t first, int64_t count)
 {
     const int64_t width = ech__round_up(k->l.n, Q), outputs = ech__round_up(k->l.o, Q);
     for (int64_t depth = 0; depth < outputs; depth += DEPTH) {
         const int64_t length = least(DEPTH, outputs - depth);
         for (int64_t i = 0; i < count; i += k->isa->rows) {
+            const int64_t rows = least(k->isa->rows, count - i);
+            int64_t jump;
+            const float *a = take_inputs(k, first + i, rows, depth, length, &jump);
             for (int64_t p = 0; p < width / Q; p += k->isa->panels) {
-                ech__tile t = {.rows = (int)least(k->isa->rows, count - i),
+                ech__tile t = {.rows = (int)rows,
                                .count = 1,
                                .panels = (int)least(k->isa->panels, width / Q - p),
                                .runs = length / Q,
                                .run_length = Q,
-                               .run_jump = k->l.i * Q,
-                               .a = k->l.w + depth * k->l.i + (first + i) * Q,
+                               .run_jump = jump,
+                               .a = a,
                                .a_row = Q,
                                .a_k = 1,
                                .b = k->packed_dy + (p * outputs + depth) * Q,
@@ -192,11 +282,8 @@ static void backward_data_block(const panel_kernel *k, float *block, int64_t fir
                                .c_row = width,
                                .c_panel = Q,
                                .add = depth > 0};
-                if (p == 0) { /* the same rows of w for the inputs that come next */
-                    t.ahead = t.a + k->isa->rows * Q;
-                    t.ahead_lines = k->isa->rows;
-                    t.ahead_jump = t.run_jump;
-                }
+                if (p == 0)
+                    fetch_inputs_ahead(k, &t, first + i, depth);
                 k->isa->tile(&t);
             }
         }
@@ -332,12 +419,12 @@ ech__layout ech__panel_layout(const ech__shape *weight)
                          .block_size = {Q}};
 }
 
-/* Floats of scratch: the packed first side, the packed second side, blocks of the threads. */
-static void scratch_of(const panel_kernel *k, int threads, int64_t sizes[3])
+/* Floats of scratch: the packed first side, the packed second side, blocks of the threads, their widened weights. */
+static void scratch_of(const panel_kernel *k, int threads, int64_t sizes[PARTS])
 {
     assert(k->isa); /* else it was not offered */
     const int64_t n = ech__round_up(k->l.n, Q), o = ech__round_up(k->l.o, Q), rows = k->isa->rows;
-    memset(sizes, 0, 3 * sizeof *sizes);
+    memset(sizes, 0, PARTS * sizeof *sizes);
     if (k->op == ECH__OP_LINEAR) {
         sizes[0] = ceil_div(k->l.n, rows) * rows * k->l.i;
     } else if (k->op == ECH__OP_LINEAR_BWD_DATA) {
@@ -347,7 +434,9 @@ static void scratch_of(const panel_kernel *k, int threads, int64_t sizes[3])
         sizes[0] = ceil_div(k->l.i, rows) * rows * k->l.n;
         sizes[1] = o * k->l.n;
     }
-    for (int s = 0; s < 3; s++)
+    if (is_low(k))
+        sizes[3] = threads * widened_size(k);
+    for (int s = 0; s < PARTS; s++)
         sizes[s] = ech__round_up(sizes[s], Q);
 }
 
@@ -357,6 +446,7 @@ static panel_kernel kernel_of(const ech__cpu *cpu, const ech__kernel_desc *desc,
     return (panel_kernel){.op = desc->op,
                           .isa = best_isa(cpu->vec),
                           .vec = cpu->vec,
+                          .dtype = desc->operands[ech__weight_operand(desc->op)].dtype,
                           .l = ech__linear_of(desc, binding)};
 }
 
@@ -370,10 +460,11 @@ void ech__panel_offer_linear(const ech__cpu *cpu, int threads, const ech__kernel
     ech__candidate *candidate = ech__offer_add(offer, desc, "panels");
     if (!candidate)
         return;
-    int64_t sizes[3];
+    int64_t sizes[PARTS];
     scratch_of(&k, threads, sizes);
     candidate->layouts[ech__weight_operand(desc->op)] = *weight;
-    candidate->scratch_bytes = (sizes[0] + sizes[1] + sizes[2]) * (int64_t)sizeof(float);
+    for (int s = 0; s < PARTS; s++)
+        candidate->scratch_bytes += sizes[s] * (int64_t)sizeof(float);
 }
 
 ech_status ech__panel_create_linear(ech__device *device, const ech__kernel_desc *desc,
@@ -385,11 +476,12 @@ ech_status ech__panel_create_linear(ech__device *device, const ech__kernel_desc 
     *k = kernel_of(ech__device_state(device), desc, binding);
     k->base = (ech__kernel){.run = run, .destroy = destroy};
     k->device = device;
-    int64_t sizes[3];
+    int64_t sizes[PARTS];
     scratch_of(k, device->threads, sizes);
     k->packed_x = binding->scratch;
     k->packed_dy = k->packed_x + sizes[0];
     k->block = k->packed_dy + sizes[1];
+    k->widened = k->block + sizes[2];
     *out = &k->base;
     return ECH_OK;
 }

@@ -1,7 +1,9 @@
-/* Elementwise operators, losses and optimizers in f32, over the loops of vec.h. Work is cut into blocks of a
- * fixed size, so the bits do not depend on the number of threads. */
+/* Elementwise operators, losses and optimizers, over the loops of vec.h. Work is cut into blocks of a fixed size, so the bits do
+ * not depend on the number of threads. What flows may be of 16 bits: it is computed in f32, a block at a time. */
 #include "base/clock.h"
+#include "base/size.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/port.h"
 
 #include <math.h>
 #include <omp.h>
@@ -20,38 +22,52 @@ struct simple_kernel {
     int64_t rows, cols; /* of the first operand: its last dimension, and all others */
     int64_t row_step;   /* cols where the second operand is one row only, else 0 */
     void *at[ECH__MAX_OPERANDS];
+    ech__ports ports;
     void *scratch;
+    void *copy; /* of an optimizer's parameter, in 16 bits; NULL: none */
+    ech_dtype copy_type;
 };
 
-enum { BLOCK = ECH__SUM_BLOCK };
+enum { BLOCK = ECH__SUM_BLOCK, PIECE = 1024 };
+
+/* The block in hand of an operand. */
+#define IN(i) ech__port_in(&k->ports, i, first, count)
+#define OUT(i) ech__port_out(&k->ports, i, first)
+#define DONE(i) ech__port_done(&k->ports, i, first, count)
 
 static int64_t blocks_of(int64_t n)
 {
     return n / BLOCK + (n % BLOCK != 0);
 }
 
-/* Runs body with first and count set to each block in turn; threads take neighbouring blocks. */
-#define FOR_BLOCKS(k, n_, body)                                                                    \
+/* Runs body with first and count set to each block of size_ in turn; threads take neighbouring blocks. */
+#define FOR_SIZED_BLOCKS(k, n_, size_, body)                                                       \
     do {                                                                                           \
-        const int64_t total_ = (n_), nblocks_ = blocks_of(total_);                                 \
+        const int64_t total_ = (n_), nblocks_ = total_ / (size_) + (total_ % (size_) != 0);        \
         _Pragma("omp parallel for schedule(static) num_threads((k)->device->threads)") for (       \
             int64_t block = 0; block < nblocks_; block++)                                          \
         {                                                                                          \
-            const int64_t first = block * BLOCK;                                                   \
-            const int64_t count = total_ - first < BLOCK ? total_ - first : BLOCK;                 \
+            const int64_t first = block * (size_);                                                 \
+            const int64_t count = total_ - first < (size_) ? total_ - first : (size_);             \
             body;                                                                                  \
         }                                                                                          \
     } while (0)
+#define FOR_BLOCKS(k, n_, body) FOR_SIZED_BLOCKS(k, n_, BLOCK, body)
+/* What is elementwise goes in smaller ones, so that all operands of one are in the nearest cache at a time. */
+#define FOR_PIECES(k, n_, body) FOR_SIZED_BLOCKS(k, n_, PIECE, body)
 
 static ech_status run_add(const simple_kernel *k, const ech__scalars *scalars)
 {
     (void)scalars;
-    const float *a = k->at[0], *b = k->at[1];
-    float *y = k->at[2];
     if (!k->row_step) {
-        FOR_BLOCKS(k, k->n, k->vec->add(count, a + first, b + first, y + first));
+        FOR_PIECES(k, k->n, {
+            k->vec->add(count, IN(0), IN(1), OUT(2));
+            DONE(2);
+        });
         return ECH_OK;
     }
+    const float *a = k->at[0], *b = k->at[1];
+    float *y = k->at[2];
 #pragma omp parallel for schedule(static) num_threads(k->device->threads)
     for (int64_t row = 0; row < k->rows; row++)
         k->vec->add(k->cols, a + row * k->cols, b, y + row * k->cols);
@@ -75,28 +91,29 @@ static ech_status run_sum_rows(const simple_kernel *k, const ech__scalars *scala
 static ech_status run_relu(const simple_kernel *k, const ech__scalars *scalars)
 {
     (void)scalars;
-    const float *x = k->at[0];
-    float *y = k->at[1];
-    FOR_BLOCKS(k, k->n, k->vec->relu(count, x + first, y + first));
+    FOR_PIECES(k, k->n, {
+        k->vec->relu(count, IN(0), OUT(1));
+        DONE(1);
+    });
     return ECH_OK;
 }
 
 static ech_status run_relu_bwd(const simple_kernel *k, const ech__scalars *scalars)
 {
-    (void)scalars;
-    const float *dy = k->at[0], *y = k->at[1];
-    float *dx = k->at[2];
-    FOR_BLOCKS(k, k->n, k->vec->relu_bwd(count, dy + first, y + first, dx + first));
+    (void)scalars; /* dy y -> dx */
+    FOR_PIECES(k, k->n, {
+        k->vec->relu_bwd(count, IN(0), IN(1), OUT(2));
+        DONE(2);
+    });
     return ECH_OK;
 }
 
 static ech_status run_mse(const simple_kernel *k, const ech__scalars *scalars)
 {
     (void)scalars;
-    const float *pred = k->at[0], *target = k->at[1];
     float *loss = k->at[2];
     double *sums = k->scratch, sum = 0;
-    FOR_BLOCKS(k, k->n, sums[block] = k->vec->square_error(count, pred + first, target + first));
+    FOR_BLOCKS(k, k->n, sums[block] = k->vec->square_error(count, IN(0), IN(1)));
     for (int64_t block = 0; block < blocks_of(k->n); block++)
         sum += sums[block];
     *loss = (float)(sum / (double)k->n);
@@ -105,11 +122,11 @@ static ech_status run_mse(const simple_kernel *k, const ech__scalars *scalars)
 
 static ech_status run_mse_bwd(const simple_kernel *k, const ech__scalars *scalars)
 {
-    const float *pred = k->at[0], *target = k->at[1];
-    float *d = k->at[2];
     const float scale = (float)(2.0 * scalars->loss_scale / (double)k->n);
-    FOR_BLOCKS(k, k->n,
-               k->vec->scaled_difference(count, scale, pred + first, target + first, d + first));
+    FOR_PIECES(k, k->n, {
+        k->vec->scaled_difference(count, scale, IN(0), IN(1), OUT(2));
+        DONE(2);
+    });
     return ECH_OK;
 }
 
@@ -202,10 +219,19 @@ static ech_status run_count_correct(const simple_kernel *k, const ech__scalars *
 
 static ech__sgd_rule sgd_rule(const simple_kernel *k, const ech__scalars *scalars)
 {
-    return (ech__sgd_rule){.lr = (float)scalars->lr,
+    return (ech__sgd_rule){.factor = (float)scalars->grad_factor,
+                           .lr = (float)scalars->lr,
                            .momentum = (float)k->attrs.momentum,
                            .weight_decay = (float)k->attrs.weight_decay,
                            .nesterov = k->attrs.nesterov};
+}
+
+/* What the optimizer has just changed, while it is in the cache. */
+static void refresh_copy(const simple_kernel *k, int64_t first, int64_t count)
+{
+    if (k->copy)
+        k->vec->narrow(k->copy_type, count, (const float *)k->at[0] + first,
+                       (uint16_t *)k->copy + first);
 }
 
 static ech_status run_sgd(const simple_kernel *k, const ech__scalars *scalars)
@@ -214,11 +240,17 @@ static ech_status run_sgd(const simple_kernel *k, const ech__scalars *scalars)
     float *p = k->at[0];
     const float *g = k->at[1];
     if (k->nin == 2) {
-        FOR_BLOCKS(k, k->n, k->vec->sgd(count, &rule, g + first, p + first));
+        FOR_BLOCKS(k, k->n, {
+            k->vec->sgd(count, &rule, g + first, p + first);
+            refresh_copy(k, first, count);
+        });
         return ECH_OK;
     }
     float *buf = k->at[2];
-    FOR_BLOCKS(k, k->n, k->vec->sgd_momentum(count, &rule, g + first, p + first, buf + first));
+    FOR_BLOCKS(k, k->n, {
+        k->vec->sgd_momentum(count, &rule, g + first, p + first, buf + first);
+        refresh_copy(k, first, count);
+    });
     return ECH_OK;
 }
 
@@ -226,7 +258,8 @@ static ech__adam_rule adam_rule(const simple_kernel *k, const ech__scalars *scal
 {
     const ech__attrs *a = &k->attrs;
     const double t = (double)scalars->step;
-    return (ech__adam_rule){.step_size = (float)(scalars->lr / (1 - pow(a->beta1, t))),
+    return (ech__adam_rule){.factor = (float)scalars->grad_factor,
+                            .step_size = (float)(scalars->lr / (1 - pow(a->beta1, t))),
                             .root_correction = (float)sqrt(1 - pow(a->beta2, t)),
                             .shrink =
                                 a->decoupled ? (float)(1 - scalars->lr * a->weight_decay) : 1.0f,
@@ -243,7 +276,10 @@ static ech_status run_adam(const simple_kernel *k, const ech__scalars *scalars)
     const ech__adam_rule rule = adam_rule(k, scalars);
     float *p = k->at[0], *m = k->at[2], *v = k->at[3];
     const float *g = k->at[1];
-    FOR_BLOCKS(k, k->n, k->vec->adam(count, &rule, g + first, p + first, m + first, v + first));
+    FOR_BLOCKS(k, k->n, {
+        k->vec->adam(count, &rule, g + first, p + first, m + first, v + first);
+        refresh_copy(k, first, count);
+    });
     return ECH_OK;
 }
 
@@ -286,6 +322,43 @@ static ech_status run_accumulate(const simple_kernel *k, const ech__scalars *sca
     return ECH_OK;
 }
 
+/* Blocks are added up in their order. */
+static ech_status run_grad_stats(const simple_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    const float *g = k->at[0];
+    double *stats = k->at[1], (*parts)[ECH__GRAD_STATS] = k->scratch;
+    FOR_BLOCKS(k, k->n, k->vec->grad_stats(count, g + first, parts[block]));
+    for (int i = 0; i < ECH__GRAD_STATS; i++)
+        stats[i] = 0;
+    for (int64_t block = 0; block < blocks_of(k->n); block++) {
+        const double *part = parts[block];
+        stats[ECH__GRAD_SQUARES] += part[ECH__GRAD_SQUARES];
+        stats[ECH__GRAD_BROKEN] += part[ECH__GRAD_BROKEN];
+        if (part[ECH__GRAD_LARGEST] > stats[ECH__GRAD_LARGEST])
+            stats[ECH__GRAD_LARGEST] = part[ECH__GRAD_LARGEST];
+    }
+    return ECH_OK;
+}
+
+static ech_status run_to_bf16(const simple_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    uint16_t *to = k->at[0];
+    const float *from = k->at[1];
+    FOR_BLOCKS(k, k->n, k->vec->narrow(ECH_BF16, count, from + first, to + first));
+    return ECH_OK;
+}
+
+static ech_status run_from_bf16(const simple_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    float *to = k->at[0];
+    const uint16_t *from = k->at[1];
+    FOR_BLOCKS(k, k->n, k->vec->widen(ECH_BF16, count, from + first, to + first));
+    return ECH_OK;
+}
+
 static ech_status run_delay(const simple_kernel *k, const ech__scalars *scalars)
 {
     (void)scalars;
@@ -308,10 +381,43 @@ static const simple_fn functions[ECH__OP_COUNT] = {
     [ECH__OP_SGD] = run_sgd,
     [ECH__OP_ADAM] = run_adam,
     [ECH__OP_ACCUMULATE] = run_accumulate,
+    [ECH__OP_GRAD_STATS] = run_grad_stats,
     [ECH__OP_DELAY] = run_delay,
 };
 
 /* ---- offering and creating ---- */
+
+static bool is_conversion(const ech__kernel_desc *desc)
+{
+    const ech_dtype to = desc->operands[0].dtype, from = desc->operands[1].dtype;
+    return (to == ECH_BF16 && from == ECH_F32) || (to == ECH_F32 && from == ECH_BF16);
+}
+
+/* Whether these operators work block by block, so that what flows may be of 16 bits. */
+static bool takes_low(const ech__kernel_desc *desc)
+{
+    switch (desc->op) {
+    case ECH__OP_ADD: /* of a row to each row: it is cut otherwise */
+        return desc->operands[0].layout.shape.ndims == desc->operands[1].layout.shape.ndims;
+    case ECH__OP_RELU:
+    case ECH__OP_RELU_BWD:
+    case ECH__OP_MSE:
+    case ECH__OP_MSE_BWD:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* NULL where there is none for these types. */
+static simple_fn function_of(const ech__kernel_desc *desc)
+{
+    const ech_dtype first = desc->nin ? desc->operands[0].dtype : ECH_F32;
+    if (desc->op == ECH__OP_CONVERT)
+        return !is_conversion(desc) ? NULL : first == ECH_BF16 ? run_to_bf16 : run_from_bf16;
+    const bool low = ech__dtype_is_low(first) && takes_low(desc);
+    return first == ECH_F32 || low ? functions[desc->op] : NULL;
+}
 
 static int64_t elements(const ech__kernel_desc *desc)
 {
@@ -321,14 +427,17 @@ static int64_t elements(const ech__kernel_desc *desc)
     return n;
 }
 
-/* One partial sum for each block or row. */
-static int64_t scratch_of(const ech__kernel_desc *desc)
+/* One partial sum for each block or row; a multiple of what slots are aligned to. */
+static int64_t sums_bytes(const ech__kernel_desc *desc)
 {
+    int64_t sums = 0;
     if (desc->op == ECH__OP_MSE)
-        return blocks_of(elements(desc)) * (int64_t)sizeof(double);
-    if (desc->op == ECH__OP_CROSS_ENTROPY)
-        return desc->operands[0].layout.shape.dims[0] * (int64_t)sizeof(double);
-    return 0;
+        sums = blocks_of(elements(desc));
+    else if (desc->op == ECH__OP_GRAD_STATS)
+        sums = blocks_of(elements(desc)) * ECH__GRAD_STATS;
+    else if (desc->op == ECH__OP_CROSS_ENTROPY)
+        sums = desc->operands[0].layout.shape.dims[0];
+    return ech__round_up(sums * (int64_t)sizeof(double), 64);
 }
 
 static bool all_plain(const ech__kernel_desc *desc)
@@ -352,15 +461,19 @@ static bool all_alike(const ech__kernel_desc *desc)
     return true;
 }
 
-void ech__simple_offer(const ech__kernel_desc *desc, ech__offer *offer)
+void ech__simple_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
+                       ech__offer *offer)
 {
-    if (!functions[desc->op] || (desc->nin && desc->operands[0].dtype != ECH_F32))
+    if (!function_of(desc))
         return;
     if (!ech__op_info(desc->op)->flat && !all_plain(desc) && !all_alike(desc))
         return;
     ech__candidate *candidate = ech__offer_add(offer, desc, "loops");
-    if (candidate)
-        candidate->scratch_bytes = scratch_of(desc);
+    if (!candidate)
+        return;
+    const ech__ports ports = ech__ports_of(cpu->vec, desc, BLOCK);
+    const bool slots = takes_low(desc);
+    candidate->scratch_bytes = sums_bytes(desc) + (slots ? ech__ports_bytes(&ports, threads) : 0);
 }
 
 static ech_status run(ech__kernel *base, const ech__scalars *scalars)
@@ -387,7 +500,7 @@ ech_status ech__simple_create(ech__device *device, const ech__kernel_desc *desc,
     k->base = (ech__kernel){run, destroy, updates ? run_part : NULL};
     k->device = device;
     k->vec = cpu->vec;
-    k->fn = functions[desc->op];
+    k->fn = function_of(desc);
     k->attrs = desc->attrs;
     k->nin = desc->nin;
     k->n = elements(desc);
@@ -396,6 +509,10 @@ ech_status ech__simple_create(ech__device *device, const ech__kernel_desc *desc,
     if (desc->op == ECH__OP_ADD && desc->operands[1].layout.shape.ndims != shape->ndims)
         k->row_step = k->cols;
     k->scratch = binding->scratch;
+    k->copy = binding->copy;
+    k->copy_type = binding->copy_type;
+    k->ports = ech__ports_of(cpu->vec, desc, BLOCK);
+    ech__ports_bind(&k->ports, desc, binding, (char *)binding->scratch + sums_bytes(desc));
     for (int i = 0; i < desc->nin + desc->nout; i++)
         k->at[i] = binding->operands[i];
     *out = &k->base;

@@ -1,4 +1,4 @@
-/* Loops over f32 arrays, compiled once for each vector width and chosen when a device opens.
+/* Loops over arrays of f32, and between these and 16 bits, compiled once for each vector width and chosen when a device opens.
  *
  * The arithmetic is the same in every width, down to the order of the sums, so the bits are too. Ranges may be
  * split anywhere between threads, but for the sums, which are taken over whole blocks of ECH__SUM_BLOCK.
@@ -6,17 +6,21 @@
 #ifndef ECH_DEVICE_CPU_VEC_H
 #define ECH_DEVICE_CPU_VEC_H
 
+#include "tensor/half.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { ECH__SUM_BLOCK = 4096 };
 
+/* factor: on the gradient, before anything else; 1 leaves its bits. */
 typedef struct ech__sgd_rule {
-    float lr, momentum, weight_decay;
+    float factor, lr, momentum, weight_decay;
     bool nesterov;
 } ech__sgd_rule;
 
 typedef struct ech__adam_rule {
+    float factor;
     float step_size;                  /* lr / (1 - beta1^t) */
     float root_correction;            /* sqrt(1 - beta2^t) */
     float shrink;                     /* 1 - lr * weight_decay, or 1 */
@@ -41,6 +45,11 @@ typedef struct ech__vec {
                          float *buf);
     void (*adam)(int64_t n, const ech__adam_rule *rule, const float *g, float *p, float *m,
                  float *v);
+    /* Over at most ECH__SUM_BLOCK elements: the sum of squares, the largest magnitude, and how many are not finite. */
+    void (*grad_stats)(int64_t n, const float *g, double out[3]);
+    /* Numbers of 16 bits (bf16, f16) to f32, and back to the nearest, ties to even; a NaN stays one. */
+    void (*widen)(ech_dtype dtype, int64_t n, const void *src, float *dst);
+    void (*narrow)(ech_dtype dtype, int64_t n, const float *src, void *dst);
 } ech__vec;
 
 extern const ech__vec ech__vec_generic;

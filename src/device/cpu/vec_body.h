@@ -1,6 +1,7 @@
 /* The loops of vec.h. Each vec_*.c defines VEC_TABLE, VEC_NAME and VEC_CHANNELS and includes this file once. */
 #include "device/cpu/vec.h"
 
+#include <float.h>
 #include <math.h>
 #include <stddef.h>
 
@@ -60,30 +61,31 @@ static void scaled_difference(int64_t n, float scale, const float *a, const floa
 
 static void sgd(int64_t n, const ech__sgd_rule *rule, const float *restrict g, float *restrict p)
 {
-    const float lr = rule->lr, decay = rule->weight_decay;
+    const float factor = rule->factor, lr = rule->lr, decay = rule->weight_decay;
     if (decay == 0) {
         for (int64_t i = 0; i < n; i++)
-            p[i] -= lr * g[i];
+            p[i] -= lr * (factor * g[i]);
         return;
     }
     for (int64_t i = 0; i < n; i++)
-        p[i] -= lr * (g[i] + decay * p[i]);
+        p[i] -= lr * (factor * g[i] + decay * p[i]);
 }
 
 static void sgd_momentum(int64_t n, const ech__sgd_rule *rule, const float *restrict g,
                          float *restrict p, float *restrict buf)
 {
-    const float lr = rule->lr, decay = rule->weight_decay, momentum = rule->momentum;
+    const float factor = rule->factor, lr = rule->lr, decay = rule->weight_decay;
+    const float momentum = rule->momentum;
     if (rule->nesterov) {
         for (int64_t i = 0; i < n; i++) {
-            const float d = g[i] + decay * p[i];
+            const float d = factor * g[i] + decay * p[i];
             buf[i] = momentum * buf[i] + d;
             p[i] -= lr * (d + momentum * buf[i]);
         }
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        buf[i] = momentum * buf[i] + (g[i] + decay * p[i]);
+        buf[i] = momentum * buf[i] + (factor * g[i] + decay * p[i]);
         p[i] -= lr * buf[i];
     }
 }
@@ -93,11 +95,52 @@ static void adam(int64_t n, const ech__adam_rule *rule, const float *restrict g,
 {
     const ech__adam_rule r = *rule;
     for (int64_t i = 0; i < n; i++) {
-        const float start = p[i] * r.shrink, d = g[i] + r.weight_decay * start;
+        const float start = p[i] * r.shrink;
+        const float d = r.factor * g[i] + r.weight_decay * start;
         m[i] = r.beta1 * m[i] + r.rest1 * d;
         v[i] = r.beta2 * v[i] + r.rest2 * (d * d);
         p[i] = start - r.step_size * (m[i] / (sqrtf(v[i]) / r.root_correction + r.epsilon));
     }
+}
+
+static void grad_stats(int64_t n, const float *g, double out[3])
+{
+    double squares[LANES] = {0}, sum = 0;
+    float largest[LANES] = {0}, most = 0;
+    int32_t broken[LANES] = {0}, count = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        for (int k = 0; k < LANES; k++) {
+            const float x = g[i + k], size = fabsf(x);
+            squares[k] += (double)x * (double)x;
+            largest[k] = size > largest[k] ? size : largest[k];
+            broken[k] += !(size <= FLT_MAX);
+        }
+    }
+    for (int k = 0; i < n; i++, k++) {
+        const float size = fabsf(g[i]);
+        squares[k] += (double)g[i] * (double)g[i];
+        largest[k] = size > largest[k] ? size : largest[k];
+        broken[k] += !(size <= FLT_MAX);
+    }
+    for (int k = 0; k < LANES; k++) {
+        sum += squares[k];
+        most = largest[k] > most ? largest[k] : most;
+        count += broken[k];
+    }
+    out[0] = sum;
+    out[1] = (double)most;
+    out[2] = (double)count;
+}
+
+static void widen(ech_dtype dtype, int64_t n, const void *src, float *dst)
+{
+    ech__widen_here(dtype, n, src, dst);
+}
+
+static void narrow(ech_dtype dtype, int64_t n, const float *src, void *dst)
+{
+    ech__narrow_here(dtype, n, src, dst);
 }
 
 const ech__vec VEC_TABLE = {
@@ -112,4 +155,7 @@ const ech__vec VEC_TABLE = {
     .sgd = sgd,
     .sgd_momentum = sgd_momentum,
     .adam = adam,
+    .grad_stats = grad_stats,
+    .widen = widen,
+    .narrow = narrow,
 };

@@ -1,4 +1,6 @@
 #include "device/ref/ref.h"
+#include "base/size.h"
+#include "tensor/half.h"
 
 static ech_status ref_open(ech__device *device, void **out)
 {
@@ -18,14 +20,31 @@ static const char *ref_fingerprint(ech__device *device)
     return "reference";
 }
 
-/* NULL where the types are not for this device. */
+/* NULL where the types are not for this device. What is of 16 bits is computed in f32. */
 static ech__ref_fn find(const ech__kernel_desc *desc)
 {
     if (ech__ref_quant[desc->op])
         return ech__ref_quant[desc->op];
-    if (desc->nin == 0 || desc->operands[0].dtype == ECH_F32)
+    const int decides = desc->op == ECH__OP_CONVERT && desc->operands[0].dtype == ECH_BF16 ? 1 : 0;
+    const ech_dtype dtype = desc->nin ? ech__op_wide(desc->operands[decides].dtype) : ECH_F32;
+    if (dtype == ECH_F32)
         return ech__ref_f32[desc->op];
-    return desc->operands[0].dtype == ECH_F64 ? ech__ref_f64[desc->op] : NULL;
+    return dtype == ECH_F64 ? ech__ref_f64[desc->op] : NULL;
+}
+
+/* Whether an operand is widened into scratch, or rounded from there. */
+static bool is_staged(const ech__kernel_desc *desc, int i)
+{
+    return ech__dtype_is_low(desc->operands[i].dtype) && desc->op != ECH__OP_CONVERT;
+}
+
+/* 0 where it is not staged, or too large to be: then it cannot be created either. */
+static int64_t stage_bytes(const ech__kernel_desc *desc, int i, const ech__layout *layout)
+{
+    int64_t extent;
+    if (!is_staged(desc, i) || !ech__layout_extent(layout, &extent) || extent > INT64_MAX / 64)
+        return 0;
+    return ech__round_up(extent * (int64_t)sizeof(float), 64);
 }
 
 /* The layout that flat operands share: that of the first one which is not free. */
@@ -50,10 +69,11 @@ static ech_status ref_candidates(ech__device *device, const ech__kernel_desc *de
     for (int i = 0; i < desc->nin + desc->nout; i++) {
         const ech__operand *operand = &desc->operands[i];
         const ech__layout wanted =
-            flat ? shared_layout(desc) : ech__layout_plain(&operand->layout.shape);
+            flat && i < desc->nin ? shared_layout(desc) : ech__layout_plain(&operand->layout.shape);
         if (!operand->free && !ech__layout_equal(&operand->layout, &wanted))
             return ECH_OK;
         plain.layouts[i] = wanted;
+        plain.scratch_bytes += stage_bytes(desc, i, &wanted);
     }
     out[0] = plain;
     *count = 1;
@@ -63,7 +83,19 @@ static ech_status ref_candidates(ech__device *device, const ech__kernel_desc *de
 static ech_status ref_run(ech__kernel *kernel, const ech__scalars *scalars)
 {
     const ech__ref_kernel *self = (const ech__ref_kernel *)kernel;
-    return self->fn(self, scalars);
+    const ech__kernel_desc *desc = &self->desc;
+    for (int i = 0; i < desc->nin; i++) {
+        if (is_staged(desc, i))
+            ech__widen(desc->operands[i].dtype, self->extent[i], self->low[i], self->at[i]);
+    }
+    ECH_TRY(self->fn(self, scalars));
+    for (int i = desc->nin; i < desc->nin + desc->nout; i++) {
+        if (is_staged(desc, i))
+            ech__narrow(desc->operands[i].dtype, self->extent[i], self->at[i], self->low[i]);
+    }
+    if (self->copy)
+        ech__narrow(self->copy_type, self->extent[0], self->at[0], self->copy);
+    return ECH_OK;
 }
 
 static void ref_destroy(ech__kernel *kernel)
@@ -84,8 +116,13 @@ static ech_status ref_create(ech__device *device, const ech__kernel_desc *desc,
     self->device = device;
     self->fn = find(desc);
     self->desc = *desc;
+    self->copy = binding->copy;
+    self->copy_type = binding->copy_type;
+    char *scratch = binding->scratch;
     for (int i = 0; i < desc->nin + desc->nout; i++) {
-        self->at[i] = binding->operands[i];
+        self->low[i] = binding->operands[i];
+        self->at[i] = is_staged(desc, i) ? (void *)scratch : binding->operands[i];
+        scratch += stage_bytes(desc, i, &candidate->layouts[i]);
         if (!ech__layout_extent(&candidate->layouts[i], &self->extent[i])) {
             ref_destroy(&self->base);
             return ech__fail(device->ctx, ECH_E_LIMIT, "operand %d of %s is too large", i,

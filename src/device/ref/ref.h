@@ -1,7 +1,8 @@
 /* The reference device: plain loops that are right by inspection, for tests to hold the others against.
  *
  * Each operator is one function in body.inc or body_image.inc, compiled for f32 and for f64. Sums run in double
- * in both, and tensors are row-major; only operators that change their inputs take other layouts, as flat arrays.
+ * in both, and tensors are row-major; only operators that change their inputs take other layouts, as flat arrays. Tensors
+ * of 16 bits are widened to f32 before an operator and rounded behind it.
  */
 #ifndef ECH_DEVICE_REF_REF_H
 #define ECH_DEVICE_REF_REF_H
@@ -19,7 +20,10 @@ struct ech__ref_kernel {
     ech__ref_fn fn;
     ech__kernel_desc desc;
     int64_t extent[ECH__MAX_OPERANDS]; /* elements of each operand, padding included */
-    void *at[ECH__MAX_OPERANDS];
+    void *at[ECH__MAX_OPERANDS];       /* in the type that is computed in */
+    void *low[ECH__MAX_OPERANDS];      /* what is of 16 bits, as it lies in memory */
+    void *copy;                        /* of the first operand, see ech__binding */
+    ech_dtype copy_type;
 };
 
 extern const ech__ref_fn ech__ref_f32[ECH__OP_COUNT], ech__ref_f64[ECH__OP_COUNT];

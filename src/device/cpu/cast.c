@@ -1,0 +1,113 @@
+/* Between f32 and 16 bits, and between layouts of 16 bits.
+ *
+ *   flat   both sides lie alike: number by number as they lie in memory
+ *   walk   any two layouts: pieces in row-major order, gathered from the one and scattered into the other
+ *
+ * A change of layout is faster through f32 where there is a kernel for that (staged.c); walking always works.
+ */
+#include "device/cpu/cpu.h"
+#include "device/cpu/share.h"
+
+#include <string.h>
+
+enum { PIECE = 2048 };
+
+typedef struct cast_kernel {
+    ech__kernel base;
+    ech__device *device;
+    const ech__vec *vec;
+    ech__operand from, to;
+    const void *src;
+    void *dst;
+    int64_t n; /* elements: with padding where both sides lie alike, else without */
+} cast_kernel;
+
+/* At most PIECE of them; the types may be the same. */
+static void convert(const cast_kernel *k, int64_t n, const void *src, void *dst)
+{
+    if (k->from.dtype == k->to.dtype)
+        memcpy(dst, src, (size_t)(n * ech__dtype_bytes(k->to.dtype)));
+    else if (ech__dtype_is_low(k->to.dtype))
+        k->vec->narrow(k->to.dtype, n, src, dst);
+    else
+        k->vec->widen(k->from.dtype, n, src, dst);
+}
+
+static ech_status run_flat(ech__kernel *base, const ech__scalars *scalars)
+{
+    (void)scalars;
+    const cast_kernel *k = (const cast_kernel *)base;
+    const int64_t pieces = ceil_div(k->n, PIECE);
+    const int64_t from = ech__dtype_bytes(k->from.dtype), to = ech__dtype_bytes(k->to.dtype);
+#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+    for (int64_t p = 0; p < pieces; p++)
+        convert(k, least(PIECE, k->n - p * PIECE), (const char *)k->src + p * PIECE * from,
+                (char *)k->dst + p * PIECE * to);
+    return ECH_OK;
+}
+
+static ech_status run_walk(ech__kernel *base, const ech__scalars *scalars)
+{
+    (void)scalars;
+    const cast_kernel *k = (const cast_kernel *)base;
+    const int64_t pieces = ceil_div(k->n, PIECE);
+    const int64_t from = ech__dtype_bytes(k->from.dtype), to = ech__dtype_bytes(k->to.dtype);
+#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+    for (int64_t p = 0; p < pieces; p++) {
+        float gathered[PIECE], converted[PIECE];
+        const int64_t first = p * PIECE, count = least(PIECE, k->n - first);
+        ech__layout_gather(&k->from.layout, from, first, count, k->src, gathered);
+        convert(k, count, gathered, converted);
+        ech__layout_scatter(&k->to.layout, to, first, count, converted, k->dst);
+    }
+    return ECH_OK;
+}
+
+static void destroy(ech__kernel *base)
+{
+    cast_kernel *k = (cast_kernel *)base;
+    ech__delete(k->device->ctx, k, sizeof *k);
+}
+
+/* ---- offering and creating ---- */
+
+static bool lie_alike(const ech__kernel_desc *desc)
+{
+    return ech__layout_equal(&desc->operands[0].layout, &desc->operands[1].layout);
+}
+
+static bool is_f32_or_low(ech_dtype dtype)
+{
+    return dtype == ECH_F32 || ech__dtype_is_low(dtype);
+}
+
+void ech__cast_offer(const ech__kernel_desc *desc, ech__offer *offer)
+{
+    const ech_dtype from = desc->operands[0].dtype, to = desc->operands[1].dtype;
+    if (!is_f32_or_low(from) || !is_f32_or_low(to))
+        return;
+    ech__offer_add(offer, desc, lie_alike(desc) ? "flat" : "walk");
+}
+
+ech_status ech__cast_create(ech__device *device, const ech__kernel_desc *desc,
+                            const ech__binding *binding, ech__kernel **out)
+{
+    const ech__cpu *cpu = ech__device_state(device);
+    cast_kernel *k = ech__new(device->ctx, sizeof *k);
+    if (!k)
+        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
+    const bool alike = lie_alike(desc);
+    k->base = (ech__kernel){.run = alike ? run_flat : run_walk, .destroy = destroy};
+    k->device = device;
+    k->vec = cpu->vec;
+    k->from = desc->operands[0];
+    k->to = desc->operands[1];
+    k->src = binding->operands[0];
+    k->dst = binding->operands[1];
+    if (alike)
+        ech__layout_extent(&k->to.layout, &k->n);
+    else
+        ech__shape_elems(&k->to.layout.shape, &k->n);
+    *out = &k->base;
+    return ECH_OK;
+}

@@ -1,0 +1,175 @@
+/* Operators on 16-bit numbers by kernels for f32: what is of 16 bits is widened into scratch, the kernel runs on that, and what
+ * it gives is rounded. So every f32 kernel of this device does for bf16 and f16 too, and timing chooses among them.
+ *
+ *   f32:NAME   every 16-bit operand is staged
+ *   w16:NAME   the weight is not: the kernel NAME reads it as it is
+ */
+#include "base/size.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/share.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PREFIX = 4, ALIGN = 64, BLOCK = 4096 };
+
+static const char ALL[] = "f32:", ALL_BUT_WEIGHT[] = "w16:";
+
+typedef struct staged {
+    ech_dtype dtype;
+    int64_t n; /* elements, padding included */
+    void *low;
+    float *wide;
+} staged;
+
+typedef struct staged_kernel {
+    ech__kernel base;
+    ech__device *device;
+    const ech__vec *vec;
+    ech__kernel *inner;
+    staged in[ECH__MAX_IN], out[ECH__MAX_OUT];
+    int nin, nout; /* that are staged */
+} staged_kernel;
+
+/* ---- which operands ---- */
+
+static bool is_staged(const ech__kernel_desc *desc, int i, bool but_weight)
+{
+    const int weight = ech__op_info(desc->op)->weight;
+    return ech__dtype_is_low(desc->operands[i].dtype) && !(but_weight && weight && i == weight);
+}
+
+/* What the kernel inside is asked for. */
+static ech__kernel_desc inside(const ech__kernel_desc *desc, bool but_weight)
+{
+    ech__kernel_desc wide = *desc;
+    if (desc->op == ECH__OP_CAST) /* between f32 and f32 only the layout is left to change */
+        wide.op = ECH__OP_REORDER;
+    for (int i = 0; i < desc->nin + desc->nout; i++) {
+        if (is_staged(desc, i, but_weight))
+            wide.operands[i].dtype = ECH_F32;
+    }
+    return wide;
+}
+
+/* 0 where it is not staged, or too large to be. */
+static int64_t stage_bytes(const ech__kernel_desc *desc, int i, bool but_weight,
+                           const ech__layout *layout)
+{
+    int64_t n;
+    if (!is_staged(desc, i, but_weight) || !ech__layout_extent(layout, &n) || n > INT64_MAX / 64)
+        return 0;
+    return ech__round_up(n * (int64_t)sizeof(float), ALIGN);
+}
+
+/* ---- offering ---- */
+
+void ech__staged_offer(ech__device *device, const ech__kernel_desc *desc, bool but_weight,
+                       ech__offer *offer)
+{
+    const ech__kernel_desc wide = inside(desc, but_weight);
+    ech__candidate found[ECH__MAX_CANDIDATES];
+    ech__offer inner = {found, 0};
+    ech__cpu_offer_wide(device, &wide, &inner);
+    for (int c = 0; c < inner.count; c++) {
+        char name[sizeof found[c].name];
+        snprintf(name, sizeof name, "%s%.*s", but_weight ? ALL_BUT_WEIGHT : ALL,
+                 (int)sizeof name - PREFIX - 1, found[c].name);
+        ech__candidate *candidate = ech__offer_add(offer, desc, name);
+        if (!candidate)
+            return;
+        candidate->is_fallback = found[c].is_fallback;
+        candidate->only_timed = found[c].only_timed;
+        candidate->scratch_bytes = found[c].scratch_bytes;
+        for (int i = 0; i < desc->nin + desc->nout; i++) {
+            candidate->layouts[i] = found[c].layouts[i];
+            candidate->scratch_bytes += stage_bytes(desc, i, but_weight, &found[c].layouts[i]);
+        }
+    }
+}
+
+bool ech__staged_is(const ech__candidate *candidate)
+{
+    return !strncmp(candidate->name, ALL, PREFIX) ||
+           !strncmp(candidate->name, ALL_BUT_WEIGHT, PREFIX);
+}
+
+/* ---- running ---- */
+
+static void widen_all(const staged_kernel *k, const staged *s)
+{
+    const int64_t blocks = ceil_div(s->n, BLOCK);
+#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+    for (int64_t b = 0; b < blocks; b++)
+        k->vec->widen(s->dtype, least(BLOCK, s->n - b * BLOCK), (uint16_t *)s->low + b * BLOCK,
+                      s->wide + b * BLOCK);
+}
+
+static void narrow_all(const staged_kernel *k, const staged *s)
+{
+    const int64_t blocks = ceil_div(s->n, BLOCK);
+#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+    for (int64_t b = 0; b < blocks; b++)
+        k->vec->narrow(s->dtype, least(BLOCK, s->n - b * BLOCK), s->wide + b * BLOCK,
+                       (uint16_t *)s->low + b * BLOCK);
+}
+
+static ech_status run(ech__kernel *base, const ech__scalars *scalars)
+{
+    const staged_kernel *k = (const staged_kernel *)base;
+    for (int i = 0; i < k->nin; i++)
+        widen_all(k, &k->in[i]);
+    ECH_TRY(k->inner->run(k->inner, scalars));
+    for (int i = 0; i < k->nout; i++)
+        narrow_all(k, &k->out[i]);
+    return ECH_OK;
+}
+
+static void destroy(ech__kernel *base)
+{
+    staged_kernel *k = (staged_kernel *)base;
+    if (k->inner)
+        k->inner->destroy(k->inner);
+    ech__delete(k->device->ctx, k, sizeof *k);
+}
+
+/* ---- creating ---- */
+
+ech_status ech__staged_create(ech__device *device, const ech__kernel_desc *desc,
+                              const ech__candidate *candidate, const ech__binding *binding,
+                              ech__kernel **out)
+{
+    const bool but_weight = !strncmp(candidate->name, ALL_BUT_WEIGHT, PREFIX);
+    const ech__cpu *cpu = ech__device_state(device);
+    staged_kernel *k = ech__new(device->ctx, sizeof *k);
+    if (!k)
+        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
+    k->base = (ech__kernel){.run = run, .destroy = destroy};
+    k->device = device;
+    k->vec = cpu->vec;
+    ech__binding wide = *binding;
+    char *scratch = binding->scratch;
+    for (int i = 0; i < desc->nin + desc->nout; i++) {
+        if (!is_staged(desc, i, but_weight))
+            continue;
+        staged s = {desc->operands[i].dtype, 0, binding->operands[i], (float *)(void *)scratch};
+        ech__layout_extent(&candidate->layouts[i], &s.n);
+        scratch += stage_bytes(desc, i, but_weight, &candidate->layouts[i]);
+        wide.operands[i] = s.wide;
+        if (i < desc->nin)
+            k->in[k->nin++] = s;
+        else
+            k->out[k->nout++] = s;
+    }
+    wide.scratch = scratch;
+    ech__candidate inner = *candidate;
+    snprintf(inner.name, sizeof inner.name, "%s", candidate->name + PREFIX);
+    const ech__kernel_desc inner_desc = inside(desc, but_weight);
+    const ech_status status = ech__cpu_create_wide(device, &inner_desc, &inner, &wide, &k->inner);
+    if (status < 0) {
+        destroy(&k->base);
+        return status;
+    }
+    *out = &k->base;
+    return ECH_OK;
+}

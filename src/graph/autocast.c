@@ -1,0 +1,146 @@
+/* Mixed precision as a rewrite. Linear layers and convolutions take and give numbers of 16 bits, and so does all that stands
+ * between them and behind them: the rows of the operators say which operands flow and which stay f32 (statistics, losses, gradients of
+ * parameters). An operator computes in f32 whatever it is given, and rounds what it gives: a loss takes the prediction as it
+ * is, and gives its gradient in the same type. So casts stand only where f32 comes in from outside, and where somebody outside
+ * wants f32.
+ *
+ * The cast of an input is made again in the backward pass instead of being kept: the input itself is there anyway. */
+#include "graph/graph.h"
+
+typedef struct caster {
+    ech_graph *graph;
+    ech_dtype dtype;
+    size_t nvalues; /* when the pass began */
+    ech_value *low
+        [ECH__PHASE_COUNT]; /* [nvalues] the cast of a value, by the phase that made it; -1: none */
+} caster;
+
+static ech_status no_memory(const caster *c)
+{
+    return ech__fail(c->graph->ctx, ECH_E_NOMEM, "no memory to cast a graph of %zu operators",
+                     c->graph->nnodes);
+}
+
+static bool is_f32(const caster *c, ech_value v)
+{
+    return c->graph->values[v].type.dtype == ECH_F32;
+}
+
+/* Whether input i of the node is part of what flows. A vector that is added to each row is a parameter. */
+static bool flows(const caster *c, const ech__node *node, int i)
+{
+    const ech__value *values = c->graph->values;
+    const bool row = node->op == ECH__OP_ADD &&
+                     values[node->in[i]].type.shape.ndims != values[node->in[0]].type.shape.ndims;
+    return (ech__op_info(node->op)->low_in >> i & 1) && !row;
+}
+
+/* Whether the node is to work on the low type: it begins the flow, or stands in it. */
+static bool is_reached(const caster *c, const ech__node *node)
+{
+    if (ech__op_info(node->op)->product && is_f32(c, node->in[0]) && is_f32(c, node->in[1]))
+        return true;
+    for (int i = 0; i < node->nin; i++) {
+        if (flows(c, node, i) && c->graph->values[node->in[i]].type.dtype == c->dtype)
+            return true;
+    }
+    return false;
+}
+
+/* Adds a cast at a place before others; it makes a value of its own. */
+static ech_value insert_cast(caster *c, ech_value from, ech_dtype to, ech__phase phase, size_t at)
+{
+    ech_graph *graph = c->graph;
+    graph->phase = phase;
+    const ech_value cast = ech__graph_add(graph, &(ech__node){.op = ECH__OP_CAST,
+                                                              .name = graph->values[from].name,
+                                                              .attrs = {.dtype = to},
+                                                              .nin = 1,
+                                                              .in = {from}});
+    if (cast >= 0)
+        ech__graph_move_last(graph, at);
+    return cast;
+}
+
+/* Lets the node at *at take its f32 inputs through casts; moves *at on by those that come before it. */
+static ech_status cast_inputs(caster *c, size_t *at)
+{
+    const ech__phase phase = c->graph->nodes[*at].phase;
+    for (int i = 0; i < c->graph->nodes[*at].nin; i++) {
+        const ech__node *node = &c->graph->nodes[*at];
+        const ech_value v = node->in[i];
+        if (!flows(c, node, i) || !is_f32(c, v))
+            continue;
+        const bool again = c->graph->values[v].kind == ECH__VALUE_INPUT;
+        ech_value *known = &c->low[again ? phase : ECH__PHASE_FORWARD][v];
+        if (*known < 0) {
+            *known = insert_cast(c, v, c->dtype, phase, *at);
+            if (*known < 0)
+                return c->graph->status;
+            ++*at;
+        }
+        c->graph->nodes[*at].in[i] = *known;
+    }
+    return ECH_OK;
+}
+
+/* What only operators read becomes low. What others read too (a kept value, the gradient of a parameter) stays f32, and is made by
+ * a cast from a low one. */
+static ech_status cast_outputs(caster *c, size_t at)
+{
+    ech_graph *graph = c->graph;
+    const unsigned low_out = ech__op_info(graph->nodes[at].op)->low_out;
+    for (int i = 0; i < graph->nodes[at].nout; i++) {
+        const ech_value v = graph->nodes[at].out[i];
+        ech__value *value = &graph->values[v];
+        if (!(low_out >> i & 1) || value->type.dtype != ECH_F32)
+            continue;
+        if (value->kind == ECH__VALUE_ACTIVATION && !value->kept) {
+            value->type.dtype = c->dtype;
+            continue;
+        }
+        const ech_value low =
+            ech__graph_value(graph, &(ech__value){.name = value->name,
+                                                  .kind = ECH__VALUE_ACTIVATION,
+                                                  .type = {c->dtype, value->type.shape},
+                                                  .of = -1});
+        const ech_value cast =
+            low < 0 ? low : insert_cast(c, low, ECH_F32, graph->nodes[at].phase, at + 1);
+        if (cast < 0)
+            return graph->status;
+        graph->nodes[at].out[i] = low;
+        graph->nodes[at + 1].out[0] = v; /* the value it made itself is nobody's */
+        c->low[ECH__PHASE_FORWARD][v] = low;
+    }
+    return ECH_OK;
+}
+
+static ech_status begin(caster *c)
+{
+    for (int p = 0; p < ECH__PHASE_COUNT; p++) {
+        c->low[p] = ech__arena_array(&c->graph->arena, c->nvalues, sizeof *c->low[p]);
+        if (!c->low[p])
+            return no_memory(c);
+        for (size_t v = 0; v < c->nvalues; v++)
+            c->low[p][v] = -1;
+    }
+    return ECH_OK;
+}
+
+ech_status ech__autocast(ech_graph *graph, ech_dtype dtype)
+{
+    ECH_TRY(graph->status);
+    if (!ech__dtype_is_low(dtype))
+        return ech__fail(graph->ctx, ECH_E_INVALID,
+                         "mixed precision in %s: bf16 and f16 are possible",
+                         ech__dtype_name(dtype));
+    caster c = {.graph = graph, .dtype = dtype, .nvalues = graph->nvalues};
+    ECH_TRY(begin(&c));
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        if (!is_reached(&c, &graph->nodes[n]))
+            continue;
+        ECH_TRY(cast_inputs(&c, &n));
+        ECH_TRY(cast_outputs(&c, n));
+    }
+    return ECH_OK;
+}
