@@ -38,12 +38,13 @@ static double step_of(double range, int count)
 static void draw_axes(const plot *p)
 {
     const double step = step_of(p->x1 - p->x0, 8);
-    for (double x = ceil(p->x0 / step) * step; x <= p->x1; x += step)
+    const int first = (int)ceil(p->x0 / step), last = (int)floor(p->x1 / step);
+    for (int i = first; i <= last; i++)
         fprintf(p->out,
                 "<path class=\"grid\" d=\"M%.1f %dV%d\"/>\n"
                 "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.3g</text>\n",
-                x_at(p, x), TOP, HEIGHT - BOTTOM, x_at(p, x), HEIGHT - BOTTOM + 18,
-                fabs(x) < step / 2 ? 0 : x);
+                x_at(p, i * step), TOP, HEIGHT - BOTTOM, x_at(p, i * step), HEIGHT - BOTTOM + 18,
+                i * step);
     for (int power = 0; power <= (int)p->top; power++)
         fprintf(p->out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.0f</text>\n", LEFT - 8,
                 y_at(p, pow(10, power)) + 4, pow(10, power));

@@ -20,7 +20,7 @@ static bool is_watched(const ech__qmodel *model, ech_value v)
 static ech_status watch(ech__calibration *c)
 {
     const ech__qmodel *model = c->model;
-    c->seen = ech__arena_array(&c->graph->arena, c->graph->nvalues, sizeof *c->seen);
+    c->seen = ech__arena_array(&c->graph->arena, c->graph->nvalues, sizeof(ech__histogram *));
     if (!c->seen)
         return ech__fail(c->ctx, ECH_E_NOMEM, "no memory for %zu histograms", c->graph->nvalues);
     for (size_t v = 0; v < c->graph->nvalues; v++) {

@@ -139,14 +139,13 @@ static int64_t bound_of(const int8_t *weight, int64_t outputs, int64_t each, ech
 {
     int64_t most = 0;
     for (int64_t o = 0; o < outputs; o++) {
-        int64_t above = 0, below = 0;
+        int64_t sizes = 0, sum = 0; /* of all, and with their signs */
         for (int64_t i = 0; i < each; i++) {
-            const int w = weight[o * each + i];
-            above += w > 0 ? w : 0;
-            below -= w < 0 ? w : 0;
+            sizes += abs(weight[o * each + i]);
+            sum += weight[o * each + i];
         }
-        const int64_t either = above > below ? above : below;
-        const int64_t bound = x == ECH_U8 ? 255 * either : 128 * (above + below);
+        const int64_t one_sign = (sizes + (sum < 0 ? -sum : sum)) / 2;
+        const int64_t bound = x == ECH_U8 ? 255 * one_sign : 128 * sizes;
         most = bound > most ? bound : most;
     }
     return most;

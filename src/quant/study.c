@@ -152,7 +152,7 @@ static ech_status calibrate(ech__study *s)
 static ech_status look_at_weights(ech__study *s)
 {
     ech__arena *arena = &s->scales.arena;
-    s->weights = ech__arena_array(arena, s->scales.nlayers, sizeof *s->weights);
+    s->weights = ech__arena_array(arena, s->scales.nlayers, sizeof(ech__histogram *));
     for (size_t l = 0; s->weights && l < s->scales.nlayers; l++) {
         const char *name = s->model.fused->values[s->scales.layers[l].weight].name;
         const ech__tensor *t = ech__tensors_find(&s->model.weights, name);

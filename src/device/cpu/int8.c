@@ -330,11 +330,11 @@ ech_status ech__int8_create(ech__device *device, const ech__kernel_desc *desc,
     k->bias = binding->operands[2];
     k->scale = binding->operands[3];
     k->y = binding->operands[4];
-    const int64_t vector = ech__round_up(k->outputs * (int64_t)sizeof(float), 64);
-    char *scratch = binding->scratch;
-    k->biases = (float *)scratch;
-    k->scales = (float *)(scratch + vector);
-    k->staged = (int16_t *)(scratch + 2 * vector);
+    const int64_t vector = ech__round_up(k->outputs, 64 / (int64_t)sizeof(float));
+    k->biases = binding->scratch;
+    k->scales = k->biases + vector;
+    void *staged = k->scales + vector;
+    k->staged = staged;
     *out = &k->base;
     return ECH_OK;
 }

@@ -237,13 +237,12 @@ ech_status ech__int8_wino_create(ech__device *device, const ech__kernel_desc *de
     k->bias = binding->operands[2];
     k->scale = binding->operands[3];
     k->y = binding->operands[4];
-    const int64_t vector = ech__round_up(k->outputs * (int64_t)sizeof(float), 64);
-    char *scratch = binding->scratch;
-    k->biases = (float *)scratch;
-    k->scales = (float *)(scratch + vector);
-    k->u = (int16_t *)(scratch + 2 * vector);
-    k->own = scratch + 2 * vector +
-             ech__round_up(POINTS * k->outputs * k->C * (int64_t)sizeof(int16_t), 64);
+    const int64_t vector = ech__round_up(k->outputs, 64 / (int64_t)sizeof(float));
+    k->biases = binding->scratch;
+    k->scales = k->biases + vector;
+    void *u = k->scales + vector;
+    k->u = u;
+    k->own = (char *)u + ech__round_up(POINTS * k->outputs * k->C * (int64_t)sizeof(int16_t), 64);
     *out = &k->base;
     return ECH_OK;
 }

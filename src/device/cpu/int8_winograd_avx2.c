@@ -221,7 +221,8 @@ static void store_row(const ech__int8_wino_output *t, const v8 *acc, char *to)
             __m256 v = scaled(t, acc[s]);
             if (t->relu)
                 v = _mm256_max_ps(v, _mm256_setzero_ps());
-            _mm256_storeu_ps((float *)(to + s * t->y_pixel), v);
+            void *at = to + s * t->y_pixel;
+            _mm256_storeu_ps(at, v);
         }
         return;
     }
