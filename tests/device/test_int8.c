@@ -1,7 +1,10 @@
 /* Operators on integers, on every kind of device: bit for bit what the reference gives. */
 #include "support/op_harness.h"
+#include "base/rng.h"
+#include "device/cpu/int8.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -240,6 +243,101 @@ static void rounding(void **state)
                        (ech__type[]){image(ECH_F32, 2, 11, 3, 4), vector(ECH_F32, 11)});
 }
 
+/* ---- the loops in plain C give the bits of those with vectors, which the device prefers ---- */
+
+#ifdef ECH_X86
+enum { LONG = 40 };
+
+/* A tile of made-up numbers, through one set of loops. */
+static void run_tile(const ech__int8_isa *isa, int rows, int panels, ech_dtype type, char *out)
+{
+    static int16_t x[ECH__INT8_ROWS][3 * LONG];
+    static int8_t w[2 * 3 * LONG / 2 * 16];
+    static float bias[16], scale[16];
+    for (int i = 0; i < ECH__INT8_ROWS * 3 * LONG; i++)
+        x[i / (3 * LONG)][i % (3 * LONG)] =
+            (int16_t)(255 * ech__rng_uniform(1, 0, (uint64_t)i) - (type == ECH_S8 ? 128 : 0));
+    for (int i = 0; i < (int)sizeof w; i++)
+        w[i] = (int8_t)(255 * ech__rng_uniform(2, 0, (uint64_t)i) - 128);
+    for (int i = 0; i < 16; i++) {
+        bias[i] = 4000 * ech__rng_uniform(3, 0, (uint64_t)i) - 2000;
+        scale[i] = 0.004f * ech__rng_uniform(4, 0, (uint64_t)i);
+    }
+    ech__int8_tile t = {.rows = rows,
+                        .panels = panels,
+                        .w = w,
+                        .w_panel = (int64_t)sizeof w / 2,
+                        .runs = 3,
+                        .length = LONG / 2,
+                        .x_run = LONG,
+                        .bias = bias,
+                        .scale = scale,
+                        .type = type,
+                        .relu = rows % 2 == 0,
+                        .y_panel = 8,
+                        .valid = {8, 5}};
+    for (int r = 0; r < rows; r++) {
+        t.x[r] = x[r];
+        t.y[r] = out + r * 16 * 4;
+    }
+    isa->tile(&t);
+}
+
+static void plain_tiles(void **state)
+{
+    (void)state;
+    for (int panels = 1; panels <= 2; panels++) {
+        for (int rows = 1; rows <= ech__int8_generic.rows[panels - 1]; rows++) {
+            for (int type = 0; type < 3; type++) {
+                char a[ECH__INT8_ROWS * 64] = {0}, b[ECH__INT8_ROWS * 64] = {0};
+                run_tile(&ech__int8_generic, rows, panels, RESULTS[type], a);
+                run_tile(&ech__int8_avx2, rows, panels, RESULTS[type], b);
+                assert_memory_equal(a, b, sizeof a);
+                assert_true(a[0] || a[1] || a[2] || a[3] || a[4] || a[5] || a[6] || a[7]);
+            }
+        }
+    }
+}
+
+static void plain_loops(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    const ech__int8_loops *all[] = {&ech__int8_loops_generic, &ech__int8_loops_avx2};
+    float x[N], wide[2][N];
+    uint8_t whole[2][N];
+    uint64_t blocks[2][N];
+    for (int i = 0; i < N; i++)
+        x[i] = i % 7 ? 600 * ech__rng_uniform(5, 0, (uint64_t)i) - 300 : (float)(i / 7) + 0.5f;
+    x[3] = 1e20f;
+    x[4] = -1e20f;
+    for (int type = 0; type < 2; type++) {
+        for (int k = 0; k < 2; k++) {
+            memset(blocks[k], 0, sizeof blocks[k]);
+            all[k]->from_f32(N, x, INPUTS[type], whole[k]);
+            all[k]->to_f32(N, whole[k], INPUTS[type], wide[k]);
+            all[k]->insert(N, whole[k], 16, blocks[k]);
+            all[k]->maxpool(&(ech__int8_pool){.x = (const char *)whole[k],
+                                              .y = (char *)blocks[k],
+                                              .H = 5,
+                                              .W = 5,
+                                              .P = 3,
+                                              .Q = 3,
+                                              .kernel = 3,
+                                              .stride = 2,
+                                              .pad = 1,
+                                              .step = 8,
+                                              .is_signed = type == 1});
+        }
+        assert_memory_equal(whole[0], whole[1], sizeof whole[0]);
+        assert_memory_equal(wide[0], wide[1], sizeof wide[0]);
+        assert_memory_equal(blocks[0], blocks[1], sizeof blocks[0]);
+        assert_int_equal(whole[0][3], type ? 127 : 255);
+        assert_int_equal(whole[0][4], type ? 128 : 0);
+    }
+}
+#endif
+
 int main(void)
 {
     static harness_target targets[] = {{ECH__DEVICE_CPU, 1}, {ECH__DEVICE_CPU, 3}};
@@ -249,9 +347,20 @@ int main(void)
     }
 #define ON_CPU(f) TEST(f, 0), TEST(f, 1)
     const struct CMUnitTest tests[] = {
-        ON_CPU(linear),      ON_CPU(convolutions),  ON_CPU(winograd), ON_CPU(extremes),
-        ON_CPU(elementwise), ON_CPU(quantize_rows), ON_CPU(sums),     ON_CPU(pools),
-        ON_CPU(flatten),     ON_CPU(rounding),
+#ifdef ECH_X86
+        cmocka_unit_test(plain_tiles),
+        cmocka_unit_test(plain_loops),
+#endif
+        ON_CPU(linear),
+        ON_CPU(convolutions),
+        ON_CPU(winograd),
+        ON_CPU(extremes),
+        ON_CPU(elementwise),
+        ON_CPU(quantize_rows),
+        ON_CPU(sums),
+        ON_CPU(pools),
+        ON_CPU(flatten),
+        ON_CPU(rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
