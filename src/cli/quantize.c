@@ -27,8 +27,9 @@ static const ech__option options[] = {
      .help = "The model that was trained. It must be one of images."},
     {.name = "init",
      ECH_OPTION(STRING, args, init),
-     .arg = "FILE.safetensors",
-     .help = "Its trained weights in f32, as echelon train --save or PyTorch leaves them."},
+     .arg = "FILE|DIR",
+     .help = "Its trained weights in f32: a safetensors file, or the directory of echelon train "
+             "--save, whose newest checkpoint is taken."},
     {.name = "load",
      ECH_OPTION(STRING, args, load),
      .arg = "FILE.safetensors",
@@ -148,7 +149,7 @@ static const ech__option options[] = {
 };
 
 static const ech__option_example examples[] = {
-    {"echelon quantize --model lenet --init run/model.safetensors --data cifar10 --data-dir cifar",
+    {"echelon quantize --model lenet --init saved --data cifar10 --data-dir cifar",
      "the ladder of a trained lenet"},
     {"echelon quantize --init w.safetensors --weights max --per tensor --activations max",
      "the plainest scales there are"},

@@ -3,6 +3,7 @@
 #include "base/dir.h"
 #include "quant/file.h"
 #include "quant/onnx.h"
+#include "train/checkpoint_dir.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -86,6 +87,23 @@ static int64_t file_bytes(const char *path)
     return stat(path, &info) == 0 ? (int64_t)info.st_size : 0;
 }
 
+/* The file of the weights: a directory of checkpoints stands for the model of its newest one. */
+static ech_status find_trained(ech__study *s)
+{
+    struct stat info;
+    char checkpoint[ECH_DIR_MAX_PATH];
+    const char *given = s->config.init;
+    if (stat(given, &info) != 0 || !S_ISDIR(info.st_mode)) {
+        const int length = snprintf(s->init, sizeof s->init, "%s", given);
+        return length < (int)sizeof s->init
+                   ? ECH_OK
+                   : ech__fail(s->ctx, ECH_E_INVALID, "a path of %d bytes is too long", length);
+    }
+    ECH_TRY(ech__checkpoint_find(s->ctx, given, checkpoint));
+    ECH_TRY(ech__checkpoint_verify(s->ctx, checkpoint));
+    return ech__part_path(s->ctx, checkpoint, ECH__PART_MODEL, s->init);
+}
+
 /* Names and shapes of files are a trainer's affair: it reads the weights, at the least size it can have. */
 static ech_status read_trained(ech__study *s, const ech__model *model)
 {
@@ -93,7 +111,7 @@ static ech_status read_trained(ech__study *s, const ech__model *model)
     o.batch = 1;
     o.threads = 1;
     o.tune = false;
-    o.init = s->config.init;
+    o.init = s->init;
     ech_trainer *trainer;
     ECH_TRY(ech_trainer_create(s->ctx, s->graph, model->loss, &o, &trainer));
     const ech_status status =
@@ -108,8 +126,9 @@ static ech_status read_model(ech__study *s)
     ECH_TRY(ech_graph_create(s->ctx, &s->graph));
     ECH_TRY(ech__model_build(s->graph, &s->config.model, &model));
     if (s->config.init) {
+        ECH_TRY(find_trained(s));
         ECH_TRY(read_trained(s, &model));
-        s->f32_bytes = file_bytes(s->config.init);
+        s->f32_bytes = file_bytes(s->init);
         return ech__scales_init(&s->scales, &s->model);
     }
     ECH_TRY(ech__qmodel_bare(&s->model, s->graph, ech__prediction_of(s->graph, model.loss)));

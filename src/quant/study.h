@@ -8,13 +8,14 @@
 #ifndef ECH_QUANT_STUDY_H
 #define ECH_QUANT_STUDY_H
 
+#include "base/dir.h"
 #include "models/models.h"
 #include "quant/calibrate.h"
 #include "quant/ladder.h"
 
 typedef struct ech__study_config {
     ech__model_options model;
-    const char *init; /* trained weights in f32; NULL: load */
+    const char *init; /* trained weights in f32, or a directory of checkpoints; NULL: load */
     const char *load; /* a network that was quantized before; NULL: none */
     const char *data; /* NULL: synthetic; "cifar10" */
     const char *data_dir;
@@ -40,7 +41,8 @@ typedef struct ech__study_config {
 typedef struct ech__study {
     ech_ctx *ctx;
     ech__study_config config;
-    ech_graph *graph; /* of the model, with its loss */
+    char init[ECH_DIR_MAX_PATH]; /* the file that config.init stands for */
+    ech_graph *graph;            /* of the model, with its loss */
     ech__images *train, *test;
     ech__device *device;
     ech__tuning *tuning;

@@ -50,6 +50,7 @@ for how in "--weights max --per tensor --activations max" "--weights 3sigma --ac
     # shellcheck disable=SC2086 # the words are options
     check "other scales: $how" quantize "${small[@]}" --sensitivity 0 --out '' $how
 done
+check "a directory of checkpoints stands for its newest" quantize "${small[@]}" --init saved --sensitivity 0 --out ''
 check "--json prints one object" sh -c '"$0" quantize "$@" --out "" --json >json.out 2>/dev/null' "$ECHELON" "${small[@]}"
 holds "with the ladder in it" 'len(l) == 7' json.out
 
@@ -69,6 +70,7 @@ wrong "too many samples are refused" '60000 samples for calibration: the trainin
 wrong "a model of vectors is refused" 'only models of images' 2 --model linear --init "$weights" --out ''
 wrong "weights of another model are refused" 'tensor|parameter' 2 --model resnet18 --init "$weights" --out ''
 wrong "a file in f32 is none in int8" 'it is no network in int8' 1 --model lenet --load "$weights" --out ''
+wrong "a directory without checkpoints is refused" 'out' 1 --model lenet --init out --out ''
 wrong "a file that is not there is refused" 'nowhere.safetensors' 1 --model lenet --load nowhere.safetensors --out ''
 wrong "cifar10 without a directory is refused" 'needs a data directory' 2 --model lenet --init "$weights" --data cifar10 --out ''
 
