@@ -15,7 +15,7 @@
 #include <time.h>
 
 enum { GLOBAL_BATCH = 128, CLASSES = 10, TEST_IMAGES = 10000 };
-static const double LR = 0.05;
+static const double LR = 0.02;
 
 typedef struct model {
     ech_value loss, correct;

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "cli/ranks.h"
 #include "device/device.h"
+#include "report/report.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -191,8 +192,8 @@ static const ech__option options[] = {
              "largest batch that does, from the plan alone; nothing is measured."},
     {.name = "plot",
      ECH_OPTION(STRING, args, plot),
-     .arg = "FILE.svg",
-     .help = "Draw samples per second over the devices."},
+     .arg = "FILE",
+     .help = "Draw samples per second over the devices, as SVG or PNG by the end of the name."},
     {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
     /* A rank that measures for the command that has started it. */
     {.name = "measure-batch",
@@ -341,6 +342,9 @@ static ech_status check(ech_ctx *ctx, const args *a, const ech__load *load, cons
                          "exchange directly");
     if (a->optimizer != ECH_SGD && a->momentum != 0)
         return ech__fail(ctx, ECH_E_INVALID, "--momentum is of sgd");
+    if (a->plot && !ech__is_picture_name(a->plot))
+        return ech__fail(ctx, ECH_E_INVALID, "--plot %.200s: the name must end in .svg or .png",
+                         a->plot);
     if (a->global % a->accum)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--global-batch %lld with --accum %lld: must be divisible by it",

@@ -29,7 +29,7 @@ ech_json *ech__plan_json(const ech__plan_result *result);
 /* "resnet18", "linear 1024x2". */
 const char *ech__plan_model(const ech__run_config *config, char *out, size_t bytes);
 
-/* Samples per second over devices, with the ideal line, as SVG (plan_plot.c). */
+/* Samples per second over devices, with the ideal line, as SVG or PNG by the end of the name (plan_plot.c). */
 ech_status ech__plan_plot(ech_ctx *ctx, const ech__plan_result *result, const char *path);
 
 #endif

@@ -26,6 +26,7 @@ static ech_status make_plan(const ech__capacity *c, int64_t batch, ech_trainer *
     ech_train_options train = c->config.train;
     ech_graph *graph;
     ech__model model;
+    *out = NULL;
     train.batch = batch;
     ECH_TRY(ech_graph_create(c->ctx, &graph));
     ech_status status = ech__model_build(graph, &c->config.model, &model);
@@ -40,11 +41,12 @@ ech_status ech__capacity_need(const ech__capacity *c, int64_t batch, ech__need *
     ech_trainer *trainer;
     *out = (ech__need){.batch = batch};
     const ech_status status = make_plan(c, batch, &trainer);
-    if (status == ECH_E_LIMIT) { /* no limit was given: its sizes cannot be counted */
+    if (!trainer && status == ECH_E_LIMIT) { /* no limit was given: its sizes cannot be counted */
         c->ctx->error[0] = 0;
         return ECH_OK;
     }
-    ECH_TRY(status);
+    if (!trainer)
+        return status;
     for (int k = 0; k < ECH__MEMORY_COUNT; k++)
         out->memory[k] =
             trainer->plan->memory[k] + (trainer->whole ? trainer->whole->memory[k] : 0);

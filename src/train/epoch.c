@@ -26,7 +26,7 @@ static ech_status find_most_data(const ech__run *run, double *data_s)
     ech__comm *comm = run->trainer->comm;
     if (!comm)
         return ECH_OK;
-    double most;
+    double most = 0;
     const ech__coll largest = {.op = ECH__COLL_ALLREDUCE,
                                .reduction = ECH__REDUCTION_MAX,
                                .dtype = ECH_F64,

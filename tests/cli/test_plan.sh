@@ -103,6 +103,8 @@ says "where communication takes half" 'half of the step' plan "${linear[@]}" --b
 says "advice" 'efficiency of 50 %' plan "${linear[@]}" --batch-size 8 --devices 1,2 --link 10GB/s,1us --advise --efficiency 0.5
 check "a picture" plan "${linear[@]}" --batch-size 8 --devices 1,2,4 --link 1GB/s,1us --plot curve.svg
 check "that is XML" python3 -c 'import xml.etree.ElementTree as e; r = e.parse("curve.svg").getroot(); assert r.tag.endswith("svg"); t = " ".join(x.text or "" for x in r.iter()); assert "samples per second" in t and "devices" in t and "ideal" in t, t'
+check "and one as PNG" plan "${linear[@]}" --batch-size 8 --devices 1,2,4 --link 1GB/s,1us --plot curve.png
+check "that is one" python3 -c 'assert open("curve.png", "rb").read(4) == b"\x89PNG"'
 says "help has examples" 'echelon plan --model resnet18' plan --help
 
 # ---- what it refuses ----
@@ -120,6 +122,7 @@ sentence() {
         not_ok "$what"
     fi
 }
+sentence "a picture of another kind" '--plot curve.jpg: the name must end in .svg or .png' --plot curve.jpg
 sentence "no devices" '--devices 0: must be from 1 to 1000000' --devices 0
 sentence "too many devices" 'must be from 1 to 1000000' --devices 1,1000001
 sentence "devices that are no numbers" "--devices 'two'" --devices two

@@ -7,7 +7,7 @@ checker=$ECH_SRC/tools/check_includes
 
 fresh() {
     rm -rf "$tree"
-    mkdir -p "$tree"/{include/echelon,examples,src/{base,graph,plan,device/cpu,cli}}
+    mkdir -p "$tree"/{include/echelon,examples,src/{base,graph,plan,device/cpu,report,cli}}
     echo '#include <stddef.h>' >"$tree/include/echelon/echelon.h"
     printf '%s\n' '#include "echelon/echelon.h"' '#include <jansson.h>' >"$tree/src/base/json.c"
     printf '%s\n' '#include "graph/graph.h"' '/* #include "cli/main.h" and printf("x") */' \
@@ -37,6 +37,10 @@ offence "an include without a room" src/base/json.c '#include "status.h"' \
     '^src/base/json\.c:3: .*names no room'
 offence "Jansson in another file" src/graph/graph.c '#include <jansson.h>' \
     '^src/graph/graph\.c:5: <jansson\.h> belongs to src/base/json\.c'
+offence "pango in another file" src/cli/main.c '#include <pango/pangocairo.h>' \
+    '^src/cli/main\.c:3: <pango/pangocairo\.h> belongs to src/report/pages\.c'
+offence "a report that looks at more than records" src/report/page.c '#include "plan/plan.h"' \
+    '^src/report/page\.c:1: report includes only base and report, not plan'
 offence "oneDNN outside of the cpu device" src/plan/plan.c '#include <oneapi/dnnl/dnnl.h>' \
     '^src/plan/plan\.c:1: .*belongs to src/device/cpu/'
 offence "BLAS outside of the cpu device" src/plan/plan.c '#include <cblas.h>' \

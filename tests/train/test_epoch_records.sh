@@ -95,7 +95,7 @@ run sent "${resnet[@]}"
 holds "buffers are counted apart from gradients" sent.json \
     "s['buffer_bytes_per_step'] == 2 * 4 * $channels and s['comm_bytes_per_step'] == 4 * s['parameters'] + s['buffer_bytes_per_step']"
 holds "and timed" sent.json \
-    '0 < s["buffer_s"] <= min(k["buffers_s"] for k in s["communication"]["ranks"]) and all(k["buffers_s"] <= k["sync_s"] <= k["comm_exposed_s"] for k in s["communication"]["ranks"])'
+    '0 < s["buffer_s"] <= min(k["buffers_s"] for k in s["communication"]["ranks"]) and all(k["buffers_s"] <= k["sync_s"] for k in s["communication"]["ranks"])'
 holds "what is broadcast does not drift" sent.json 'all("statistics_drift" not in e for e in s["epochs"])'
 run alone "${resnet[@]}" --no-broadcast-buffers
 holds "left alone nothing is sent" alone.json 's["buffer_bytes_per_step"] == 0 and s["buffer_s"] == 0'
@@ -113,7 +113,7 @@ holds "for which statistics are sent" synced.json "s['communication']['statistic
 
 # ---- what fits ----
 
-sweep=(plan --model resnet18 --momentum 0.9 --fit 32,128,512,2048,8192)
+sweep=(plan --model resnet18 --momentum 0.9 --fit '32,128,512,2048,8192')
 "$ECHELON" "${sweep[@]}" --device-memory 48GB --json >fit.json 2>.output
 holds "every batch has a row" fit.json '[x["batch"] for x in r["rows"]] == [32, 128, 512, 2048, 8192] and r["device_memory"] == 48 * 10**9'
 holds "with its memory by kind" fit.json 'all(sum(x["memory_by_kind"].values()) == x["planned_memory_bytes"] for x in r["rows"])'

@@ -103,34 +103,51 @@ static void adam(int64_t n, const ech__adam_rule *rule, const float *restrict g,
     }
 }
 
+/* Vectors of the compiler's own: sums in arrays would go through memory at every step. */
+typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t four_bits __attribute__((vector_size(16)));
+typedef double four_sums __attribute__((vector_size(32)));
+
+enum { FOURS = LANES / 4 };
+
+typedef struct four_stats {
+    four_sums squares;
+    four largest;
+    four_bits broken; /* minus how many are not finite */
+} four_stats;
+
+static inline void add_four(four x, four_stats *s)
+{
+    const four size = (four)((four_bits)x & 0x7fffffff);
+    const four_bits larger = size > s->largest;
+    const four_sums wide = __builtin_convertvector(x, four_sums);
+    s->squares += wide * wide;
+    s->largest = (four)(((four_bits)size & larger) | ((four_bits)s->largest & ~larger));
+    s->broken += ~(four_bits)(size <= FLT_MAX);
+}
+
 static void grad_stats(int64_t n, const float *g, double out[3])
 {
-    double squares[LANES] = {0}, sum = 0;
-    float largest[LANES] = {0}, most = 0;
-    int32_t broken[LANES] = {0}, count = 0;
+    four_stats all[FOURS] = {{{0}, {0}, {0}}};
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
-        for (int k = 0; k < LANES; k++) {
-            const float x = g[i + k], size = fabsf(x);
-            squares[k] += (double)x * (double)x;
-            largest[k] = size > largest[k] ? size : largest[k];
-            broken[k] += !(size <= FLT_MAX);
-        }
+#pragma GCC unroll 4
+        for (int k = 0; k < FOURS; k++)
+            add_four(*(const four *)(g + i + 4 * k), &all[k]);
     }
-    for (int k = 0; i < n; i++, k++) {
-        const float size = fabsf(g[i]);
-        squares[k] += (double)g[i] * (double)g[i];
-        largest[k] = size > largest[k] ? size : largest[k];
-        broken[k] += !(size <= FLT_MAX);
-    }
+    float rest[LANES] = {0}; /* zeros change nothing */
+    for (int k = 0; i < n; i++, k++)
+        rest[k] = g[i];
+#pragma GCC unroll 4
+    for (int k = 0; k < FOURS; k++)
+        add_four(*(const four *)(rest + 4 * k), &all[k]);
+    out[0] = out[1] = out[2] = 0;
     for (int k = 0; k < LANES; k++) {
-        sum += squares[k];
-        most = largest[k] > most ? largest[k] : most;
-        count += broken[k];
+        const double most = (double)all[k / 4].largest[k % 4];
+        out[0] += all[k / 4].squares[k % 4];
+        out[1] = most > out[1] ? most : out[1];
+        out[2] -= all[k / 4].broken[k % 4];
     }
-    out[0] = sum;
-    out[1] = (double)most;
-    out[2] = (double)count;
 }
 
 static void widen(ech_dtype dtype, int64_t n, const void *src, float *dst)

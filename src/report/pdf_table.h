@@ -1,0 +1,12 @@
+/* Tables on pages: columns as wide as what is in them, heads that come again on every page. Only for pdf*.c. */
+#ifndef ECH_REPORT_PDF_TABLE_H
+#define ECH_REPORT_PDF_TABLE_H
+
+#include "report/press.h"
+#include "report/study.h"
+
+/* Height of what should not be parted from the title: a small table, or the head and the first rows of a larger one. */
+double ech__pdf_table_start(ech__press *press, const ech__study_table *table);
+void ech__pdf_table(ech__press *press, const ech__study_table *table);
+
+#endif
