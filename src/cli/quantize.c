@@ -187,9 +187,9 @@ static void progress(void *user, const char *what)
         fprintf(stderr, "\r\033[K%s", what);
 }
 
-static ech__study_config config_of(const args *a)
+static ech__quantization_config config_of(const args *a)
 {
-    return (ech__study_config){
+    return (ech__quantization_config){
         .model = {.kind = (ech__model_kind)a->model},
         .init = a->init,
         .load = a->load,
@@ -213,7 +213,7 @@ static ech__study_config config_of(const args *a)
     };
 }
 
-static ech_status report(ech_ctx *ctx, const args *a, const ech__study *study)
+static ech_status report(ech_ctx *ctx, const args *a, const ech__quantization *study)
 {
     if (a->json) {
         ech_json *json = ech__quantize_json(study);
@@ -233,9 +233,9 @@ int ech__run_quantize(ech_ctx *ctx, const ech__command *command, char **argv)
     int code;
     if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
         return code;
-    const ech__study_config config = config_of(&a);
-    ech__study study;
-    const ech_status status = ech__study_run(ctx, &config, &study);
+    const ech__quantization_config config = config_of(&a);
+    ech__quantization study;
+    const ech_status status = ech__quantization_run(ctx, &config, &study);
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\r\033[K");
     if (status < 0)
@@ -243,6 +243,6 @@ int ech__run_quantize(ech_ctx *ctx, const ech__command *command, char **argv)
                              status == ECH_E_INVALID ? ECH__EXIT_USAGE : ECH__EXIT_FAILED);
     code = report(ctx, &a, &study) < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED)
                                        : ECH__EXIT_GOOD;
-    ech__study_fini(&study);
+    ech__quantization_fini(&study);
     return code;
 }

@@ -3,17 +3,17 @@
 #define ECH_CLI_QUANTIZE_H
 
 #include "base/json.h"
-#include "quant/study.h"
+#include "quant/quantization.h"
 
 /* Tables for people, on stdout (quantize_show.c). */
-void ech__quantize_show(const ech__study *study);
+void ech__quantize_show(const ech__quantization *study);
 /* All of it as one object (quantize_record.c). */
-ech_json *ech__quantize_json(const ech__study *study);
+ech_json *ech__quantize_json(const ech__quantization *study);
 
-/* quantize.json, histograms.json and histograms.csv, and a picture for each layer, in the directory of the study. */
-ech_status ech__quantize_record(const ech__study *study);
-/* weights-LAYER.svg and activations-LAYER.svg (quantize_plot.c). */
-ech_status ech__quantize_plot(const ech__study *study);
+/* quantize.json, histograms.json and histograms.csv, and pictures, in its directory. */
+ech_status ech__quantize_record(const ech__quantization *study);
+/* weights-N, activations-N and ladder, as .svg and .png (quantize_plot.c). */
+ech_status ech__quantize_plot(const ech__quantization *study);
 
 /* What there is to see of a value or a weight. */
 typedef struct ech__seen {
@@ -24,6 +24,6 @@ typedef struct ech__seen {
 } ech__seen;
 
 /* Item number i of the study, weights first; false past the end. */
-bool ech__quantize_seen(const ech__study *study, size_t i, ech__seen *out);
+bool ech__quantize_seen(const ech__quantization *study, size_t i, ech__seen *out);
 
 #endif

@@ -1,162 +1,156 @@
-/* Histograms as SVG: one picture for each layer's weight and one for each value, with the range that the integers cover marked.
- * Bars grow with the logarithm of their counts, so that outliers can be seen beside the bulk. */
+/* The pictures of echelon quantize, as SVG and PNG: histograms with the range that the integers cover marked, and the
+ * ladder. */
 #include "base/dir.h"
-#include "base/file.h"
 #include "cli/quantize.h"
+#include "report/report.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-enum { WIDTH = 640, HEIGHT = 360, LEFT = 72, RIGHT = 24, TOP = 64, BOTTOM = 56 };
+enum { BINS = 128, PANELS = ECH__PLOT_MAX_PANELS };
 
-typedef struct plot {
-    FILE *out;
-    ech__bars bars;
-    double x0, x1, top; /* ends of the axis; logarithm of the highest bar */
-} plot;
+/* A picture under construction: panels and what they borrow. */
+typedef struct sheet {
+    ech__plot_panel panels[PANELS];
+    double counts[PANELS][BINS];
+    ech__plot_mark marks[PANELS][2];
+    char names[PANELS][96], notes[PANELS][96];
+    size_t count;
+} sheet;
 
-static double x_at(const plot *p, double value)
+/* Both forms of a picture. */
+static ech_status save(const ech__quantization *q, const ech__plot *plot, const char *name)
 {
-    return LEFT + (value - p->x0) / (p->x1 - p->x0) * (WIDTH - LEFT - RIGHT);
-}
-
-static double y_at(const plot *p, double count)
-{
-    const double height = count > 0 ? log10(count) + 0.3 : 0; /* one sample is seen too */
-    return HEIGHT - BOTTOM - height / (p->top + 0.3) * (HEIGHT - TOP - BOTTOM);
-}
-
-/* 1, 2 or 5 times a power of ten, so that there are about `count` of them in a range. */
-static double step_of(double range, int count)
-{
-    const double raw = range / count, power = pow(10, floor(log10(raw))), digit = raw / power;
-    return power * (digit < 1.5 ? 1 : digit < 3.5 ? 2 : digit < 7.5 ? 5 : 10);
-}
-
-static void draw_axes(const plot *p)
-{
-    const double step = step_of(p->x1 - p->x0, 8);
-    const int first = (int)ceil(p->x0 / step), last = (int)floor(p->x1 / step);
-    for (int i = first; i <= last; i++)
-        fprintf(p->out,
-                "<path class=\"grid\" d=\"M%.1f %dV%d\"/>\n"
-                "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.3g</text>\n",
-                x_at(p, i * step), TOP, HEIGHT - BOTTOM, x_at(p, i * step), HEIGHT - BOTTOM + 18,
-                i * step);
-    for (int power = 0; power <= (int)p->top; power++)
-        fprintf(p->out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.0f</text>\n", LEFT - 8,
-                y_at(p, pow(10, power)) + 4, pow(10, power));
-    fprintf(p->out, "<path class=\"axis\" d=\"M%d %dV%dH%d\"/>\n", LEFT, TOP, HEIGHT - BOTTOM,
-            WIDTH - RIGHT);
-}
-
-static void draw_bars(const plot *p)
-{
-    for (int b = 0; b < p->bars.count; b++) {
-        const double x = x_at(p, p->bars.low + b * p->bars.width);
-        const double end = x_at(p, p->bars.low + (b + 1) * p->bars.width);
-        const double y = y_at(p, (double)p->bars.height[b]);
-        if (p->bars.height[b])
-            fprintf(p->out,
-                    "<rect class=\"bar\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>\n",
-                    x, y, end - x, HEIGHT - BOTTOM - y);
-    }
-}
-
-/* A dashed line where the integers end. */
-static void draw_limit(const plot *p, double value)
-{
-    if (value > p->x0 && value < p->x1)
-        fprintf(p->out, "<path class=\"limit\" d=\"M%.1f %dV%d\"/>\n", x_at(p, value), TOP,
-                HEIGHT - BOTTOM);
-}
-
-static void draw_limits(const plot *p, const ech__study *study, const ech__seen *seen, size_t i)
-{
-    if (seen->value < 0) {
-        const ech__layer_scales *layer = &study->scales.layers[i];
-        float most = 0;
-        for (int64_t o = 0; o < layer->outputs; o++)
-            most = layer->scale[o] > most ? layer->scale[o] : most;
-        draw_limit(p, 127 * (double)most);
-        draw_limit(p, -127 * (double)most);
-    } else if (ech__has_scale(&study->model, seen->value)) {
-        const bool positive = ech__scale_type(study->model.fused, seen->value) == ECH_U8;
-        const double scale = (double)study->scales.activation[seen->value];
-        draw_limit(p, (positive ? 255 : 127) * scale);
-        if (!positive)
-            draw_limit(p, -128 * scale);
-    }
-}
-
-static void draw(FILE *out, const ech__study *study, const ech__seen *seen, size_t i)
-{
-    const ech__spread s = ech__histogram_spread(seen->histogram);
-    plot p = {.out = out, .bars = ech__histogram_bars(seen->histogram)};
-    int64_t highest = 1;
-    for (int b = 0; b < p.bars.count; b++)
-        highest = p.bars.height[b] > highest ? p.bars.height[b] : highest;
-    p.top = log10((double)highest);
-    p.x0 = p.bars.low;
-    p.x1 = p.bars.low + p.bars.count * p.bars.width;
-    fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-            "viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" font-size=\"12\">\n"
-            "<style>.grid{stroke:#ddd;fill:none}.axis{stroke:#000;fill:none}.bar{fill:#777}"
-            ".limit{stroke:#000;fill:none;stroke-width:1.5;stroke-dasharray:5 4}</style>\n"
-            "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
-            WIDTH, HEIGHT, WIDTH, HEIGHT, WIDTH, HEIGHT);
-    fprintf(out,
-            "<text x=\"%d\" y=\"24\" font-size=\"15\">%s, %s</text>\n"
-            "<text x=\"%d\" y=\"44\">%.4g to %.4g, mean %.3g, sigma %.3g, %.2f %% beyond 3 sigma, "
-            "%.1f %% zeros; dashed: where the integers end</text>\n",
-            LEFT, seen->layer, seen->what, LEFT, s.min, s.max, s.mean, s.sigma, 100 * s.outliers,
-            100 * s.zeros);
-    draw_axes(&p);
-    draw_bars(&p);
-    draw_limits(&p, study, seen, i);
-    fprintf(out,
-            "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">value; counts are logarithmic"
-            "</text>\n</svg>\n",
-            (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 14);
-}
-
-/* "conv1-after-relu.svg" */
-static void path_of(const ech__study *study, const ech__seen *seen, char *out, size_t bytes)
-{
-    const int start = snprintf(out, bytes, "%s/", study->config.out);
-    snprintf(out + start, bytes - (size_t)start, "%s-%s.svg", seen->layer, seen->what);
-    for (char *c = out + start; *c; c++) {
-        if (*c == ' ' || *c == '/')
-            *c = '-';
-        else if (*c >= 'A' && *c <= 'Z')
-            *c = (char)(*c - 'A' + 'a');
-    }
-}
-
-static ech_status plot_one(const ech__study *study, const ech__seen *seen, size_t i)
-{
-    char path[ECH_DIR_MAX_PATH + 256], *text = NULL;
-    size_t bytes = 0;
-    path_of(study, seen, path, sizeof path);
-    FILE *out = open_memstream(&text, &bytes);
-    if (out)
-        draw(out, study, seen, i);
-    const ech_status status = !out || fclose(out) != 0
-                                  ? ech__fail(study->ctx, ECH_E_NOMEM, "no memory for %s", path)
-                                  : ech__file_write(study->ctx, path, text, bytes);
-    free(text);
-    return status;
-}
-
-ech_status ech__quantize_plot(const ech__study *study)
-{
-    ech__seen seen;
-    for (size_t i = 0; ech__quantize_seen(study, i, &seen); i++) {
-        if (seen.histogram && seen.histogram->range > 0)
-            ECH_TRY(plot_one(study, &seen, i));
+    static const char *const ends[] = {"svg", "png"};
+    for (int i = 0; i < 2; i++) {
+        char path[ECH_DIR_MAX_PATH + 64];
+        snprintf(path, sizeof path, "%s/%s.%s", q->config.out, name, ends[i]);
+        ECH_TRY(ech__report_picture(q->ctx, plot, path));
     }
     return ECH_OK;
+}
+
+/* ---- histograms ---- */
+
+/* Where the integers end: below and above, or above only. */
+static size_t mark_ends(const ech__quantization *q, const ech__seen *seen, size_t i,
+                        ech__plot_mark *out)
+{
+    double most = 0, low = -127;
+    if (seen->value < 0) {
+        const ech__layer_scales *layer = &q->scales.layers[i];
+        for (int64_t o = 0; o < layer->outputs; o++)
+            most = fmax(most, (double)layer->scale[o]);
+    } else if (ech__has_scale(&q->model, seen->value)) {
+        most = (double)q->scales.activation[seen->value];
+        low = ech__scale_type(q->model.fused, seen->value) == ECH_U8 ? 0 : -128;
+    } else {
+        return 0;
+    }
+    out[0] = (ech__plot_mark){.at = (low < 0 ? 127 : 255) * most, .label = low < 0 ? "127" : "255"};
+    out[1] = (ech__plot_mark){.at = low * most, .label = low < -127 ? "-128" : "-127"};
+    return low < 0 ? 2 : 1;
+}
+
+static void add_panel(const ech__quantization *q, const ech__seen *seen, size_t i, sheet *s)
+{
+    const size_t k = s->count++;
+    const ech__spread spread = ech__histogram_spread(seen->histogram);
+    const ech__bars bars = ech__histogram_bars(seen->histogram);
+    for (int b = 0; b < bars.count; b++)
+        s->counts[k][b] = (double)bars.height[b];
+    /* Half of what leaves a ReLU is zero: the note says so, and the rest would be flat beside it. */
+    s->counts[k][bars.zero] -= (double)seen->histogram->zeros;
+    snprintf(s->names[k], sizeof s->names[k], "%s %s", seen->layer, seen->what);
+    snprintf(s->notes[k], sizeof s->notes[k], "%.3g to %.3g, %.0f %% zeros", spread.min, spread.max,
+             100 * spread.zeros);
+    s->panels[k] = (ech__plot_panel){.name = s->names[k],
+                                     .note = s->notes[k],
+                                     .from = bars.low,
+                                     .to = bars.low + bars.count * bars.width,
+                                     .counts = s->counts[k],
+                                     .bins = (size_t)bars.count,
+                                     .marks = s->marks[k],
+                                     .nmarks = mark_ends(q, seen, i, s->marks[k])};
+}
+
+static ech_status save_sheet(const ech__quantization *q, sheet *s, const char *what, int number)
+{
+    char name[64], title[128];
+    if (!s->count)
+        return ECH_OK;
+    snprintf(name, sizeof name, "%s-%d", what, number);
+    snprintf(title, sizeof title, "%s of %s; marks are where the integers end",
+             *what == 'w' ? "Weights" : "Activations", ech__model_name(q->config.model.kind));
+    const ech__plot plot = {
+        .kind = ECH__PLOT_HISTOGRAM,
+        .title = title,
+        .x = {.label = "value, without zeros", .unit = "", .min = NAN, .max = NAN},
+        .y = {.label = "count", .unit = "", .min = NAN, .max = NAN},
+        .panels = s->panels,
+        .npanels = s->count};
+    s->count = 0;
+    return save(q, &plot, name);
+}
+
+/* Weights, or activations: as many pictures as their panels need. */
+static ech_status plot_histograms(const ech__quantization *q, bool weights, sheet *s)
+{
+    const char *what = weights ? "weights" : "activations";
+    ech__seen seen;
+    int number = 1;
+    s->count = 0;
+    for (size_t i = 0; ech__quantize_seen(q, i, &seen); i++) {
+        if (!seen.histogram || seen.histogram->range <= 0 || (seen.value < 0) != weights)
+            continue;
+        add_panel(q, &seen, i, s);
+        if (s->count == PANELS)
+            ECH_TRY(save_sheet(q, s, what, number++));
+    }
+    return save_sheet(q, s, what, number);
+}
+
+/* ---- the ladder ---- */
+
+static ech_status plot_ladder(const ech__quantization *q)
+{
+    const ech__ladder *l = &q->ladder;
+    const char *categories[ECH__RUNG_COUNT];
+    ech__cell cells[ECH__RUNG_COUNT];
+    char title[128];
+    for (int i = 0; i < l->count; i++) {
+        const ech__share *a = &l->rungs[i].accuracy;
+        categories[i] = ech__rung_name(l->rungs[i].kind);
+        cells[i] = (ech__cell){.kind = ECH__CELL_NUMBER,
+                               .value = 100 * a->share,
+                               .low = 100 * a->low,
+                               .high = 100 * a->high};
+    }
+    snprintf(title, sizeof title, "Accuracy of %s from f32 to int8, with 95 %% intervals",
+             ech__model_name(q->config.model.kind));
+    ech__plot_series series = {.name = "accuracy", .values = cells};
+    const ech__plot plot = {
+        .kind = ECH__PLOT_LADDER,
+        .title = title,
+        .x = {.label = "", .unit = "", .min = NAN, .max = NAN},
+        .y = {.label = "accuracy", .unit = "%", .min = NAN, .max = NAN},
+        .series = &series,
+        .nseries = 1,
+        .categories = categories,
+        .ncategories = (size_t)l->count,
+        .format = {ECH__NUMBER_FIXED, 2},
+    };
+    return save(q, &plot, "ladder");
+}
+
+ech_status ech__quantize_plot(const ech__quantization *q)
+{
+    sheet *s = ech__new(q->ctx, sizeof *s);
+    if (!s)
+        return ech__fail(q->ctx, ECH_E_NOMEM, "no memory for pictures");
+    ech_status status = plot_histograms(q, true, s);
+    if (status == ECH_OK)
+        status = plot_histograms(q, false, s);
+    ech__delete(q->ctx, s, sizeof *s);
+    return status < 0 ? status : plot_ladder(q);
 }

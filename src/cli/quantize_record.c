@@ -11,9 +11,9 @@
 
 /* ---- quantize.json ---- */
 
-static ech_json *config_json(const ech__study *study)
+static ech_json *config_json(const ech__quantization *study)
 {
-    const ech__study_config *c = &study->config;
+    const ech__quantization_config *c = &study->config;
     ech_json *json = ech__json_object();
     ech__json_set_string(&json, "model", ech__model_name(c->model.kind));
     ech__json_set_string(&json, "init", c->init);
@@ -44,7 +44,7 @@ static ech_json *share_json(const ech__share *s)
     return json;
 }
 
-static ech_json *ladder_json(const ech__study *study)
+static ech_json *ladder_json(const ech__quantization *study)
 {
     ech_json *rows = ech__json_array();
     for (int i = 0; i < study->ladder.count; i++) {
@@ -62,7 +62,7 @@ static ech_json *ladder_json(const ech__study *study)
     return rows;
 }
 
-static ech_json *sensitivity_json(const ech__study *study)
+static ech_json *sensitivity_json(const ech__quantization *study)
 {
     const ech__ladder *l = &study->ladder;
     ech_json *json = ech__json_object(), *rows = ech__json_array();
@@ -79,7 +79,7 @@ static ech_json *sensitivity_json(const ech__study *study)
     return json;
 }
 
-static ech_json *seen_json(const ech__study *study, const ech__seen *seen)
+static ech_json *seen_json(const ech__quantization *study, const ech__seen *seen)
 {
     const ech__spread s = ech__histogram_spread(seen->histogram);
     ech_json *json = ech__json_object();
@@ -100,7 +100,7 @@ static ech_json *seen_json(const ech__study *study, const ech__seen *seen)
     return json;
 }
 
-static ech_json *spreads_json(const ech__study *study)
+static ech_json *spreads_json(const ech__quantization *study)
 {
     ech_json *rows = ech__json_array();
     ech__seen seen;
@@ -112,7 +112,7 @@ static ech_json *spreads_json(const ech__study *study)
 }
 
 /* Seconds of each batch that was timed by itself. */
-static ech_json *timings_json(const ech__study *study)
+static ech_json *timings_json(const ech__quantization *study)
 {
     const double *all[] = {study->f32_s, study->int8_s};
     static const char *const names[] = {"f32", "int8"};
@@ -126,7 +126,7 @@ static ech_json *timings_json(const ech__study *study)
     return json;
 }
 
-ech_json *ech__quantize_json(const ech__study *study)
+ech_json *ech__quantize_json(const ech__quantization *study)
 {
     ech_json *json = ech__json_object();
     ech__machine machine;
@@ -152,7 +152,7 @@ ech_json *ech__quantize_json(const ech__study *study)
 
 /* ---- histograms as data ---- */
 
-static ech_json *histograms_json(const ech__study *study)
+static ech_json *histograms_json(const ech__quantization *study)
 {
     ech_json *all = ech__json_array();
     ech__seen seen;
@@ -171,7 +171,7 @@ static ech_json *histograms_json(const ech__study *study)
     return all;
 }
 
-static void print_histograms(const ech__study *study, FILE *out)
+static void print_histograms(const ech__quantization *study, FILE *out)
 {
     ech__seen seen;
     fputs("layer,what,from,to,count\n", out);
@@ -186,7 +186,7 @@ static void print_histograms(const ech__study *study, FILE *out)
 }
 
 /* What each test image is, and what f32 and int8 say it is; a network that was loaded has no f32. */
-static void print_predictions(const ech__study *study, FILE *out)
+static void print_predictions(const ech__quantization *study, FILE *out)
 {
     const ech__ladder *l = &study->ladder;
     const bool both = study->config.init != NULL;
@@ -199,8 +199,8 @@ static void print_predictions(const ech__study *study, FILE *out)
     }
 }
 
-static ech_status write_csv(const ech__study *study, const char *file,
-                            void (*print)(const ech__study *study, FILE *out))
+static ech_status write_csv(const ech__quantization *study, const char *file,
+                            void (*print)(const ech__quantization *study, FILE *out))
 {
     char path[ECH_DIR_MAX_PATH + 32], *text = NULL;
     size_t bytes = 0;
@@ -215,7 +215,7 @@ static ech_status write_csv(const ech__study *study, const char *file,
     return status;
 }
 
-static ech_status save_json(const ech__study *study, const char *file, ech_json *json)
+static ech_status save_json(const ech__quantization *study, const char *file, ech_json *json)
 {
     char path[ECH_DIR_MAX_PATH + 32];
     snprintf(path, sizeof path, "%s/%s", study->config.out, file);
@@ -224,7 +224,7 @@ static ech_status save_json(const ech__study *study, const char *file, ech_json 
     return status;
 }
 
-ech_status ech__quantize_record(const ech__study *study)
+ech_status ech__quantize_record(const ech__quantization *study)
 {
     ECH_TRY(save_json(study, "quantize.json", ech__quantize_json(study)));
     ECH_TRY(write_csv(study, "predictions.csv", print_predictions));

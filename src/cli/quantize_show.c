@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-bool ech__quantize_seen(const ech__study *study, size_t i, ech__seen *out)
+bool ech__quantize_seen(const ech__quantization *study, size_t i, ech__seen *out)
 {
     const ech__scales *scales = &study->scales;
     if (!study->weights)
@@ -39,7 +39,7 @@ bool ech__quantize_seen(const ech__study *study, size_t i, ech__seen *out)
 /* ---- what there is ---- */
 
 /* Names are as wide as the longest. */
-static int width_of(const ech__study *study)
+static int width_of(const ech__quantization *study)
 {
     size_t most = strlen("layer");
     ech__seen seen;
@@ -73,7 +73,7 @@ static void show_weight_scale(const ech__layer_scales *layer)
         printf("  s8  %.4g to %.4g\n", (double)least, (double)most);
 }
 
-static void show_value_scale(const ech__study *study, ech_value value)
+static void show_value_scale(const ech__quantization *study, ech_value value)
 {
     if (value >= 0 && ech__has_scale(&study->model, value))
         printf("  %-2s  %.4g\n", ech__dtype_name(ech__scale_type(study->model.fused, value)),
@@ -82,7 +82,7 @@ static void show_value_scale(const ech__study *study, ech_value value)
         printf("\n");
 }
 
-static void show_histograms(const ech__study *study)
+static void show_histograms(const ech__quantization *study)
 {
     const int width = width_of(study);
     ech__seen seen;
@@ -102,7 +102,7 @@ static void show_histograms(const ech__study *study)
 
 /* ---- the ladder ---- */
 
-static void show_rung(const ech__study *study, const ech__rung *r)
+static void show_rung(const ech__quantization *study, const ech__rung *r)
 {
     const ech__rung *first = &study->ladder.rungs[0];
     char size[32] = "", points[16] = "";
@@ -115,7 +115,7 @@ static void show_rung(const ech__study *study, const ech__rung *r)
            100 * r->agreement.share, size, r->image_s > 0 ? ech__format_seconds(r->image_s).s : "");
 }
 
-static void show_ladder(const ech__study *study)
+static void show_ladder(const ech__quantization *study)
 {
     const ech__ladder *l = &study->ladder;
     printf("%-30s %7s  %16s  %8s  %9s  %9s  %s\n", "", "acc. %", "95 % interval", "points",
@@ -127,7 +127,7 @@ static void show_ladder(const ech__study *study)
            study->device->threads, study->device->threads == 1 ? "" : "s");
 }
 
-static void show_layers(const ech__study *study)
+static void show_layers(const ech__quantization *study)
 {
     const ech__ladder *l = &study->ladder;
     const int width = width_of(study);
@@ -144,9 +144,9 @@ static void show_layers(const ech__study *study)
     printf("\n");
 }
 
-static void show_files(const ech__study *study)
+static void show_files(const ech__quantization *study)
 {
-    const ech__study_config *c = &study->config;
+    const ech__quantization_config *c = &study->config;
     if (c->init)
         printf("calibration of %lld images: %s\n", (long long)study->calibration.samples,
                ech__format_seconds(study->calibration_s).s);
@@ -158,7 +158,7 @@ static void show_files(const ech__study *study)
         printf("%s: files, records and pictures\n", c->out);
 }
 
-void ech__quantize_show(const ech__study *study)
+void ech__quantize_show(const ech__quantization *study)
 {
     const ech__scale_options *s = &study->config.scales;
     if (study->config.init) {

@@ -204,7 +204,8 @@ ech__bars ech__histogram_bars(const ech__histogram *h)
         all[SIDE - 1 - i / MERGED] += h->below[i];
     }
     /* Zeros stand between the sides; they count for the one that has more. */
-    all[h->max >= -h->min ? SIDE : SIDE - 1] += h->zeros;
+    const int zero = h->max >= -h->min ? SIDE : SIDE - 1;
+    all[zero] += h->zeros;
     int first = 0, end = 2 * SIDE;
     while (first < end - 1 && !all[first])
         first++;
@@ -213,6 +214,7 @@ ech__bars ech__histogram_bars(const ech__histogram *h)
     const double range = h->range > 0 ? h->range : 1;
     ech__bars bars = {.low = (first - SIDE) * range / SIDE, .width = range / SIDE};
     bars.count = end - first;
+    bars.zero = zero < first ? 0 : zero < end ? zero - first : bars.count - 1;
     memcpy(bars.height, all + first, (size_t)bars.count * sizeof *all);
     return bars;
 }

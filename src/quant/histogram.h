@@ -46,6 +46,7 @@ ech__spread ech__histogram_spread(const ech__histogram *h);
 typedef struct ech__bars {
     double low, width;
     int count;
+    int zero; /* the bar that holds the zeros */
     int64_t height[2 * 64];
 } ech__bars;
 ech__bars ech__histogram_bars(const ech__histogram *h);

@@ -27,8 +27,8 @@ for row in f32 weights 'weights \+ activations' 'weights \+ activations \+ bias'
     says "the ladder has a rung: $row" "^$row " cat table
 done
 says "each layer is tried alone" '^fc3 +[0-9]' cat table
-for file in int8.safetensors int8.onnx f32.onnx quantize.json predictions.csv histograms.json histograms.csv conv1-weight.svg \
-    conv1-before-relu.svg conv1-after-relu.svg x-input.svg; do
+for file in int8.safetensors int8.onnx f32.onnx quantize.json predictions.csv histograms.json histograms.csv weights-1.svg \
+    weights-1.png activations-1.svg activations-1.png ladder.svg ladder.png; do
     check "$file is written" test -s "out/$file"
 done
 holds "f32 has learned something" 'l["f32"]["accuracy"]["share"] > 0.5' out/quantize.json

@@ -1,4 +1,4 @@
-#include "quant/study.h"
+#include "quant/quantization.h"
 #include "base/clock.h"
 #include "base/dir.h"
 #include "quant/file.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static void tell(const ech__study *study, const char *what)
+static void tell(const ech__quantization *study, const char *what)
 {
     if (study->config.progress)
         study->config.progress(study->config.user, what);
@@ -18,7 +18,7 @@ static void tell(const ech__study *study, const char *what)
 
 /* ---- what there is ---- */
 
-static ech_status check(ech_ctx *ctx, const ech__study_config *c)
+static ech_status check(ech_ctx *ctx, const ech__quantization_config *c)
 {
     if (!ech__model_takes_images(c->model.kind))
         return ech__fail(ctx, ECH_E_INVALID, "model %s: only models of images are quantized here",
@@ -41,9 +41,9 @@ static ech_status check(ech_ctx *ctx, const ech__study_config *c)
     return c->out ? ech__dir_check(ctx, "output directory", c->out) : ECH_OK;
 }
 
-static ech_status open_data(ech__study *s)
+static ech_status open_data(ech__quantization *s)
 {
-    const ech__study_config *c = &s->config;
+    const ech__quantization_config *c = &s->config;
     ech__images_options i = ech__images_defaults();
     i.source = c->data ? ECH__IMAGES_CIFAR10 : ECH__IMAGES_SYNTHETIC;
     i.dir = c->data_dir;
@@ -63,12 +63,12 @@ static ech_status open_data(ech__study *s)
 }
 
 /* As the models are trained (train/feed.c). */
-static ech__norm norm_of(const ech__study *s)
+static ech__norm norm_of(const ech__quantization *s)
 {
     return s->config.model.kind == ECH__MODEL_LENET ? ECH__NORM_HALF : ECH__NORM_CIFAR10;
 }
 
-static ech_status open_device(ech__study *s)
+static ech_status open_device(ech__quantization *s)
 {
     const ech__device_options device = {.kind = ECH__DEVICE_CPU, .threads = s->config.threads};
     ECH_TRY(ech__device_create(s->ctx, &device, &s->device));
@@ -88,7 +88,7 @@ static int64_t file_bytes(const char *path)
 }
 
 /* The file of the weights: a directory of checkpoints stands for the model of its newest one. */
-static ech_status find_trained(ech__study *s)
+static ech_status find_trained(ech__quantization *s)
 {
     struct stat info;
     char checkpoint[ECH_DIR_MAX_PATH];
@@ -105,7 +105,7 @@ static ech_status find_trained(ech__study *s)
 }
 
 /* Names and shapes of files are a trainer's affair: it reads the weights, at the least size it can have. */
-static ech_status read_trained(ech__study *s, const ech__model *model)
+static ech_status read_trained(ech__quantization *s, const ech__model *model)
 {
     ech_train_options o = ech_train_defaults();
     o.batch = 1;
@@ -120,7 +120,7 @@ static ech_status read_trained(ech__study *s, const ech__model *model)
     return status;
 }
 
-static ech_status read_model(ech__study *s)
+static ech_status read_model(ech__quantization *s)
 {
     ech__model model;
     ECH_TRY(ech_graph_create(s->ctx, &s->graph));
@@ -139,7 +139,7 @@ static ech_status read_model(ech__study *s)
 
 /* ---- calibration ---- */
 
-static ech_status observe(ech__study *s, ech__loader *loader)
+static ech_status observe(ech__quantization *s, ech__loader *loader)
 {
     const int64_t wanted = s->config.samples;
     while (s->calibration.samples < wanted) {
@@ -151,9 +151,9 @@ static ech_status observe(ech__study *s, ech__loader *loader)
     return ECH_OK;
 }
 
-static ech_status calibrate(ech__study *s)
+static ech_status calibrate(ech__quantization *s)
 {
-    const ech__study_config *c = &s->config;
+    const ech__quantization_config *c = &s->config;
     const int64_t start = ech__clock_wall();
     ech__loader_options l = ech__loader_defaults();
     l.batch = c->batch < s->train->count ? c->batch : s->train->count;
@@ -168,7 +168,7 @@ static ech_status calibrate(ech__study *s)
     return status;
 }
 
-static ech_status look_at_weights(ech__study *s)
+static ech_status look_at_weights(ech__quantization *s)
 {
     ech__arena *arena = &s->scales.arena;
     s->weights = ech__arena_array(arena, s->scales.nlayers, sizeof(ech__histogram *));
@@ -185,7 +185,7 @@ static ech_status look_at_weights(ech__study *s)
     return ECH_OK;
 }
 
-static ech_status find_scales(ech__study *s)
+static ech_status find_scales(ech__quantization *s)
 {
     ECH_TRY(look_at_weights(s));
     ECH_TRY(ech__scales_weights(&s->scales, &s->model, &s->config.scales));
@@ -197,9 +197,9 @@ static ech_status find_scales(ech__study *s)
 
 /* ---- results ---- */
 
-static ech_status climb(ech__study *s)
+static ech_status climb(ech__quantization *s)
 {
-    const ech__study_config *c = &s->config;
+    const ech__quantization_config *c = &s->config;
     const ech__ladder_options o = {.device = s->device,
                                    .tuning = s->tuning,
                                    .batch = c->batch < s->test->count ? c->batch : s->test->count,
@@ -214,7 +214,7 @@ static ech_status climb(ech__study *s)
 }
 
 /* A network by itself, batch after batch on the same input. */
-static ech_status time_network(ech__study *s, const ech_graph *graph, ech_value output,
+static ech_status time_network(ech__quantization *s, const ech_graph *graph, ech_value output,
                                const ech__tensors *weights, double **out)
 {
     const ech__network_options o = {
@@ -230,7 +230,7 @@ static ech_status time_network(ech__study *s, const ech_graph *graph, ech_value 
     return status;
 }
 
-static ech_status time_both(ech__study *s)
+static ech_status time_both(ech__quantization *s)
 {
     ech__rewritten r;
     if (s->config.init)
@@ -241,7 +241,7 @@ static ech_status time_both(ech__study *s)
     return status;
 }
 
-static ech_status path_of(const ech__study *s, const char *file, char out[ECH_DIR_MAX_PATH])
+static ech_status path_of(const ech__quantization *s, const char *file, char out[ECH_DIR_MAX_PATH])
 {
     const int length = snprintf(out, ECH_DIR_MAX_PATH, "%s/%s", s->config.out, file);
     return length > 0 && length < ECH_DIR_MAX_PATH
@@ -250,24 +250,24 @@ static ech_status path_of(const ech__study *s, const char *file, char out[ECH_DI
                            ECH_DIR_MAX_PATH - 1);
 }
 
-static ech_status write_files(ech__study *s)
+static ech_status write_files(ech__quantization *s)
 {
     char path[ECH_DIR_MAX_PATH];
     ECH_TRY(ech__dir_make(s->ctx, "output directory", s->config.out));
-    ECH_TRY(path_of(s, ECH__STUDY_ONNX_INT8, path));
+    ECH_TRY(path_of(s, ECH__QUANTIZATION_ONNX_INT8, path));
     ECH_TRY(ech__onnx_save_int8(&s->model, &s->scales, &s->whole, path));
     if (!s->config.init)
         return ECH_OK;
-    ECH_TRY(path_of(s, ECH__STUDY_ONNX, path));
+    ECH_TRY(path_of(s, ECH__QUANTIZATION_ONNX, path));
     ECH_TRY(ech__onnx_save(&s->model, path));
-    ECH_TRY(path_of(s, ECH__STUDY_INT8, path));
+    ECH_TRY(path_of(s, ECH__QUANTIZATION_INT8, path));
     ECH_TRY(ech__int8_save(&s->model, &s->scales, &s->whole, path));
     s->int8_bytes = file_bytes(path);
     return ECH_OK;
 }
 
 /* Timings that cannot be kept cost time at the next start, no more. */
-static void keep_timings(ech__study *s)
+static void keep_timings(ech__quantization *s)
 {
     if (!s->tuning || ech__tuning_save(s->tuning) == ECH_OK)
         return;
@@ -275,7 +275,7 @@ static void keep_timings(ech__study *s)
     s->ctx->error[0] = 0;
 }
 
-static ech_status run(ech__study *s)
+static ech_status run(ech__quantization *s)
 {
     ECH_TRY(check(s->ctx, &s->config));
     ECH_TRY(open_data(s));
@@ -292,17 +292,18 @@ static ech_status run(ech__study *s)
     return ECH_OK;
 }
 
-ech_status ech__study_run(ech_ctx *ctx, const ech__study_config *config, ech__study *out)
+ech_status ech__quantization_run(ech_ctx *ctx, const ech__quantization_config *config,
+                                 ech__quantization *out)
 {
-    *out = (ech__study){.ctx = ctx, .config = *config};
+    *out = (ech__quantization){.ctx = ctx, .config = *config};
     ech__tensors_init(ctx, &out->whole);
     const ech_status status = run(out);
     if (status < 0)
-        ech__study_fini(out);
+        ech__quantization_fini(out);
     return status;
 }
 
-void ech__study_fini(ech__study *s)
+void ech__quantization_fini(ech__quantization *s)
 {
     if (!s->ctx)
         return;
@@ -316,5 +317,5 @@ void ech__study_fini(ech__study *s)
     ech_graph_destroy(s->graph);
     ech__images_close(s->train);
     ech__images_close(s->test);
-    *s = (ech__study){.ctx = NULL};
+    *s = (ech__quantization){.ctx = NULL};
 }

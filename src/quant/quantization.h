@@ -1,19 +1,19 @@
 /* One run of echelon quantize: a trained model of the program's own, calibrated, taken to int8 step by step, and written out.
  *
- *     ech__study study;
- *     ECH_TRY(ech__study_run(ctx, &config, &study));
+ *     ech__quantization study;
+ *     ECH_TRY(ech__quantization_run(ctx, &config, &study));
  *     study.ladder.rungs, study.scales, study.calibration.seen ...
- *     ech__study_fini(&study);
+ *     ech__quantization_fini(&study);
  */
-#ifndef ECH_QUANT_STUDY_H
-#define ECH_QUANT_STUDY_H
+#ifndef ECH_QUANT_QUANTIZATION_H
+#define ECH_QUANT_QUANTIZATION_H
 
 #include "base/dir.h"
 #include "models/models.h"
 #include "quant/calibrate.h"
 #include "quant/ladder.h"
 
-typedef struct ech__study_config {
+typedef struct ech__quantization_config {
     ech__model_options model;
     const char *init; /* trained weights in f32, or a directory of checkpoints; NULL: load */
     const char *load; /* a network that was quantized before; NULL: none */
@@ -31,16 +31,16 @@ typedef struct ech__study_config {
     const char *out; /* directory; NULL: nothing is written */
     void (*progress)(void *user, const char *what); /* may be NULL */
     void *user;
-} ech__study_config;
+} ech__quantization_config;
 
 /* Names of files in the directory. */
-#define ECH__STUDY_INT8 "int8.safetensors"
-#define ECH__STUDY_ONNX "f32.onnx"
-#define ECH__STUDY_ONNX_INT8 "int8.onnx"
+#define ECH__QUANTIZATION_INT8 "int8.safetensors"
+#define ECH__QUANTIZATION_ONNX "f32.onnx"
+#define ECH__QUANTIZATION_ONNX_INT8 "int8.onnx"
 
-typedef struct ech__study {
+typedef struct ech__quantization {
     ech_ctx *ctx;
-    ech__study_config config;
+    ech__quantization_config config;
     char init[ECH_DIR_MAX_PATH]; /* the file that config.init stands for */
     ech_graph *graph;            /* of the model, with its loss */
     ech__images *train, *test;
@@ -55,10 +55,11 @@ typedef struct ech__study {
     double calibration_s;     /* forward passes and histograms of all samples */
     double *f32_s, *int8_s;   /* [config.timed] seconds of a batch; NULL where nothing was timed */
     int64_t f32_bytes, int8_bytes; /* of the files; 0 where there is none */
-} ech__study;
+} ech__quantization;
 
 /* On failure there is nothing to fini. */
-ech_status ech__study_run(ech_ctx *ctx, const ech__study_config *config, ech__study *out);
-void ech__study_fini(ech__study *study);
+ech_status ech__quantization_run(ech_ctx *ctx, const ech__quantization_config *config,
+                                 ech__quantization *out);
+void ech__quantization_fini(ech__quantization *study);
 
 #endif
