@@ -11,7 +11,8 @@ enum { ECH__EXIT_GOOD = 0, ECH__EXIT_FAILED = 1, ECH__EXIT_USAGE = 2 };
 typedef int (*ech__command_fn)(ech_ctx *ctx, const ech__command *command, char **argv);
 
 extern const ech__command ech__cli_info, ech__cli_train, ech__cli_run, ech__cli_bench_step,
-    ech__cli_bench_comm, ech__cli_plan, ech__cli_plan_fit, ech__cli_data_cifar10, ech__cli_report;
+    ech__cli_bench_comm, ech__cli_plan, ech__cli_plan_fit, ech__cli_quantize, ech__cli_data_cifar10,
+    ech__cli_report;
 
 int ech__run_info(ech_ctx *ctx, const ech__command *command, char **argv);
 int ech__run_train(ech_ctx *ctx, const ech__command *command, char **argv);
@@ -20,6 +21,7 @@ int ech__run_bench_step(ech_ctx *ctx, const ech__command *command, char **argv);
 int ech__run_bench_comm(ech_ctx *ctx, const ech__command *command, char **argv);
 int ech__run_plan(ech_ctx *ctx, const ech__command *command, char **argv);
 int ech__run_plan_fit(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__run_quantize(ech_ctx *ctx, const ech__command *command, char **argv);
 int ech__run_data_cifar10(ech_ctx *ctx, const ech__command *command, char **argv);
 int ech__run_report(ech_ctx *ctx, const ech__command *command, char **argv);
 

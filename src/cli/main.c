@@ -25,12 +25,11 @@ static const ech__option_section sections[] = {
      "step) and, with --trace, trace.json (opens in Perfetto or chrome://tracing)."},
 };
 
-enum { COMMANDS = 9 };
+enum { COMMANDS = 10 };
 
 static const ech__command_fn functions[COMMANDS] = {
-    ech__run_info,       ech__run_train,        ech__run_run,
-    ech__run_bench_step, ech__run_bench_comm,   ech__run_plan,
-    ech__run_plan_fit,   ech__run_data_cifar10, ech__run_report};
+    ech__run_info, ech__run_train,    ech__run_run,      ech__run_bench_step,   ech__run_bench_comm,
+    ech__run_plan, ech__run_plan_fit, ech__run_quantize, ech__run_data_cifar10, ech__run_report};
 
 /* The tables live in the commands' files; this is their list. */
 static ech__program program_of(ech__command commands[COMMANDS])
@@ -42,8 +41,9 @@ static ech__program program_of(ech__command commands[COMMANDS])
     commands[4] = ech__cli_bench_comm;
     commands[5] = ech__cli_plan;
     commands[6] = ech__cli_plan_fit;
-    commands[7] = ech__cli_data_cifar10;
-    commands[8] = ech__cli_report;
+    commands[7] = ech__cli_quantize;
+    commands[8] = ech__cli_data_cifar10;
+    commands[9] = ech__cli_report;
     return (ech__program){.name = "echelon",
                           .version = ech_version(),
                           .brief = "parallel deep learning in C: train, measure, predict",

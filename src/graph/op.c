@@ -1,5 +1,6 @@
 #include "graph/op.h"
 #include "graph/op_image.h"
+#include "graph/op_quant.h"
 
 #include <stdio.h>
 
@@ -403,6 +404,15 @@ static const ech__op_row rows[ECH__OP_COUNT] = {
     [ECH__OP_REORDER] = {.min_in = 1, .max_in = 1, .reuses = -1, .low_in = 1u, .low_out = 1u, .infer = infer_like_first},
     [ECH__OP_CAST] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = infer_cast},
     [ECH__OP_DELAY] = {.min_in = 0, .max_in = 0, .reuses = -1, .infer = infer_nothing},
+    [ECH__OP_QUANTIZE] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = ech__infer_quantize},
+    [ECH__OP_DEQUANTIZE] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = ech__infer_dequantize},
+    [ECH__OP_QLINEAR] = {.min_in = 4, .max_in = 4, .reuses = -1, .infer = ech__infer_qlinear},
+    [ECH__OP_QCONV2D] = {.min_in = 4, .max_in = 4, .reuses = -1, .infer = ech__infer_qconv2d},
+    [ECH__OP_QADD] = {.min_in = 2, .max_in = 2, .reuses = -1, .infer = ech__infer_qadd},
+    [ECH__OP_QMAXPOOL2D] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = ech__infer_qmaxpool2d},
+    [ECH__OP_QAVGPOOL2D] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = ech__infer_qavgpool2d},
+    [ECH__OP_QFLATTEN] = {.min_in = 1, .max_in = 1, .reuses = -1, .infer = ech__infer_qflatten},
+    [ECH__OP_ROUND] = {.min_in = 2, .max_in = 2, .reuses = 0, .infer = ech__infer_round},
 };
 /* clang-format on */
 

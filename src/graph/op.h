@@ -54,7 +54,16 @@
     X(RECV, "recv")                             /* -> x, of another device's graph; link from */    \
     X(REORDER, "reorder")                       /* w -> the same in another layout */               \
     X(CAST, "cast")                             /* x -> the same in another type and layout; dtype */ \
-    X(DELAY, "delay")                           /* nothing; idles for seconds */
+    X(DELAY, "delay")                           /* nothing; idles for seconds */                    \
+    X(QUANTIZE, "quantize")                     /* x f32 -> x / scale as a whole number; dtype scale */ \
+    X(DEQUANTIZE, "dequantize")                 /* x s8 or u8 -> x * scale in f32; scale */         \
+    X(QLINEAR, "qlinear")                       /* x[N,I] w[O,I] s8 b[O] s32 scale[O] -> y; relu dtype bound */ \
+    X(QCONV2D, "qconv2d")                       /* x[N,I,H,W] w[O,K,K*I] s8 b[O] s32 scale[O] -> y; relu dtype bound */ \
+    X(QADD, "qadd")                             /* a b -> a * scale + b * scale2; relu dtype */      \
+    X(QMAXPOOL2D, "qmaxpool2d")                 /* x -> y */                                        \
+    X(QAVGPOOL2D, "qavgpool2d")                 /* x -> sums * scale; dtype */                       \
+    X(QFLATTEN, "qflatten")                     /* x[N,C,H,W] -> y[N,C*H*W] */                      \
+    X(ROUND, "round")                           /* x[N,C,...] scale[C] -> x * scale as a whole number in f32; low high */
 /* clang-format on */
 
 typedef enum ech__op {
@@ -104,7 +113,10 @@ typedef struct ech__attrs {
     bool fresh;     /* accumulate: g is written, not added to; only then there may be terms */
     double momentum, weight_decay, beta1, beta2, epsilon;
     bool nesterov, decoupled;
-    ech_dtype dtype; /* cast: of what it gives */
+    ech_dtype dtype;      /* cast, operators on integers: of what it gives */
+    double scale, scale2; /* operators on integers: from an operand's unit to the result's */
+    double low, high;     /* round: limits of the result */
+    int64_t bound;        /* qlinear, qconv2d: no sum of products is further from 0; 0: not known */
 } ech__attrs;
 
 typedef struct ech__node {

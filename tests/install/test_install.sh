@@ -51,7 +51,7 @@ else
     ok "the header is C++ too # skip no C++ compiler"
 fi
 
-for example in own_model convnet dp ddp_benchmark model_parallel; do
+for example in own_model convnet dp ddp_benchmark model_parallel quantize; do
     check "the example $example builds against the installed tree" \
         compile "$ECH_SRC/examples/$example.c" "$work/$example"
     check "and runs" env -C "$work" "$work/$example"

@@ -118,7 +118,7 @@ void harness_expect(harness *h, const op_case *c, op_data *data)
         ech__operand *o = &wide.desc.operands[i];
         o->free = false;
         o->layout = ech__layout_plain(&o->layout.shape);
-        if (o->dtype == ECH_F32 || ech__dtype_is_low(o->dtype))
+        if ((o->dtype == ECH_F32 || ech__dtype_is_low(o->dtype)) && !op_is_integer(c->desc.op))
             o->dtype = ECH_F64;
     }
     ech__candidate plain[ECH__MAX_CANDIDATES];
@@ -206,7 +206,7 @@ bool harness_shares_layout(harness *h, const op_case *cases, int count)
 static bool is_conv(ech__op op)
 {
     return op == ECH__OP_CONV2D || op == ECH__OP_CONV2D_BWD_DATA ||
-           op == ECH__OP_CONV2D_BWD_WEIGHTS;
+           op == ECH__OP_CONV2D_BWD_WEIGHTS || op == ECH__OP_QCONV2D || op == ECH__OP_QLINEAR;
 }
 
 /* Sums that each result of a product takes, or 0 for other operators. */
@@ -217,6 +217,7 @@ static int64_t terms_of(const op_case *c)
     const int64_t window = c->desc.attrs.kernel * c->desc.attrs.kernel;
     switch (c->desc.op) {
     case ECH__OP_LINEAR:
+    case ECH__OP_QLINEAR:
         return first[1];
     case ECH__OP_LINEAR_BWD_DATA:
         return second[0];
@@ -224,6 +225,7 @@ static int64_t terms_of(const op_case *c)
     case ECH__OP_LINEAR_ADD_WEIGHTS:
         return first[0];
     case ECH__OP_CONV2D:
+    case ECH__OP_QCONV2D:
         return first[1] * window;
     case ECH__OP_CONV2D_BWD_DATA:
         return second[0] * window;
@@ -313,6 +315,15 @@ static tolerance tolerance_of(const op_case *c, const ech__candidate *candidate,
     case ECH__OP_UNFLATTEN:
     case ECH__OP_COUNT_CORRECT:
     case ECH__OP_REORDER:
+    case ECH__OP_QUANTIZE: /* to the bit: the reference has the same types */
+    case ECH__OP_DEQUANTIZE:
+    case ECH__OP_QLINEAR:
+    case ECH__OP_QCONV2D:
+    case ECH__OP_QADD:
+    case ECH__OP_QMAXPOOL2D:
+    case ECH__OP_QAVGPOOL2D:
+    case ECH__OP_QFLATTEN:
+    case ECH__OP_ROUND:
     case ECH__OP_CAST: /* what it rounds is counted by the type */
         return (tolerance){0, 1};
     case ECH__OP_MAXPOOL2D_BWD:

@@ -39,6 +39,48 @@ static bool is_mean_of_squares(ech__op op, int i)
            ((op == ECH__OP_BN_REDUCE || op == ECH__OP_BN_BWD_DATA) && i == 3);
 }
 
+bool op_is_integer(ech__op op)
+{
+    switch (op) {
+    case ECH__OP_QUANTIZE:
+    case ECH__OP_DEQUANTIZE:
+    case ECH__OP_QLINEAR:
+    case ECH__OP_QCONV2D:
+    case ECH__OP_QADD:
+    case ECH__OP_QMAXPOOL2D:
+    case ECH__OP_QAVGPOOL2D:
+    case ECH__OP_QFLATTEN:
+    case ECH__OP_ROUND:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* All of a type's range, biases of the size of sums, and scales that leave some results inside of a range and some
+ * beyond it. With exact data scales are powers of two, so that halves are met and must go to the even side. */
+static double integer_element(const op_case *c, int i, data_kind kind, double u)
+{
+    const bool vector = c->desc.operands[i].layout.shape.ndims == 1;
+    switch (c->desc.operands[i].dtype) {
+    case ECH_S8:
+        return floor(u * 256) - 128;
+    case ECH_U8:
+        return floor(u * 256);
+    case ECH_S32:
+        return floor((u - 0.5) * 40000);
+    default:
+        break;
+    }
+    if (c->desc.op == ECH__OP_ROUND && vector)
+        return kind == DATA_EXACT ? 4 : (double)(float)(u * 200);
+    if (vector)
+        return kind == DATA_EXACT ? 0x1p-6 : (double)(float)(u * 0.01);
+    if (c->desc.op == ECH__OP_QADD) /* whole numbers */
+        return floor(u * 256) - 128;
+    return kind == DATA_EXACT ? floor(u * 65) / 8 - 4 : (double)(float)(u * 2 - 1);
+}
+
 /* The nearest number that the type has. */
 static double rounded(ech_dtype dtype, double x)
 {
@@ -53,6 +95,8 @@ static double rounded(ech_dtype dtype, double x)
 
 static double element(const op_case *c, int i, data_kind kind, double u)
 {
+    if (op_is_integer(c->desc.op))
+        return integer_element(c, i, kind, u);
     if (c->desc.operands[i].dtype == ECH_S32) /* labels[N] of logits[N,C] */
         return floor(u * (double)c->desc.operands[0].layout.shape.dims[1]);
     if (c->desc.operands[i].dtype == ECH_U8) /* places in a window */
@@ -105,14 +149,16 @@ static void to_memory(const ech__operand *to, const double *data, int64_t elems,
     assert_non_null(canonical);
     for (int64_t k = 0; k < elems; k++) {
         const float f32 = (float)data[k];
-        const int32_t s32 = to->dtype == ECH_S32 ? (int32_t)data[k] : 0;
+        const int32_t s32 = to->dtype == ECH_S32 && !isnan(data[k]) ? (int32_t)data[k] : 0;
         const uint8_t u8 = to->dtype == ECH_U8 && !isnan(data[k]) ? (uint8_t)data[k] : UINT8_MAX;
+        const int8_t s8 = to->dtype == ECH_S8 && !isnan(data[k]) ? (int8_t)data[k] : INT8_MIN;
         uint16_t low = 0;
         if (ech__dtype_is_low(to->dtype))
             ech__narrow(to->dtype, 1, &f32, &low);
         const void *from = to->dtype == ECH_F64           ? (const void *)&data[k]
                            : ech__dtype_is_low(to->dtype) ? (const void *)&low
                            : to->dtype == ECH_F32         ? (const void *)&f32
+                           : to->dtype == ECH_S8          ? (const void *)&s8
                            : to->dtype == ECH_U8          ? (const void *)&u8
                                                           : (const void *)&s32;
         memcpy(canonical + k * bytes, from, (size_t)bytes);
@@ -126,6 +172,7 @@ static double to_double(ech_dtype dtype, const void *at)
     float f32;
     int32_t s32;
     uint8_t u8;
+    int8_t s8;
     double f64;
     if (ech__dtype_is_low(dtype)) {
         ech__widen(dtype, 1, at, &f32);
@@ -141,6 +188,9 @@ static double to_double(ech_dtype dtype, const void *at)
     case ECH_U8:
         memcpy(&u8, at, sizeof u8);
         return u8;
+    case ECH_S8:
+        memcpy(&s8, at, sizeof s8);
+        return s8;
     default:
         assert_int_equal(dtype, ECH_F64);
         memcpy(&f64, at, sizeof f64);

@@ -21,6 +21,9 @@ enum { OP_TEXT = 512 };
 /* Writes at most OP_TEXT bytes to out and returns it. candidate may be NULL. */
 const char *op_describe(const ech__kernel_desc *desc, const ech__candidate *candidate, char *out);
 
+/* Whether its types are its own: integers, and f32 that must be f32 to give the same bits. */
+bool op_is_integer(ech__op op);
+
 /* ---- data ---- */
 
 /* Every operand's data in canonical order. Doubles hold each type used here exactly. */

@@ -13,6 +13,9 @@
  *   port.h     operands of 16 bits a piece at a time, for image.c and simple.c
  *   simple.c   elementwise operators, losses, optimizers, over the loops of vec.h
  *   image.c    batch norm, pools and flattening of images, over the loops of image.h
+ *   int8.c     linear layers and convolutions of integers, over the tiles of int8.h
+ *   int8_winograd.c  convolutions of integers by Winograd's way, exact too
+ *   int8_image.c  other operators on integers
  *
  * Every function here runs on the device's worker thread.
  */
@@ -141,6 +144,22 @@ void ech__image_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *
                       ech__offer *offer);
 ech_status ech__image_create(ech__device *device, const ech__kernel_desc *desc,
                              const ech__binding *binding, ech__kernel **out);
+
+/* ---- int8.c, int8_winograd.c, int8_image.c ---- */
+
+/* Offers qlinear and qconv2d as "int8", and behind it what int8_winograd.c can do; images are blocked by channels. */
+void ech__int8_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
+                     ech__offer *offer);
+ech_status ech__int8_create(ech__device *device, const ech__kernel_desc *desc,
+                            const ech__binding *binding, ech__kernel **out);
+/* Offers a convolution as "int8 winograd", with the weight as another candidate has it. */
+void ech__int8_wino_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
+                          const ech__candidate *like, ech__offer *offer);
+ech_status ech__int8_wino_create(ech__device *device, const ech__kernel_desc *desc,
+                                 const ech__binding *binding, ech__kernel **out);
+void ech__int8_image_offer(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer);
+ech_status ech__int8_image_create(ech__device *device, const ech__kernel_desc *desc,
+                                  const ech__binding *binding, ech__kernel **out);
 
 /* ---- cast.c ---- */
 

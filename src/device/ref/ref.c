@@ -23,6 +23,8 @@ static const char *ref_fingerprint(ech__device *device)
 /* NULL where the types are not for this device. What is of 16 bits is computed in f32. */
 static ech__ref_fn find(const ech__kernel_desc *desc)
 {
+    if (ech__ref_quant[desc->op])
+        return ech__ref_quant[desc->op];
     const int decides = desc->op == ECH__OP_CONVERT && desc->operands[0].dtype == ECH_BF16 ? 1 : 0;
     const ech_dtype dtype = desc->nin ? ech__op_wide(desc->operands[decides].dtype) : ECH_F32;
     if (dtype == ECH_F32)

@@ -27,5 +27,7 @@ struct ech__ref_kernel {
 };
 
 extern const ech__ref_fn ech__ref_f32[ECH__OP_COUNT], ech__ref_f64[ECH__OP_COUNT];
+/* Operators on integers, whose types are their own (quant.c). */
+extern const ech__ref_fn ech__ref_quant[ECH__OP_COUNT];
 
 #endif

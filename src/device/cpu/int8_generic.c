@@ -1,0 +1,58 @@
+/* For processors without vectors of ours: the same sums, one by one. */
+#include "device/cpu/int8.h"
+
+#include <math.h>
+
+/* Also right where what is compared is not a number: it becomes the lower limit. */
+static float within(float value, float low, float high)
+{
+    value = value > low ? value : low;
+    return rintf(value < high ? value : high);
+}
+
+static void store(const ech__int8_tile *t, int row, int64_t at, float value)
+{
+    if (t->relu && !(value > 0))
+        value = 0;
+    if (t->type == ECH_F32)
+        ((float *)t->y[row])[at] = value;
+    else if (t->type == ECH_S8)
+        ((int8_t *)t->y[row])[at] = (int8_t)within(value, -128, 127);
+    else
+        ((uint8_t *)t->y[row])[at] = (uint8_t)within(value, 0, 255);
+}
+
+static void tile(const ech__int8_tile *t)
+{
+    enum { Q = ECH__INT8_OUTPUTS };
+    for (int row = 0; row < t->rows; row++) {
+        for (int panel = 0; panel < t->panels; panel++) {
+            int32_t acc[Q] = {0};
+            const int8_t *w = t->w + panel * t->w_panel;
+            for (int64_t run = 0; run < t->runs; run++) {
+                const int16_t *x = t->x[row] + run * t->x_run;
+                for (int64_t k = 0; k < t->length; k++, x += 2, w += 2 * Q) {
+                    for (int q = 0; q < Q; q++)
+                        acc[q] += x[0] * w[2 * q] + x[1] * w[2 * q + 1];
+                }
+            }
+            for (int q = 0; q < t->valid[panel]; q++)
+                store(t, row, panel * t->y_panel + q,
+                      ((float)acc[q] + t->bias[panel * Q + q]) * t->scale[panel * Q + q]);
+        }
+    }
+}
+
+static void widen(const void *src, bool is_signed, int64_t count, int64_t src_step,
+                  int64_t dst_step, int16_t *dst)
+{
+    const int8_t *s8 = src;
+    const uint8_t *u8 = src;
+    for (int64_t i = 0; i < count; i++) {
+        for (int c = 0; c < 8; c++)
+            dst[i * dst_step + c] =
+                (int16_t)(is_signed ? s8[i * src_step + c] : u8[i * src_step + c]);
+    }
+}
+
+const ech__int8_isa ech__int8_generic = {.rows = {8, 6}, .tile = tile, .widen = widen};

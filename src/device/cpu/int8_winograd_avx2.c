@@ -1,0 +1,260 @@
+#include "device/cpu/int8_winograd.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+enum {
+    POINTS = ECH__INT8_WINO_POINTS,
+    SIDE = ECH__INT8_WINO_SIDE,
+    TILE = ECH__INT8_WINO_TILE,
+    ROWS = 6, /* of a product, in registers */
+};
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* 16 numbers of s16, or 8 of s32. The compiler turns * 4 and the like into shifts. Sums that wrap around are meant to. */
+typedef int16_t v16 __attribute__((vector_size(32)));
+typedef uint32_t v8u __attribute__((vector_size(32)));
+typedef int32_t v8 __attribute__((vector_size(32)));
+
+/* ---- weight: G g G' ---- */
+
+INLINE void spread(v16 a, v16 b, v16 c, v16 *out, int step)
+{
+    const v16 even = a + 4 * c, odd = 2 * b;
+    out[0] = a;
+    out[step] = -(a + b + c);
+    out[2 * step] = b - a - c;
+    out[3 * step] = even + odd;
+    out[4 * step] = even - odd;
+    out[5 * step] = c;
+}
+
+static void weight(const int8_t *w, int64_t channels, int16_t *u, int64_t u_point)
+{
+    const int64_t pairs = channels / 2;
+    for (int64_t k = 0; k < pairs; k++) {
+        v16 columns[SIDE * 3], all[POINTS];
+        for (int s = 0; s < 3; s++) {
+            v16 g[3];
+            for (int r = 0; r < 3; r++) {
+                const void *from = w + ((r * 3 + s) * pairs + k) * 16;
+                g[r] = (v16)_mm256_cvtepi8_epi16(_mm_loadu_si128(from));
+            }
+            spread(g[0], g[1], g[2], columns + s, 3);
+        }
+        for (int r = 0; r < SIDE; r++)
+            spread(columns[r * 3], columns[r * 3 + 1], columns[r * 3 + 2], all + r * SIDE, 1);
+        for (int point = 0; point < POINTS; point++)
+            _mm256_storeu_si256((__m256i *)(u + point * u_point + k * 16), (__m256i)all[point]);
+    }
+}
+
+/* ---- image: B' d B ---- */
+
+INLINE void gather(const v16 *d, int step, v16 *out, int out_step)
+{
+    const v16 d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step],
+              d5 = d[5 * step];
+    const v16 a = d4 - 4 * d2, b = d3 - 4 * d1, c = d4 - d2, e = 2 * (d3 - d1);
+    out[0] = 4 * (d0 - d2) - d2 + d4;
+    out[out_step] = a + b;
+    out[2 * out_step] = a - b;
+    out[3 * out_step] = c + e;
+    out[4 * out_step] = c - e;
+    out[5 * out_step] = 4 * (d1 - d3) - d3 + d5;
+}
+
+/* 16 channels of a pixel. */
+INLINE v16 pixel_of(const ech__int8_wino_input *t, int point, int64_t c)
+{
+    const char *at = t->pixel[point];
+    if (!at)
+        return (v16){0};
+    __m128i bytes;
+    if (t->block == 16) {
+        bytes = _mm_loadu_si128((const __m128i *)(at + c / 16 * t->plane));
+    } else {
+        at += c / 8 * t->plane;
+        bytes = _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)at),
+                                   _mm_loadl_epi64((const __m128i *)(at + t->plane)));
+    }
+    return (v16)(t->is_signed ? _mm256_cvtepi8_epi16(bytes) : _mm256_cvtepu8_epi16(bytes));
+}
+
+static void input(const ech__int8_wino_input *t)
+{
+    for (int64_t c = 0; c < t->channels; c += 16) {
+        v16 d[POINTS], half[POINTS], all[POINTS];
+        for (int point = 0; point < POINTS; point++)
+            d[point] = pixel_of(t, point, c);
+        for (int s = 0; s < SIDE; s++)
+            gather(d + s, SIDE, half + s, SIDE);
+        for (int r = 0; r < SIDE; r++)
+            gather(half + r * SIDE, 1, all + r * SIDE, 1);
+        for (int point = 0; point < POINTS; point++)
+            _mm256_storeu_si256((__m256i *)(t->v + point * t->v_point + c), (__m256i)all[point]);
+    }
+}
+
+/* ---- products ---- */
+
+INLINE __m256i pair_of(const int16_t *x)
+{
+    int32_t pair;
+    memcpy(&pair, x, sizeof pair);
+    return _mm256_set1_epi32(pair);
+}
+
+/* As in int8_avx2.c, with weights of 16 bits and sums as results. */
+INLINE void product_of(const ech__int8_wino_product *t, int64_t first, const int rows,
+                       const int panels)
+{
+    __m256i acc[ROWS][2];
+    const int64_t channels = t->channels;
+    const int16_t *v = t->v + first * channels, *u = t->u;
+    int32_t *m = t->m + first * 16;
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 2
+        for (int p = 0; p < panels; p++)
+            acc[r][p] = _mm256_setzero_si256();
+    }
+    for (int64_t c = 0; c < channels; c += 2, u += 16) {
+        __m256i w[2];
+#pragma GCC unroll 2
+        for (int p = 0; p < panels; p++)
+            w[p] = _mm256_loadu_si256((const __m256i *)(u + (p ? t->u_panel : 0)));
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) {
+            const __m256i pair = pair_of(v + r * channels + c);
+#pragma GCC unroll 2
+            for (int p = 0; p < panels; p++)
+                acc[r][p] = _mm256_add_epi32(acc[r][p], _mm256_madd_epi16(pair, w[p]));
+        }
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 2
+        for (int p = 0; p < panels; p++)
+            _mm256_storeu_si256((__m256i *)(m + r * 16 + p * 8), acc[r][p]);
+    }
+}
+
+/* What is left of the rows; each number of them is a loop of its own. */
+#define REST(rows, panels)                                                                         \
+    case rows:                                                                                     \
+        product_of(t, first, rows, panels);                                                        \
+        break;
+#define RESTS(panels)                                                                              \
+    REST(1, panels) REST(2, panels) REST(3, panels) REST(4, panels) REST(5, panels)
+
+static void product(const ech__int8_wino_product *t)
+{
+    int64_t first = 0;
+    if (t->panels == 2) {
+        for (; first + ROWS <= t->rows; first += ROWS)
+            product_of(t, first, ROWS, 2);
+        switch (t->rows - first) {
+            RESTS(2)
+        }
+    } else {
+        for (; first + ROWS <= t->rows; first += ROWS)
+            product_of(t, first, ROWS, 1);
+        switch (t->rows - first) {
+            RESTS(1)
+        }
+    }
+}
+
+/* ---- results: A' M A, divided ---- */
+
+INLINE void collect(const v8u *m, int step, v8u *out, int out_step)
+{
+    const v8u plus = m[step] + m[2 * step], minus = m[step] - m[2 * step];
+    const v8u more = m[3 * step] + m[4 * step], less = m[3 * step] - m[4 * step];
+    out[0] = 6 * m[0] + 4 * plus + more;
+    out[out_step] = 2 * minus + less;
+    out[2 * out_step] = plus + more;
+    out[3 * out_step] = minus + 2 * less + 6 * m[5 * step];
+}
+
+/* From sums to the unit of the output, not rounded yet. */
+INLINE __m256 scaled(const ech__int8_wino_output *t, v8 acc)
+{
+    const __m256 v = _mm256_add_ps(_mm256_cvtepi32_ps((__m256i)acc), _mm256_loadu_ps(t->bias));
+    return _mm256_mul_ps(v, _mm256_loadu_ps(t->scale));
+}
+
+/* Whole numbers that packing then saturates. It does so from below; above, a number beyond 32 bits would come out as the
+ * smallest there is. */
+INLINE __m256i whole(__m256 v)
+{
+    return _mm256_cvtps_epi32(_mm256_min_ps(v, _mm256_set1_ps(255)));
+}
+
+INLINE __m256i packed(__m256i low, __m256i high, bool is_signed)
+{
+    return is_signed ? _mm256_packs_epi16(low, high) : _mm256_packus_epi16(low, high);
+}
+
+/* Four pixels of eight results. */
+INLINE __m256i bytes_of(const ech__int8_wino_output *t, const v8 *acc)
+{
+    __m256i w[TILE];
+    for (int i = 0; i < TILE; i++) {
+        __m256 v = scaled(t, acc[i]);
+        if (t->relu)
+            v = _mm256_max_ps(v, _mm256_setzero_ps());
+        w[i] = whole(v);
+    }
+    /* Packing works in halves of a vector: the halves of each pixel are brought together at the end. */
+    const __m256i all =
+        packed(_mm256_packs_epi32(w[0], w[1]), _mm256_packs_epi32(w[2], w[3]), t->type == ECH_S8);
+    return _mm256_permutevar8x32_epi32(all, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+static void store_row(const ech__int8_wino_output *t, const v8 *acc, char *to)
+{
+    if (t->type == ECH_F32) {
+        for (int s = 0; s < t->cols; s++) {
+            __m256 v = scaled(t, acc[s]);
+            if (t->relu)
+                v = _mm256_max_ps(v, _mm256_setzero_ps());
+            void *at = to + s * t->y_pixel;
+            _mm256_storeu_ps(at, v);
+        }
+        return;
+    }
+    char bytes[TILE * 8];
+    const __m256i all = bytes_of(t, acc);
+    if (t->cols == TILE && t->y_pixel == 8) {
+        _mm256_storeu_si256((__m256i *)to, all);
+        return;
+    }
+    _mm256_storeu_si256((__m256i *)bytes, all);
+    for (int s = 0; s < t->cols; s++)
+        memcpy(to + s * t->y_pixel, bytes + s * 8, 8);
+}
+
+static void output(const ech__int8_wino_output *t)
+{
+    static const int shift[TILE] = {3, 2, 1, 1}; /* twos in 24, 12, 6, 6 */
+    static const uint32_t ninth = 0x38e38e39u;   /* 9 times it is 1, modulo 2^32 */
+    v8u m[POINTS], half[TILE * SIDE], all[TILE * TILE];
+    for (int point = 0; point < POINTS; point++)
+        m[point] = (v8u)_mm256_loadu_si256((const __m256i *)(t->m + point * t->m_point));
+    for (int s = 0; s < SIDE; s++)
+        collect(m + s, SIDE, half + s, SIDE);
+    for (int r = 0; r < TILE; r++)
+        collect(half + r * SIDE, 1, all + r * TILE, 1);
+    for (int r = 0; r < t->rows; r++) {
+        v8 acc[TILE];
+        for (int s = 0; s < TILE; s++)
+            acc[s] = (v8)(all[r * TILE + s] * ninth) >> (shift[r] + shift[s]);
+        store_row(t, acc, t->y + r * t->y_row);
+    }
+}
+
+const ech__int8_wino_isa ech__int8_wino_avx2 = {
+    .weight = weight, .input = input, .product = product, .output = output};

@@ -1,0 +1,366 @@
+/* Operators on integers, on every kind of device: bit for bit what the reference gives. */
+#include "support/op_harness.h"
+#include "base/rng.h"
+#include "device/cpu/int8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LENGTH(array) ((int)(sizeof(array) / sizeof *(array)))
+
+static ech__type matrix(ech_dtype dtype, int64_t rows, int64_t cols)
+{
+    return harness_type(dtype, 2, (int64_t[]){rows, cols});
+}
+
+static ech__type vector(ech_dtype dtype, int64_t length)
+{
+    return harness_type(dtype, 1, (int64_t[]){length});
+}
+
+static ech__type image(ech_dtype dtype, int64_t n, int64_t c, int64_t h, int64_t w)
+{
+    return harness_type(dtype, 4, (int64_t[]){n, c, h, w});
+}
+
+/* The parameter of a product has the layout that the device chooses. */
+static void check_product(harness *h, const ech__node *node, const ech__type *in)
+{
+    const op_case c = harness_case(h, node, in, 1u << 1);
+    harness_forget(h);
+    harness_collect(h, &c);
+    harness_check(h, &c);
+    harness_repeat(h, &c);
+}
+
+static const ech_dtype INPUTS[] = {ECH_U8, ECH_S8};
+static const ech_dtype RESULTS[] = {ECH_U8, ECH_S8, ECH_F32};
+
+/* ---- products ---- */
+
+static void check_linear(harness *h, int64_t N, int64_t I, int64_t O, int variant)
+{
+    const ech_dtype x = INPUTS[variant % 2];
+    const ech__node node = {.op = ECH__OP_QLINEAR,
+                            .nin = 4,
+                            .attrs = {.dtype = RESULTS[variant % 3], .relu = variant % 4 >= 2}};
+    check_product(h, &node,
+                  (ech__type[]){matrix(x, N, I), matrix(ECH_S8, O, I), vector(ECH_S32, O),
+                                vector(ECH_F32, O)});
+}
+
+static void linear(void **state)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1},   {1, 2, 8},    {3, 5, 7},     {6, 16, 16},
+                                       {7, 33, 17}, {64, 130, 9}, {13, 400, 24}, {5, 257, 130}};
+    for (int i = 0; i < LENGTH(sizes); i++) {
+        for (int variant = 0; variant < 12; variant++)
+            check_linear(*state, sizes[i][0], sizes[i][1], sizes[i][2], variant);
+    }
+    check_linear(*state, 128, 400, 120, 0); /* lenet's */
+}
+
+typedef struct conv {
+    int64_t N, I, H, W, O, K, stride, pad;
+} conv;
+
+static void check_conv(harness *h, const conv *c, int variant)
+{
+    const ech__node node = {.op = ECH__OP_QCONV2D,
+                            .nin = 4,
+                            .attrs = {.dtype = RESULTS[variant % 3],
+                                      .relu = variant % 4 >= 2,
+                                      .kernel = c->K,
+                                      .stride = c->stride,
+                                      .pad = c->pad}};
+    const int64_t w[] = {c->O, c->K, c->K * c->I};
+    check_product(h, &node,
+                  (ech__type[]){image(INPUTS[variant % 2], c->N, c->I, c->H, c->W),
+                                harness_type(ECH_S8, 3, w), vector(ECH_S32, c->O),
+                                vector(ECH_F32, c->O)});
+}
+
+static void convolutions(void **state)
+{
+    static const conv shapes[] = {
+        {1, 1, 1, 1, 1, 1, 1, 0},   {2, 3, 9, 7, 6, 5, 1, 0},   {1, 6, 14, 14, 16, 5, 1, 0},
+        {3, 8, 5, 5, 8, 3, 1, 1},   {2, 16, 8, 8, 24, 3, 1, 1}, {1, 9, 7, 6, 11, 3, 2, 1},
+        {2, 17, 4, 4, 40, 1, 2, 0}, {1, 32, 6, 6, 20, 3, 1, 2}, {4, 5, 4, 11, 3, 4, 3, 2},
+    };
+    for (int i = 0; i < LENGTH(shapes); i++) {
+        for (int variant = 0; variant < 12; variant++)
+            check_conv(*state, &shapes[i], variant);
+    }
+    const conv wide = {1,  64, 10, 10,
+                       64, 3,  1,  1}; /* more than one group of pixels, several panels */
+    check_conv(*state, &wide, 0);
+}
+
+/* By Winograd's way where no sum can reach 2^25: channels of 16, odd sizes, tiles that hang over, more tiles than are
+ * computed at a time. The bound is that of the data: all of it may be at its end. */
+static void winograd(void **state)
+{
+    static const conv shapes[] = {
+        {1, 16, 4, 4, 8, 3, 1, 1},   {2, 16, 5, 7, 24, 3, 1, 1},   {1, 32, 6, 6, 40, 3, 1, 0},
+        {3, 48, 9, 10, 16, 3, 1, 2}, {1, 64, 32, 32, 32, 3, 1, 1}, {7, 112, 4, 4, 20, 3, 1, 1},
+    };
+    for (int i = 0; i < LENGTH(shapes); i++) {
+        const conv *c = &shapes[i];
+        for (int variant = 0; variant < (i < 4 ? 12 : 3); variant++) {
+            const ech__node node = {.op = ECH__OP_QCONV2D,
+                                    .nin = 4,
+                                    .attrs = {.dtype = RESULTS[variant % 3],
+                                              .relu = variant % 4 >= 2,
+                                              .kernel = 3,
+                                              .stride = 1,
+                                              .pad = c->pad,
+                                              .bound = 9 * c->I * 255 * 128}};
+            const int64_t w[] = {c->O, 3, 3 * c->I};
+            assert_true(node.attrs.bound < 1 << 25);
+            check_product(*state, &node,
+                          (ech__type[]){image(INPUTS[variant % 2], c->N, c->I, c->H, c->W),
+                                        harness_type(ECH_S8, 3, w), vector(ECH_S32, c->O),
+                                        vector(ECH_F32, c->O)});
+        }
+    }
+}
+
+/* The largest sums there are: all weights and numbers at their ends must not wrap around. */
+static void extremes(void **state)
+{
+    harness *h = *state;
+    const int64_t N = 1, I = 512, O = 8;
+    const ech__node node = {.op = ECH__OP_QLINEAR, .nin = 4, .attrs = {.dtype = ECH_F32}};
+    op_case c = harness_case(h, &node,
+                             (ech__type[]){matrix(ECH_U8, N, I), matrix(ECH_S8, O, I),
+                                           vector(ECH_S32, O), vector(ECH_F32, O)},
+                             1u << 1);
+    ech__candidate all[ECH__MAX_CANDIDATES];
+    int count;
+    assert_int_equal(h->device->ops->candidates(h->device, &c.desc, all, &count), ECH_OK);
+    assert_true(count > 0);
+    for (int k = 0; k < count; k++) {
+        op_case fixed = c;
+        fixed.desc.operands[1] = (ech__operand){ECH_S8, all[k].layouts[1], false};
+        op_data data = op_data_create(&fixed, DATA_EXACT, 1);
+        for (int64_t i = 0; i < data.elems[0]; i++)
+            data.at[0][i] = 255;
+        for (int64_t i = 0; i < data.elems[1]; i++)
+            data.at[1][i] = i / I % 2 ? -128 : 127;
+        for (int64_t o = 0; o < O; o++) {
+            data.at[2][o] = 0;
+            data.at[3][o] = 1;
+        }
+        assert_int_equal(harness_run(h, h->device, &fixed, &all[k], false, &data), ECH_OK);
+        for (int64_t o = 0; o < O; o++)
+            assert_true(data.at[4][o] == (o % 2 ? -128.0 : 127.0) * 255 * (double)I);
+        op_data_destroy(&data);
+    }
+}
+
+/* ---- all else ---- */
+
+static void elementwise(void **state)
+{
+    harness *h = *state;
+    const ech__type inputs[] = {matrix(ECH_F32, 3, 1100), image(ECH_F32, 2, 5, 3, 7),
+                                image(ECH_F32, 1, 16, 4, 4)};
+    for (int i = 0; i < LENGTH(inputs); i++) {
+        for (int t = 0; t < 2; t++) {
+            const ech__attrs attrs = {.dtype = INPUTS[t], .scale = i ? 0.0071 : 0.25};
+            ech__type x = inputs[i];
+            harness_check_node(h, &(ech__node){.op = ECH__OP_QUANTIZE, .nin = 1, .attrs = attrs},
+                               &x);
+            x.dtype = INPUTS[t];
+            harness_check_node(h, &(ech__node){.op = ECH__OP_DEQUANTIZE, .nin = 1, .attrs = attrs},
+                               &x);
+        }
+    }
+}
+
+/* An image that the program wrote is row-major. */
+static void quantize_rows(void **state)
+{
+    harness *h = *state;
+    const ech__type x = image(ECH_F32, 3, 3, 33, 32);
+    const ech__node node = {
+        .op = ECH__OP_QUANTIZE, .nin = 1, .attrs = {.dtype = ECH_S8, .scale = 0.0078}};
+    op_case c = harness_case(h, &node, &x, 0);
+    c.desc.operands[0].layout = ech__layout_plain(&x.shape);
+    harness_check(h, &c);
+}
+
+static void sums(void **state)
+{
+    static const ech_dtype types[] = {ECH_U8, ECH_S8, ECH_F32};
+    for (int a = 0; a < 3; a++) {
+        for (int b = 0; b < 3; b++) {
+            for (int y = 0; y < 3; y++) {
+                const ech__attrs attrs = {
+                    .dtype = types[y], .scale = 0.5, .scale2 = 0.77, .relu = (a + b + y) % 2 == 0};
+                harness_check_node(
+                    *state, &(ech__node){.op = ECH__OP_QADD, .nin = 2, .attrs = attrs},
+                    (ech__type[]){image(types[a], 2, 11, 5, 6), image(types[b], 2, 11, 5, 6)});
+            }
+        }
+    }
+}
+
+static void pools(void **state)
+{
+    static const int64_t windows[][3] = {{2, 2, 0}, {3, 2, 1}, {3, 1, 0}, {4, 4, 0}};
+    for (int i = 0; i < LENGTH(windows); i++) {
+        for (int t = 0; t < 2; t++) {
+            const ech__type x = image(INPUTS[t], 2, 6 + 5 * i, 8, 9);
+            const ech__attrs attrs = {.kernel = windows[i][0],
+                                      .stride = windows[i][1],
+                                      .pad = windows[i][2],
+                                      .dtype = INPUTS[t],
+                                      .scale = 0.11};
+            harness_check_node(
+                *state, &(ech__node){.op = ECH__OP_QMAXPOOL2D, .nin = 1, .attrs = attrs}, &x);
+            harness_check_node(
+                *state, &(ech__node){.op = ECH__OP_QAVGPOOL2D, .nin = 1, .attrs = attrs}, &x);
+        }
+    }
+}
+
+static void flatten(void **state)
+{
+    const int64_t channels[] = {1, 6, 16, 24};
+    for (int i = 0; i < LENGTH(channels); i++) {
+        const ech__type x = image(INPUTS[i % 2], 3, channels[i], 1 + i, 5);
+        harness_check_node(*state, &(ech__node){.op = ECH__OP_QFLATTEN, .nin = 1}, &x);
+    }
+}
+
+static void rounding(void **state)
+{
+    const ech__node node = {.op = ECH__OP_ROUND, .nin = 2, .attrs = {.low = -128, .high = 127}};
+    const ech__node positive = {.op = ECH__OP_ROUND, .nin = 2, .attrs = {.low = 0, .high = 255}};
+    harness_check_node(*state, &node, (ech__type[]){matrix(ECH_F32, 5, 13), vector(ECH_F32, 13)});
+    harness_check_node(*state, &positive,
+                       (ech__type[]){image(ECH_F32, 2, 11, 3, 4), vector(ECH_F32, 11)});
+}
+
+/* ---- the loops in plain C give the bits of those with vectors, which the device prefers ---- */
+
+#ifdef ECH_X86
+enum { LONG = 40 };
+
+/* A tile of made-up numbers, through one set of loops. */
+static void run_tile(const ech__int8_isa *isa, int rows, int panels, ech_dtype type, char *out)
+{
+    static int16_t x[ECH__INT8_ROWS][3 * LONG];
+    static int8_t w[2 * 3 * LONG / 2 * 16];
+    static float bias[16], scale[16];
+    for (int i = 0; i < ECH__INT8_ROWS * 3 * LONG; i++)
+        x[i / (3 * LONG)][i % (3 * LONG)] =
+            (int16_t)(255 * ech__rng_uniform(1, 0, (uint64_t)i) - (type == ECH_S8 ? 128 : 0));
+    for (int i = 0; i < (int)sizeof w; i++)
+        w[i] = (int8_t)(255 * ech__rng_uniform(2, 0, (uint64_t)i) - 128);
+    for (int i = 0; i < 16; i++) {
+        bias[i] = 4000 * ech__rng_uniform(3, 0, (uint64_t)i) - 2000;
+        scale[i] = 0.004f * ech__rng_uniform(4, 0, (uint64_t)i);
+    }
+    ech__int8_tile t = {.rows = rows,
+                        .panels = panels,
+                        .w = w,
+                        .w_panel = (int64_t)sizeof w / 2,
+                        .runs = 3,
+                        .length = LONG / 2,
+                        .x_run = LONG,
+                        .bias = bias,
+                        .scale = scale,
+                        .type = type,
+                        .relu = rows % 2 == 0,
+                        .y_panel = 8,
+                        .valid = {8, 5}};
+    for (int r = 0; r < rows; r++) {
+        t.x[r] = x[r];
+        t.y[r] = out + r * 16 * 4;
+    }
+    isa->tile(&t);
+}
+
+static void plain_tiles(void **state)
+{
+    (void)state;
+    for (int panels = 1; panels <= 2; panels++) {
+        for (int rows = 1; rows <= ech__int8_generic.rows[panels - 1]; rows++) {
+            for (int type = 0; type < 3; type++) {
+                char a[ECH__INT8_ROWS * 64] = {0}, b[ECH__INT8_ROWS * 64] = {0};
+                run_tile(&ech__int8_generic, rows, panels, RESULTS[type], a);
+                run_tile(&ech__int8_avx2, rows, panels, RESULTS[type], b);
+                assert_memory_equal(a, b, sizeof a);
+                assert_true(a[0] || a[1] || a[2] || a[3] || a[4] || a[5] || a[6] || a[7]);
+            }
+        }
+    }
+}
+
+static void plain_loops(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    const ech__int8_loops *all[] = {&ech__int8_loops_generic, &ech__int8_loops_avx2};
+    float x[N], wide[2][N];
+    uint8_t whole[2][N];
+    uint64_t blocks[2][N];
+    for (int i = 0; i < N; i++)
+        x[i] = i % 7 ? 600 * ech__rng_uniform(5, 0, (uint64_t)i) - 300 : (float)(i / 7) + 0.5f;
+    x[3] = 1e20f;
+    x[4] = -1e20f;
+    for (int type = 0; type < 2; type++) {
+        for (int k = 0; k < 2; k++) {
+            memset(blocks[k], 0, sizeof blocks[k]);
+            all[k]->from_f32(N, x, INPUTS[type], whole[k]);
+            all[k]->to_f32(N, whole[k], INPUTS[type], wide[k]);
+            all[k]->insert(N, whole[k], 16, blocks[k]);
+            all[k]->maxpool(&(ech__int8_pool){.x = (const char *)whole[k],
+                                              .y = (char *)blocks[k],
+                                              .H = 5,
+                                              .W = 5,
+                                              .P = 3,
+                                              .Q = 3,
+                                              .kernel = 3,
+                                              .stride = 2,
+                                              .pad = 1,
+                                              .step = 8,
+                                              .is_signed = type == 1});
+        }
+        assert_memory_equal(whole[0], whole[1], sizeof whole[0]);
+        assert_memory_equal(wide[0], wide[1], sizeof wide[0]);
+        assert_memory_equal(blocks[0], blocks[1], sizeof blocks[0]);
+        assert_int_equal(whole[0][3], type ? 127 : 255);
+        assert_int_equal(whole[0][4], type ? 128 : 0);
+    }
+}
+#endif
+
+int main(void)
+{
+    static harness_target targets[] = {{ECH__DEVICE_CPU, 1}, {ECH__DEVICE_CPU, 3}};
+#define TEST(f, i)                                                                                 \
+    {                                                                                              \
+#f, f, harness_setup, harness_teardown, &targets[i]                                        \
+    }
+#define ON_CPU(f) TEST(f, 0), TEST(f, 1)
+    const struct CMUnitTest tests[] = {
+#ifdef ECH_X86
+        cmocka_unit_test(plain_tiles),
+        cmocka_unit_test(plain_loops),
+#endif
+        ON_CPU(linear),
+        ON_CPU(convolutions),
+        ON_CPU(winograd),
+        ON_CPU(extremes),
+        ON_CPU(elementwise),
+        ON_CPU(quantize_rows),
+        ON_CPU(sums),
+        ON_CPU(pools),
+        ON_CPU(flatten),
+        ON_CPU(rounding),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
