@@ -468,6 +468,30 @@ static ech_status share_weights(ech_trainer *trainer)
     return ech__comm_broadcast(trainer->comm, weights, bytes, 0);
 }
 
+/* The least that a rank of this machine has found, so that all of them say the same. */
+static ech_status find_available(const ech_trainer *trainer, int64_t *out)
+{
+    typedef struct found {
+        int64_t node, bytes;
+    } found;
+    ech__comm *comm = everyone(trainer);
+    *out = ech__machine_available();
+    if (!comm)
+        return ECH_OK;
+    const found mine = {comm->node, *out};
+    const size_t bytes = (size_t)comm->world * sizeof(found);
+    found *all = ech__new(trainer->ctx, bytes);
+    if (!all)
+        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory to ask %d ranks", comm->world);
+    const ech_status status = ech__comm_allgather(comm, &mine, all, (int64_t)sizeof mine);
+    for (int r = 0; status == ECH_OK && r < comm->world; r++) {
+        if (all[r].node == comm->node && all[r].bytes < *out)
+            *out = all[r].bytes;
+    }
+    ech__delete(trainer->ctx, all, bytes);
+    return status;
+}
+
 /* Ranks of one machine come here before any of them has touched what it planned: the system hands out more addresses than
  * it has memory, and would kill a rank later. */
 static ech_status check_available(const ech_trainer *trainer)
@@ -475,7 +499,8 @@ static ech_status check_available(const ech_trainer *trainer)
     const int sharers = everyone(trainer) ? everyone(trainer)->local_world : 1;
     const int64_t need =
         trainer->pipe ? ech__trainer_pipe_planned(trainer) : trainer->plan->total_bytes;
-    const int64_t can = ech__machine_available();
+    int64_t can;
+    ECH_TRY(find_available(trainer, &can));
     if (need <= can / sharers)
         return ECH_OK;
     char whose[48] = "";
