@@ -179,7 +179,11 @@ static void test_statistics_that_are_not_broadcast_drift_apart(void **state)
     const ech__drift *all = &j.epochs[EPOCHS - 1].drift;
     assert_true(want.mean_largest > 1e-3 && want.variance_largest > 1e-3);
     assert_int_equal(j.layers, 9);
-    assert_memory_equal(&j.first_layer, &want, sizeof want);
+    assert_int_equal(j.first_layer.ranks, want.ranks);
+    assert_true(j.first_layer.mean_largest == want.mean_largest &&
+                j.first_layer.mean_rms == want.mean_rms &&
+                j.first_layer.variance_largest == want.variance_largest &&
+                j.first_layer.variance_rms == want.variance_rms);
     assert_int_equal(all->ranks, 3);
     assert_true(all->mean_largest >= want.mean_largest &&
                 all->variance_largest >= want.variance_largest);

@@ -142,11 +142,13 @@ static void grad_stats(int64_t n, const float *g, double out[3])
     for (int k = 0; k < FOURS; k++)
         add_four(*(const four *)(rest + 4 * k), &all[k]);
     out[0] = out[1] = out[2] = 0;
-    for (int k = 0; k < LANES; k++) {
-        const double most = (double)all[k / 4].largest[k % 4];
-        out[0] += all[k / 4].squares[k % 4];
-        out[1] = most > out[1] ? most : out[1];
-        out[2] -= all[k / 4].broken[k % 4];
+    for (int k = 0; k < FOURS; k++) {
+        for (int lane = 0; lane < 4; lane++) {
+            const double most = (double)all[k].largest[lane];
+            out[0] += all[k].squares[lane];
+            out[1] = most > out[1] ? most : out[1];
+            out[2] -= (double)all[k].broken[lane];
+        }
     }
 }
 
