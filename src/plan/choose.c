@@ -21,6 +21,11 @@ typedef struct chooser {
     size_t taken;                /* of the choices' kernels */
     int64_t allowed;             /* most bytes that timing one kernel may take */
     bool anything;               /* no layout has a kernel of the wanted kind: take what there is */
+    /* [ninstrs] least and greatest of the parameters whose layouts its operands follow: few operators have to be looked
+     * at for a parameter. */
+    struct followed {
+        ech_value least, greatest;
+    } * followed;
 } chooser;
 
 /* ---- timing one candidate ---- */
@@ -235,13 +240,43 @@ static ech_value leader_of(const ech_graph *graph, ech_value v)
                : v;
 }
 
-/* The operand of an instruction whose layout follows a parameter's, or -1. */
-static int operand_of(const ech__plan *plan, const ech__instr *instr, ech_value param)
+static ech_value followed_by(const ech__plan *plan, const ech__instr *instr, int i)
 {
+    const ech__node *node = instr->node;
+    return leader_of(plan->graph,
+                     i < instr->desc.nin ? node->in[i] : node->out[i - instr->desc.nin]);
+}
+
+static ech_status find_followed(chooser *ch)
+{
+    ech__plan *plan = ch->plan;
+    ch->followed = ech__arena_array(&plan->arena, plan->ninstrs, sizeof *ch->followed);
+    if (!ch->followed)
+        return ech__fail(plan->ctx, ECH_E_NOMEM, "no memory for a plan of %zu operators",
+                         plan->ninstrs);
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        const ech__instr *instr = &plan->instrs[n];
+        struct followed *f = &ch->followed[n];
+        *f = (struct followed){INT32_MAX, -1};
+        for (int i = 0; i < instr->desc.nin + instr->desc.nout; i++) {
+            const ech_value v = followed_by(plan, instr, i);
+            if (!instr->desc.operands[i].free)
+                continue;
+            f->least = v < f->least ? v : f->least;
+            f->greatest = v > f->greatest ? v : f->greatest;
+        }
+    }
+    return ECH_OK;
+}
+
+/* The operand of instruction n whose layout follows a parameter's, or -1. */
+static int operand_of(const chooser *ch, size_t n, ech_value param)
+{
+    const ech__instr *instr = &ch->plan->instrs[n];
+    if (param < ch->followed[n].least || param > ch->followed[n].greatest)
+        return -1;
     for (int i = 0; i < instr->desc.nin + instr->desc.nout; i++) {
-        const ech_value v =
-            i < instr->desc.nin ? instr->node->in[i] : instr->node->out[i - instr->desc.nin];
-        if (instr->desc.operands[i].free && leader_of(plan->graph, v) == param)
+        if (instr->desc.operands[i].free && followed_by(ch->plan, instr, i) == param)
             return i;
     }
     return -1;
@@ -255,7 +290,7 @@ static ech_status layout_cost(chooser *ch, ech_value param, const ech__layout *l
     *cost = 0;
     for (size_t n = 0; n < ch->plan->ninstrs && *possible; n++) {
         const ech__instr *instr = &ch->plan->instrs[n];
-        const int i = operand_of(ch->plan, instr, param);
+        const int i = operand_of(ch, n, param);
         if (i < 0)
             continue;
         ech__kernel_desc desc = instr->desc;
@@ -279,7 +314,7 @@ static ech_status offered_layouts(chooser *ch, ech_value param, ech__layout *out
     *count = 0;
     for (size_t n = 0; n < ch->plan->ninstrs; n++) {
         const ech__instr *instr = &ch->plan->instrs[n];
-        const int i = operand_of(ch->plan, instr, param);
+        const int i = operand_of(ch, n, param);
         if (i < 0)
             continue;
         ech__candidate all[ECH__MAX_CANDIDATES];
@@ -470,9 +505,11 @@ static ech_status take_over(chooser *ch, ech__instr *instr, bool *found)
     return ECH_OK;
 }
 
-/* An input, or the cast of one. */
+/* An image that is an input, or the cast of one. */
 static bool is_given(const ech__plan *plan, ech_value v)
 {
+    if (plan->graph->values[v].type.shape.ndims != 4)
+        return false;
     if (plan->graph->values[v].kind == ECH__VALUE_INPUT)
         return true;
     for (size_t n = 0; n < plan->ninstrs; n++) {
@@ -495,8 +532,7 @@ static ech_status choose_inputs(chooser *ch)
             ech__place *place = &plan->places[v];
             ech__candidate all[ECH__MAX_CANDIDATES];
             int count;
-            if (place->layout.shape.ndims != 4 || !ech__layout_is_plain(&place->layout) ||
-                !is_given(plan, v))
+            if (!ech__layout_is_plain(&place->layout) || !is_given(plan, v))
                 continue;
             ECH_TRY(plan->device->ops->candidates(plan->device, &instr->desc, all, &count));
             if (!count)
@@ -529,6 +565,7 @@ static ech_status choose_all(void *arg)
     ECH_TRY(choose_inputs(ch));
     for (size_t n = 0; n < plan->ninstrs; n++) /* again, with the layouts of the inputs */
         describe_operands(plan, &plan->instrs[n]);
+    ECH_TRY(find_followed(ch));
     for (int copies = 0; copies < 2; copies++) { /* a copy looks at the layout of its parameter */
         const ech__value_kind kind = copies ? ECH__VALUE_COPY : ECH__VALUE_PARAM;
         for (size_t v = 0; v < plan->graph->nvalues; v++) {
