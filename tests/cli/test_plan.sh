@@ -99,7 +99,8 @@ holds "has smaller parts" '[x["batch"] for x in d["cut"]["rows"]] == [64, 32, 8]
 
 stack=(--dim 32 --depth 4 --tune off --measure-seconds 0.05)
 check "layers on devices one after the other" json layers "${stack[@]}" --parallel mp --batch-size 16 --devices 1,2,4 --link 1GB/s,10ms
-holds "cost their messages there and back" 'all(abs(r["layers"][n]["step_time_s"] - r["layers"][1]["step_time_s"] - 0.02 * (n - 1)) <= 0.002 for n in (2, 4))' layers
+# A gradient of data is under way while that of the weights beside it is computed: messages hide behind one step at most.
+holds "cost their messages there and back" 'all(0 <= r["layers"][n]["step_time_s"] - 0.02 * (n - 1) <= r["layers"][1]["step_time_s"] + 0.001 for n in (2, 4))' layers
 holds "and idle most of the time" 'r["layers"][4]["bubble"] >= 0.75 and r["layers"][1]["bubble"] == 0' layers
 holds "with a share of the memory" 'r["layers"][4]["planned_memory_bytes"] < r["layers"][2]["planned_memory_bytes"] < r["layers"][1]["planned_memory_bytes"]' layers
 check "a pipeline of them" json pipe "${stack[@]}" --parallel pipeline --batch-size 16 --devices 1,2,4 --micro-batches 4
