@@ -33,7 +33,7 @@
 #include "lab/expr.h"
 #include "lab/study.h"
 
-#define ECH__TELLS(format, first) __attribute__((format(printf, format, first)))
+#define ECH__TELLS(text, first) __attribute__((format(printf, text, first)))
 
 /* ---- what was asked for ---- */
 
