@@ -79,6 +79,44 @@ void ech__tell_scaling(ech__sheet *sheet, const char *prefix)
     }
 }
 
+void ech__tell_parts(ech__sheet *sheet, const char *prefix, int64_t n)
+{
+    const ech__lab_id run = ech__lab_name("%sn%" PRId64, prefix, n);
+    const ech__lab_id compute = ech__lab_name("%sc%" PRId64, prefix, n);
+    const ech__lab_id wait = ech__lab_name("%sw%" PRId64, prefix, n);
+    const ech__lab_id exchange = ech__lab_name("%sx%" PRId64, prefix, n);
+    ech__tell_let(sheet, compute.s, "seconds",
+                  "steps[%s forward_s] + steps[%s backward_s] + steps[%s optimizer_s]", run.s,
+                  run.s, run.s);
+    if (n == 1) {
+        ech__tell_let(sheet, wait.s, "seconds", "0");
+        ech__tell_let(sheet, exchange.s, "seconds", "0");
+    } else { /* waiting for the slowest rank is a part of what the exchange takes */
+        ech__tell_let(sheet, wait.s, "seconds", "min(steps[%s wait_s.0], steps[%s comm_exposed_s])",
+                      run.s, run.s);
+        ech__tell_let(sheet, exchange.s, "seconds", "steps[%s comm_exposed_s] - %s", run.s, wait.s);
+    }
+    ech__tell_let(sheet, ech__lab_name("%so%" PRId64, prefix, n).s, "seconds",
+                  "max(0, %st%" PRId64 " - %s - %s - %s)", prefix, n, compute.s, wait.s,
+                  exchange.s);
+}
+
+void ech__tell_parts_series(ech__sheet *sheet, const char *const *prefixes, const int64_t *devices,
+                            size_t count)
+{
+    static const struct {
+        const char *name, *letter;
+    } parts[] = {{"computing", "c"},
+                 {"exchanging gradients", "x"},
+                 {"waiting for the slowest", "w"},
+                 {"everything else", "o"}};
+    for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
+        ech__tell_series(sheet, "%s", parts[p].name);
+        for (size_t i = 0; i < count; i++)
+            ech__tell_bar(sheet, "%s%s%" PRId64, prefixes[i], parts[p].letter, devices[i]);
+    }
+}
+
 void ech__tell_scaling_columns(ech__sheet *sheet)
 {
     ech__tell_column(sheet, "devices", "integer");

@@ -28,7 +28,10 @@
 
 /* ---- running ---- */
 
-enum { ECH__LAB_WARMUP = 5 }; /* steps of every run that are trained but not timed */
+enum {
+    ECH__LAB_WARMUP = 5,       /* steps of every run that are trained but not timed */
+    ECH__LAB_SHARED_MOST = 64, /* categories of a plot */
+};
 
 /* The sizes of the stack as rows of a card's params. Studies that keep them share their runs. */
 /* clang-format off */
@@ -66,6 +69,12 @@ ECH__TELLS(2, 3) void ech__tell_sayf(ech__sheet *sheet, const char *sentence, ..
 /* Names the figures of runs PREFIXnN: PREFIXtN, the time of a step; PREFIXsN, the speedup against one device;
  * PREFIXeN, the efficiency. */
 void ech__tell_scaling(ech__sheet *sheet, const char *prefix);
+/* And what that time was spent on, on rank 0: PREFIXcN computing, PREFIXwN waiting for the rank that was ready last, PREFIXxN
+ * exchanging, PREFIXoN everything else. */
+void ech__tell_parts(ech__sheet *sheet, const char *prefix, int64_t devices);
+/* Series of a stacked plot, one for each part; the categories must be there. Cells come from `prefixes` and `devices`, `count` each. */
+void ech__tell_parts_series(ech__sheet *sheet, const char *const *prefixes, const int64_t *devices,
+                            size_t count);
 /* Columns devices, time/step, speedup, efficiency, and their cells. */
 void ech__tell_scaling_columns(ech__sheet *sheet);
 void ech__tell_scaling_cells(ech__sheet *sheet, const char *prefix, int64_t devices);
