@@ -56,6 +56,11 @@ void ech__lab_plan(ech__lab_runs *lab, const char *id, ech__lab_stack stack, con
 
 /* ---- telling ---- */
 
+bool ech__tell_knows(ech__sheet *sheet, const char *name)
+{
+    return ech__tell_value(sheet, "%s", name).known;
+}
+
 void ech__tell_sayf(ech__sheet *sheet, const char *sentence, ...)
 {
     char text[2000];

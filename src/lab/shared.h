@@ -63,6 +63,8 @@ void ech__lab_plan(ech__lab_runs *lab, const char *id, ech__lab_stack stack, con
 
 /* ---- telling ---- */
 
+/* Whether a named figure is known: what is said of one that is not would be said of nothing. */
+bool ech__tell_knows(ech__sheet *sheet, const char *name);
 /* ech__tell_say with names of figures printed into the sentence. */
 ECH__TELLS(2, 3) void ech__tell_sayf(ech__sheet *sheet, const char *sentence, ...);
 

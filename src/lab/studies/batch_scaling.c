@@ -149,8 +149,10 @@ static void answer_helps(ech__sheet *s)
                        "} and {sample%" PRId64 "} for each sample.",
                        n, n == 1 ? "" : "s", n, n);
     }
-    ech__tell_say(s, "The fixed part is paid on every device however few its samples are, so it is "
-                     "what a larger batch is spread over.");
+    if (ech__tell_value(s, "fixed%" PRId64, ech__tell_most(s)).value > 0)
+        ech__tell_say(s,
+                      "The fixed part is paid on every device however few its samples are, so it "
+                      "is what a larger batch is spread over.");
     ech__tell_say_emulated(s);
 }
 

@@ -2,6 +2,8 @@
  * step. */
 #include "lab/shared.h"
 
+#include <math.h>
+
 static const ech__lab_param params[] = {
     {"small-dim", 1024, 1024, "width of the small model"},
     {"small-depth", 2, 2, "layers of the small model"},
@@ -276,6 +278,8 @@ static void say_half(ech__sheet *s, int c)
                    "{%sshare} with the whole batch.",
                    CASES[c].name, p, p, p, p, p, p);
     const double share = ech__tell_value(s, "%schecked_share", p).value;
+    if (isnan(share))
+        return;
     ech__tell_say(s, share >= 0.4 && share <= 0.6 ? "So the place was computed well."
                      : share > 0.6 ? "So the true place is at more samples than computed."
                                    : "So the true place is at fewer samples than computed.");

@@ -161,12 +161,15 @@ static void answer_linear(ech__sheet *s)
                        devices, devices == 1 ? "" : "s", devices, devices, devices, devices);
     }
     double least = 1;
+    bool all = true;
     for (size_t i = 0; i < ech__tell_devices(s); i++) {
-        const double line = ech__tell_value(s, "line%" PRId64, ech__tell_device(s, i)).value;
-        least = line < least ? line : least;
+        const ech__lab_figure line = ech__tell_value(s, "line%" PRId64, ech__tell_device(s, i));
+        all = all && line.known;
+        least = line.value < least ? line.value : least;
     }
-    ech__tell_say(s, least > 0.98 ? "So the time is linear in the delay."
-                                  : "So a line does not say all of it here.");
+    if (all)
+        ech__tell_say(s, least > 0.98 ? "So the time is linear in the delay."
+                                      : "So a line does not say all of it here.");
     if (n == 1)
         return;
     ech__tell_let(s, "speedup_line", "fixed3", "rsquared(%s)", over_delays("s", n).s);

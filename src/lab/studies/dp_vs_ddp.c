@@ -315,8 +315,10 @@ static void answer_acceptable(ech__sheet *s)
     const double slack = (double)ech__tell_param(s, "slack") / 100;
     const int last = BATCH_COUNT - 1;
     double lowest = HUGE_VAL, highest = 0;
+    bool all = true;
     for (int b = 0; b < BATCH_COUNT; b++) {
-        const double ratio = ech__tell_value(s, "ratio%d", b).value;
+        const double ratio = ech__tell_value(s, "ratio%d + 0 * gain%d", b, b).value;
+        all = all && !isnan(ratio);
         lowest = fmin(lowest, ratio);
         highest = fmax(highest, ratio);
     }
@@ -328,6 +330,8 @@ static void answer_acceptable(ech__sheet *s)
         "{ratio%d} times with {batch%d}; against one device its speedup is {gain0} and "
         "{gain%d}.",
         last, last, last);
+    if (!all)
+        return;
     if (lowest > 1 + slack) {
         ech__tell_say(s, "It is more than {slack} slower at every batch that was tried.");
     } else if (highest <= 1 + slack) {

@@ -1,6 +1,7 @@
 /* One device that is late in every step, and what the others do meanwhile. */
 #include "lab/shared.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static const ech__lab_param params[] = {
@@ -179,6 +180,8 @@ static void answer_total(ech__sheet *s)
         /* An N-th of the delay is what it would cost if the others took over its work. */
         ech__tell_let(s, ech__lab_name("shared%" PRId64, n).s, "fixed2", "1 / %" PRId64, n);
         const double low = ech__tell_value(s, "%s", slope.s).low;
+        if (isnan(low))
+            continue;
         if (low > 0.9)
             ech__tell_say(s, "So all of the delay is in the step of all devices.");
         else if (low > 1.0 / (double)n)
@@ -224,6 +227,8 @@ static void answer_waits(ech__sheet *s)
         "them. On {n%" PRId64 "} devices with one late by {late%d}:",
         n, last);
     say_ranks(s, n);
+    if (!ech__tell_has(s, run.s))
+        return;
     if (!ech__tell_value(s, "[%s summary.communication.straggler.rank]", run.s).known) {
         ech__tell_say(s, "No straggler was found in the records, although there is one.");
         return;

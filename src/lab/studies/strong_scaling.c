@@ -125,15 +125,15 @@ static void answer_linear(ech__sheet *s)
         return;
     for (size_t i = 1; i < ech__tell_devices(s); i++) {
         const int64_t n = ech__tell_device(s, i);
+        const int side = ech__tell_side(s, ech__lab_name("e%" PRId64, n).s, 1);
         ech__tell_sayf(s,
                        "{n%" PRId64 "} devices are {s%" PRId64 "} times as fast as one ({s%" PRId64
-                       ".low} to {s%" PRId64 ".high}), an efficiency of {e%" PRId64 "}.",
-                       n, n, n, n, n);
-        const int side = ech__tell_side(s, ech__lab_name("e%" PRId64, n).s, 1);
-        ech__tell_say(s, side < 0   ? "That is clearly less than linear."
-                         : side > 0 ? "That is clearly more than linear: a device with fewer "
-                                      "samples does more than its share."
-                                    : "That cannot be told from linear.");
+                       ".low} to {s%" PRId64 ".high}), an efficiency of {e%" PRId64 "}: %s",
+                       n, n, n, n, n,
+                       side < 0   ? "clearly less than linear."
+                       : side > 0 ? "clearly more than linear, so a device with fewer samples does "
+                                    "more than its share."
+                                  : "that cannot be told from linear.");
     }
     ech__tell_say_emulated(s);
 }
@@ -157,14 +157,15 @@ static void answer_drop(ech__sheet *s)
     }
     const int64_t from = ech__tell_device(s, worst - 1), to = ech__tell_device(s, worst);
     ech__tell_let(s, "drop", "percent0", "e%" PRId64 " - e%" PRId64, from, to);
+    const int side = ech__tell_side(s, "drop", 0);
     ech__tell_sayf(s,
                    "Most between {n%" PRId64 "} and {n%" PRId64 "} devices: from {e%" PRId64
-                   "} to {e%" PRId64 "}, by {drop} ({drop.low} to {drop.high}) of one device's.",
-                   from, to, from, to);
-    if (ech__tell_side(s, "drop", 0) == 0)
-        ech__tell_say(s, "The interval includes no drop at all, so this place is not certain.");
-    else if (ech__tell_side(s, "drop", 0) < 0)
-        ech__tell_say(s, "It rises even there, so it drops nowhere.");
+                   "} to {e%" PRId64 "}, by {drop} ({drop.low} to {drop.high}) of one device's%s",
+                   from, to, from, to,
+                   side > 0 ? "."
+                   : side < 0
+                       ? ": it rises even there, so it drops nowhere."
+                       : ". The interval includes no drop at all, so the place is not certain.");
 }
 
 /* The part that the most of the lost time is in. */
@@ -194,7 +195,8 @@ static void answer_reason(ech__sheet *s)
         return;
     for (size_t i = 1; i < ech__tell_devices(s); i++) {
         const int64_t n = ech__tell_device(s, i);
-        if (ech__tell_side(s, ech__lab_name("lost%" PRId64, n).s, 0) <= 0) {
+        const ech__lab_id lost = ech__lab_name("lost%" PRId64, n);
+        if (ech__tell_knows(s, lost.s) && ech__tell_side(s, lost.s, 0) <= 0) {
             ech__tell_sayf(s, "{n%" PRId64 "} devices lose nothing that could be seen.", n);
             continue;
         }
@@ -218,7 +220,7 @@ static void answer_amdahl(ech__sheet *s)
     if (ech__tell_side(s, "serial", 0.001) > 0) {
         ech__tell_let(s, "limit", "fixed1", "1 / serial");
         ech__tell_say(s, "By it no number of devices would be more than {limit} times as fast.");
-    } else {
+    } else if (ech__tell_knows(s, "serial")) {
         ech__tell_say(s, "It cannot be told from none at all.");
     }
     const int64_t first = ech__tell_device(s, 1), last = ech__tell_most(s);

@@ -166,7 +166,7 @@ static void answer_warmup(ech__sheet *s)
                        "first step, so what is left is memory and caches that are used for the "
                        "first time.",
                        PARTS[largest].name);
-    } else {
+    } else if (ech__tell_knows(s, "ratio")) {
         ech__tell_say(s, "So in these runs the first step cannot be told from the others.");
     }
     ech__tell_say(s, "The other steps of the warm-up take {later_ratio} times a timed one.");
