@@ -3,6 +3,16 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+ech__lab_phrase ech__lab_print(const char *format, ...)
+{
+    ech__lab_phrase phrase;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(phrase.s, sizeof phrase.s, format, args);
+    va_end(args);
+    return phrase;
+}
+
 /* ---- running ---- */
 
 ech__lab_stack ech__lab_stack_of(ech__lab_runs *lab)
@@ -158,9 +168,9 @@ void ech__tell_scaling_series(ech__sheet *sheet, const char *prefix, const char 
     }
 }
 
-ech__tell_pairs ech__tell_pairs_of(ech__sheet *sheet, const char *prefix, const char *what)
+ech__lab_phrase ech__tell_pairs(ech__sheet *sheet, const char *prefix, const char *what)
 {
-    ech__tell_pairs pairs = {""};
+    ech__lab_phrase pairs = {""};
     size_t used = 0;
     for (size_t i = 0; i < ech__tell_devices(sheet) && used < sizeof pairs.s; i++) {
         const int64_t n = ech__tell_device(sheet, i);

@@ -26,6 +26,12 @@
 
 #include "lab/sheet.h"
 
+/* printf into words, a title or a part of an expression; ech__lab_name is for ids and names of figures. */
+typedef struct ech__lab_phrase {
+    char s[ECH__LAB_EXPR_MAX];
+} ech__lab_phrase;
+ECH__TELLS(1, 2) ech__lab_phrase ech__lab_print(const char *format, ...);
+
 /* ---- running ---- */
 
 enum {
@@ -86,10 +92,7 @@ void ech__tell_scaling_series(ech__sheet *sheet, const char *prefix, const char 
 void ech__tell_scaling_axes(ech__sheet *sheet);
 
 /* "1, PREFIXt1, 2, PREFIXt2, ...": what amdahl, slope and the like take, of figures that are called WHAT and the number of devices. */
-typedef struct ech__tell_pairs {
-    char s[ECH__LAB_EXPR_MAX];
-} ech__tell_pairs;
-ech__tell_pairs ech__tell_pairs_of(ech__sheet *sheet, const char *prefix, const char *what);
+ech__lab_phrase ech__tell_pairs(ech__sheet *sheet, const char *prefix, const char *what);
 
 /* The largest number of devices, and the largest that has a core for each: 1 where there is no larger one. */
 int64_t ech__tell_most(const ech__sheet *sheet);

@@ -35,9 +35,9 @@ static void runs(ech__lab_runs *lab)
 /* ---- figures ---- */
 
 /* "batch0, b0_t2, batch1, b1_t2, ..." */
-static ech__tell_pairs over_batches(const char *what, int64_t n)
+static ech__lab_phrase over_batches(const char *what, int64_t n)
 {
-    ech__tell_pairs pairs = {""};
+    ech__lab_phrase pairs = {""};
     size_t used = 0;
     for (int b = 0; b < BATCHES && used < sizeof pairs.s; b++)
         used += (size_t)snprintf(pairs.s + used, sizeof pairs.s - used, "%sbatch%d, b%d_%s%" PRId64,

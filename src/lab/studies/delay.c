@@ -23,7 +23,7 @@ static void runs(ech__lab_runs *lab)
     const int64_t unit = ech__lab_param_of(lab, "delay");
     ech__lab_plan(lab, "plan", stack, NULL); /* measures the exchange that emulation prices */
     for (int d = 0; d < DELAYS; d++) {
-        const ech__lab_id more = ech__lab_name("--delay-ms %" PRId64, TIMES[d] * unit);
+        const ech__lab_phrase more = ech__lab_print("--delay-ms %" PRId64, TIMES[d] * unit);
         ech__lab_scaling(lab, prefix_of(d).s, stack, TIMES[d] ? more.s : NULL);
     }
 }
@@ -31,9 +31,9 @@ static void runs(ech__lab_runs *lab)
 /* ---- figures ---- */
 
 /* "delay0, d0_t2, delay1, d1_t2, ..." */
-static ech__tell_pairs over_delays(const char *what, int64_t n)
+static ech__lab_phrase over_delays(const char *what, int64_t n)
 {
-    ech__tell_pairs pairs = {""};
+    ech__lab_phrase pairs = {""};
     size_t used = 0;
     for (int d = 0; d < DELAYS && used < sizeof pairs.s; d++)
         used += (size_t)snprintf(pairs.s + used, sizeof pairs.s - used, "%sdelay%d, d%d_%s%" PRId64,
@@ -60,7 +60,7 @@ static void name_figures(ech__sheet *s)
         return;
     for (int d = 0; d < DELAYS; d++) {
         ech__tell_let(s, ech__lab_name("fitted%d", d).s, "percent1", "amdahl(%s)",
-                      ech__tell_pairs_of(s, prefix_of(d).s, "t").s);
+                      ech__tell_pairs(s, prefix_of(d).s, "t").s);
         /* What was serial without a delay, and the delay, which nobody shares. */
         ech__tell_let(s, ech__lab_name("expected%d", d).s, "percent1",
                       "(fitted0 * d0_t1 + delay%d) / (d0_t1 + delay%d)", d, d);
@@ -107,7 +107,7 @@ static void tell_plots(ech__sheet *s)
     for (int d = 0; d < DELAYS; d++)
         ech__tell_scaling_series(
             s, prefix_of(d).s,
-            ech__lab_name("%" PRId64 " ms", TIMES[d] * ech__tell_param(s, "delay")).s);
+            ech__lab_print("%" PRId64 " ms", TIMES[d] * ech__tell_param(s, "delay")).s);
 
     ech__tell_plot(s, "lines", "Time per step by delay", NULL);
     ech__tell_x(s, (ech__tell_axis){.label = "delay", .unit = "ms"});

@@ -30,7 +30,7 @@ static void runs(ech__lab_runs *lab)
     for (size_t i = 1; i < ech__lab_devices(lab); i++) {
         const int64_t n = ech__lab_device(lab, i);
         for (int d = 0; d < DELAYS; d++) {
-            const ech__lab_id more = ech__lab_name("--straggle 0:%" PRId64, TIMES[d] * unit);
+            const ech__lab_phrase more = ech__lab_print("--straggle 0:%" PRId64, TIMES[d] * unit);
             ech__lab_train(lab, run_of(d, n).s, stack, n, TIMES[d] ? more.s : NULL);
         }
     }
@@ -88,7 +88,7 @@ static void tell_table(ech__sheet *s)
     ech__tell_column(s, "time/step", "seconds");
     ech__tell_column(s, "more than without", "seconds");
     for (int64_t r = 0; r < ranks; r++)
-        ech__tell_column(s, ech__lab_name("wait of rank %" PRId64, r).s, "seconds");
+        ech__tell_column(s, ech__lab_print("wait of rank %" PRId64, r).s, "seconds");
     ech__tell_column(s, "straggler found", "integer");
     ech__tell_column(s, "its excess", "fixed2 ms");
     for (size_t i = 1; i < ech__tell_devices(s); i++) {
@@ -120,8 +120,8 @@ static void tell_ranks(ech__sheet *s, int64_t n)
     const ech__lab_id run = run_of(last, n);
     const int64_t ranks = n < ECH__LAB_SHARED_MOST ? n : ECH__LAB_SHARED_MOST;
     ech__tell_plot(s, "stacked",
-                   ech__lab_name("A step of %" PRId64 " devices, rank 0 late by %" PRId64 " ms", n,
-                                 TIMES[last] * ech__tell_param(s, "late"))
+                   ech__lab_print("A step of %" PRId64 " devices, rank 0 late by %" PRId64 " ms", n,
+                                  TIMES[last] * ech__tell_param(s, "late"))
                        .s,
                    NULL);
     ech__tell_y(s, (ech__tell_axis){.label = "time", .unit = "s"});
@@ -130,9 +130,9 @@ static void tell_ranks(ech__sheet *s, int64_t n)
         ech__tell_category(s, "rank %" PRId64, r);
     ech__tell_series(s, "computing");
     for (int64_t r = 0; r < ranks; r++) {
-        const ech__lab_id of = ech__lab_name("summary.communication.ranks.%" PRId64, r);
+        const ech__lab_phrase of = ech__lab_print("summary.communication.ranks.%" PRId64, r);
         ech__tell_bar(s, "[%s %s.forward_s] + [%s %s.backward_s] + [%s %s.optimizer_s]%s", run.s,
-                      of.s, run.s, of.s, run.s, of.s, r ? "" : ech__lab_name(" - late%d", last).s);
+                      of.s, run.s, of.s, run.s, of.s, r ? "" : ech__lab_print(" - late%d", last).s);
     }
     ech__tell_series(s, "being late");
     for (int64_t r = 0; r < ranks; r++)
@@ -142,7 +142,7 @@ static void tell_ranks(ech__sheet *s, int64_t n)
         ech__tell_bar(s, "[%s summary.communication.ranks.%" PRId64 ".wait_s]", run.s, r);
     ech__tell_series(s, "exchanging gradients");
     for (int64_t r = 0; r < ranks; r++) {
-        const ech__lab_id of = ech__lab_name("summary.communication.ranks.%" PRId64, r);
+        const ech__lab_phrase of = ech__lab_print("summary.communication.ranks.%" PRId64, r);
         ech__tell_bar(s, "max(0, [%s %s.comm_exposed_s] - [%s %s.wait_s])", run.s, of.s, run.s,
                       of.s);
     }

@@ -42,7 +42,7 @@ static void name_figures(ech__sheet *s)
             name_lost(s, n);
     }
     if (ech__tell_most(s) > 1)
-        ech__tell_let(s, "serial", "percent1", "amdahl(%s)", ech__tell_pairs_of(s, "", "t").s);
+        ech__tell_let(s, "serial", "percent1", "amdahl(%s)", ech__tell_pairs(s, "", "t").s);
 }
 
 /* ---- tables and plots ---- */

@@ -21,9 +21,9 @@ static void runs(ech__lab_runs *lab)
     const ech__lab_stack stack = ech__lab_stack_of(lab);
     ech__lab_train(lab, SAME[0], stack, 1, NULL);
     for (int i = 1; i < REPEATS; i++)
-        ech__lab_train(lab, SAME[i], stack, 1, ech__lab_name("@repeat:%d", i + 1).s);
+        ech__lab_train(lab, SAME[i], stack, 1, ech__lab_print("@repeat:%d", i + 1).s);
     ech__lab_train(lab, "other", stack, 1,
-                   ech__lab_name("--seed %" PRId64, ech__lab_param_of(lab, "other-seed")).s);
+                   ech__lab_print("--seed %" PRId64, ech__lab_param_of(lab, "other-seed")).s);
 }
 
 /* Names the mean over the runs of one seed of an expression that stands around the run's name. */
@@ -53,11 +53,11 @@ static void let_phases(ech__sheet *s, const char *field, const char *first, cons
 {
     char all[400];
     size_t used = 0;
-    let_mean(s, first, "seconds", "first[", ech__lab_name(" %s 1]", field).s);
-    let_mean(s, steady, "seconds", "steps[", ech__lab_name(" %s]", field).s);
+    let_mean(s, first, "seconds", "first[", ech__lab_print(" %s 1]", field).s);
+    let_mean(s, steady, "seconds", "steps[", ech__lab_print(" %s]", field).s);
     for (int k = 2; k <= ECH__LAB_WARMUP; k++) {
         const ech__lab_id name = ech__lab_name("%s_%d", later, k);
-        let_mean(s, name.s, "seconds", "first[", ech__lab_name(" %s %d]", field, k).s);
+        let_mean(s, name.s, "seconds", "first[", ech__lab_print(" %s %d]", field, k).s);
         used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", k > 2 ? " + " : "", name.s);
     }
     ech__tell_let(s, later, "seconds", "(%s) / %d", all, ECH__LAB_WARMUP - 1);
