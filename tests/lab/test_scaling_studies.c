@@ -247,7 +247,7 @@ static void more_than_linear_is_said(void **state)
     add_scaling(f, "", 0.010, 0.004, 0.0015, 0.0001);
     tell(f, &ech__study_strong_scaling);
     assert_says(f, "linear", "clearly more than linear");
-    assert_says(f, "reason", "lose nothing");
+    assert_says(f, "reason", "cannot be told from nothing");
 }
 
 static void a_failed_run_leaves_the_others(void **state)

@@ -125,7 +125,7 @@ static void tell_tables(ech__sheet *s)
             ech__tell_row(s);
             ech__tell_words(s, "%s, %" PRId64 "x%" PRId64, CASES[c].name,
                             ech__tell_param(s, CASES[c].dim), ech__tell_param(s, CASES[c].depth));
-            ech__tell_plain(s, "[%sn%" PRId64 " summary.parameters]", CASES[c].prefix, n);
+            ech__tell_plain(s, "[%sn1 summary.parameters]", CASES[c].prefix);
             ech__tell_scaling_cells(s, CASES[c].prefix, n);
             ech__tell_cell(s, "%sx%" PRId64, CASES[c].prefix, n);
             ech__tell_cell(s, "%sw%" PRId64, CASES[c].prefix, n);
@@ -248,10 +248,9 @@ static void answer_why(ech__sheet *s)
                : "That is {small_intensity} and {large_intensity}: the large model moves more.");
     ech__tell_let(s, "rates", "fixed2", "large_rate / small_rate");
     ech__tell_let(s, "bandwidths", "fixed2", "large_bandwidth / small_bandwidth");
-    ech__tell_say(s,
-                  "What differs is how fast both go: the small model computes at {small_rate} and "
-                  "exchanges at {small_bandwidth} a device, the large one at {large_rate} and "
-                  "{large_bandwidth}, {rates} and {bandwidths} times as fast.");
+    ech__tell_say(s, "As to how fast both go, the small model computes at {small_rate} and "
+                     "exchanges at {small_bandwidth} a device, the large one at {large_rate} and "
+                     "{large_bandwidth}, {rates} and {bandwidths} times as fast.");
     ech__tell_let(s, "shares", "percent0", "large_share - small_share");
     const int side = ech__tell_side(s, "shares", 0);
     ech__tell_say(
@@ -282,16 +281,16 @@ static void say_half(ech__sheet *s, int c)
         ech__tell_say(s, "There is no run that checks it.");
         return;
     }
-    const double share = ech__tell_value(s, "%schecked_share", p).value;
+    const int side = ech__tell_side(s, ech__lab_name("%schecked_share", p).s, 0.5);
     ech__tell_sayf(
         s,
         "A run with {%schecked} has a share of {%schecked_share} ({%schecked_share.low} to "
-        "{%schecked_share.high}), so %s",
+        "{%schecked_share.high}), %s",
         p, p, p, p,
-        none          ? share < 0.5 ? "that is right." : "that is not right."
-        : share < 0.4 ? "the true place is at fewer samples than computed."
-        : share > 0.6 ? "the true place is at more samples than computed."
-                      : "the place was computed well.");
+        side == 0  ? "which agrees with half within its interval."
+        : side > 0 ? "so half is reached only with more samples."
+        : none     ? "which is less than half as computed."
+                   : "so half is reached only with fewer samples.");
 }
 
 static void answer_half(ech__sheet *s)

@@ -199,20 +199,25 @@ static void answer_total(ech__sheet *s)
 static void say_ranks(ech__sheet *s, int64_t n)
 {
     const int last = DELAYS - 1;
+    const int64_t ranks = n < RANK_COLUMNS ? n : RANK_COLUMNS;
     const ech__lab_id run = run_of(last, n);
-    char all[400] = "0";
-    size_t used = 1;
-    for (int64_t r = 0; r < n && r < RANK_COLUMNS; r++) {
-        const ech__lab_id wait = ech__lab_name("wait%" PRId64 "_%" PRId64, n, r),
+    ech__lab_phrase sum = {"0"}, list = {""};
+    for (int64_t r = 0; r < ranks; r++) {
+        const ech__lab_id wait = ech__lab_name("wait%" PRId64, r),
                           rank = ech__lab_name("rank%" PRId64, r);
         ech__tell_let(s, wait.s, "seconds", "steps[%s wait_s.%" PRId64 "]", run.s, r);
         ech__tell_let(s, rank.s, "integer", "%" PRId64, r);
-        ech__tell_sayf(s, "Rank {%s} waits {%s}.", rank.s, wait.s);
-        used += (size_t)snprintf(all + used, sizeof all - used, " + %s", wait.s);
+        sum = ech__lab_print("%.400s + %s", sum.s, wait.s);
+        list =
+            ech__lab_print("%.800s%s rank {%s} waits {%s}", list.s, r ? "," : "", rank.s, wait.s);
     }
-    ech__tell_let(s, ech__lab_name("idle%" PRId64, n).s, "percent0",
-                  "(%s) / (%" PRId64 " * t%d_%" PRId64 ")", all, n, last, n);
-    ech__tell_sayf(s, "That is {idle%" PRId64 "} of the time of all devices.", n);
+    ech__tell_let(s, "idle", "percent0", "(%s) / (%" PRId64 " * t%d_%" PRId64 ")", sum.s, ranks,
+                  last, n);
+    ech__tell_sayf(s,
+                   "On {n%" PRId64
+                   "} devices with one late by {late%d},%s in a step of {t%d_%" PRId64
+                   "}: {idle} of the time of all of them.",
+                   n, last, list.s, last, n);
 }
 
 static void answer_waits(ech__sheet *s)
@@ -221,11 +226,9 @@ static void answer_waits(ech__sheet *s)
     const int64_t n = ech__tell_most_real(s) > 1 ? ech__tell_most_real(s) : ech__tell_device(s, 1);
     const ech__lab_id run = run_of(last, n);
     ech__tell_ask(s, "What does it say of synchronisation?");
-    ech__tell_sayf(
-        s,
-        "Gradients are added up over all devices, so nobody goes on before the last one has "
-        "them. On {n%" PRId64 "} devices with one late by {late%d}:",
-        n, last);
+    ech__tell_say(s,
+                  "Gradients are added up over all devices, so nobody goes on before the last one "
+                  "has them.");
     say_ranks(s, n);
     if (!ech__tell_has(s, run.s))
         return;
