@@ -203,7 +203,7 @@ static void tell_memory(ech__sheet *s)
 static void tell_plots(ech__sheet *s)
 {
     ech__tell_plot(s, "bars", "Bytes through the busiest device in a step", "In and out.");
-    ech__tell_y(s, (ech__tell_axis){.label = "bytes", .unit = "bytes"});
+    ech__tell_y(s, (ech__tell_axis){.label = "moved", .unit = "bytes"});
     ech__tell_bar_format(s, "bytes");
     for (size_t i = 1; i < ech__tell_devices(s); i++)
         ech__tell_category(s, "%" PRId64 " devices", ech__tell_device(s, i));
@@ -307,7 +307,12 @@ static void answer_scales(ech__sheet *s)
                                 "} devices a step of DP takes {%s} times DDP's, which "
                                 "may be the same.",
                    last, slower.s);
-    ech__tell_say_emulated(s);
+    if (last > ech__tell_cores(s)) {
+        ech__tell_let(s, "cores", "integer", "%" PRId64, ech__tell_cores(s));
+        ech__tell_say(s,
+                      "With more devices than the {cores} cores of this machine, times of DDP are "
+                      "emulated and times of DP are predicted.");
+    }
 }
 
 /* Where all figures NAME0, NAME1, ... lie: -1 below the bound, 1 above it, 0 neither, by their intervals. */

@@ -75,20 +75,13 @@ static void tell_straggler(ech__sheet *s, const char *run)
     ech__tell_plain(s, "[%s summary.communication.straggler.ms]", run);
 }
 
-static void tell_table(ech__sheet *s)
+static void tell_total(ech__sheet *s)
 {
-    const int64_t most = ech__tell_most(s);
-    const int64_t ranks = most < RANK_COLUMNS ? most : RANK_COLUMNS;
-    ech__tell_table(
-        s, "One late device",
-        "Waits are medians: from when a rank had its last gradients until the slowest had "
-        "them.");
+    ech__tell_table(s, "One late device", NULL);
     ech__tell_column(s, "devices", "integer");
     ech__tell_column(s, "rank 0 is late by", "seconds");
     ech__tell_column(s, "time/step", "seconds");
     ech__tell_column(s, "more than without", "seconds");
-    for (int64_t r = 0; r < ranks; r++)
-        ech__tell_column(s, ech__lab_print("wait of rank %" PRId64, r).s, "seconds");
     ech__tell_column(s, "straggler found", "integer");
     ech__tell_column(s, "its excess", "fixed2 ms");
     for (size_t i = 1; i < ech__tell_devices(s); i++) {
@@ -102,13 +95,33 @@ static void tell_table(ech__sheet *s)
                 ech__tell_cell(s, "t%d_%" PRId64 " - t0_%" PRId64, d, n, n);
             else
                 ech__tell_none(s);
+            tell_straggler(s, run_of(d, n).s);
+        }
+    }
+}
+
+static void tell_waits(ech__sheet *s)
+{
+    const int64_t most = ech__tell_most(s);
+    const int64_t ranks = most < RANK_COLUMNS ? most : RANK_COLUMNS;
+    ech__tell_table(s, "Wait of every rank",
+                    "Medians: from when a rank had its last gradients until the slowest had them.");
+    ech__tell_column(s, "devices", "integer");
+    ech__tell_column(s, "rank 0 is late by", "seconds");
+    for (int64_t r = 0; r < ranks; r++)
+        ech__tell_column(s, ech__lab_print("rank %" PRId64, r).s, "seconds");
+    for (size_t i = 1; i < ech__tell_devices(s); i++) {
+        const int64_t n = ech__tell_device(s, i);
+        for (int d = 0; d < DELAYS; d++) {
+            ech__tell_row(s);
+            ech__tell_plain(s, "%" PRId64, n);
+            ech__tell_plain(s, "late%d", d);
             for (int64_t r = 0; r < ranks; r++) {
                 if (r < n)
-                    ech__tell_cell(s, "steps[%s wait_s.%" PRId64 "]", run_of(d, n).s, r);
+                    ech__tell_plain(s, "steps[%s wait_s.%" PRId64 "]", run_of(d, n).s, r);
                 else
                     ech__tell_none(s);
             }
-            tell_straggler(s, run_of(d, n).s);
         }
     }
 }
@@ -257,7 +270,8 @@ static void tell(ech__sheet *s)
         return;
     }
     name_figures(s);
-    tell_table(s);
+    tell_total(s);
+    tell_waits(s);
     tell_lines(s);
     for (size_t i = 1; i < ech__tell_devices(s); i++)
         tell_ranks(s, ech__tell_device(s, i));
