@@ -87,6 +87,11 @@ static void runs_end_as_they_do(void **state)
     assert_int_equal(o.end.how, ECH__RUNNER_EXITED);
     assert_int_equal(o.end.code, 3);
     assert_string_equal(o.reason, "it is full");
+    o = run_shell(*state,
+                  "echo >&2 '[rank 1] echelon train: it has no room'; "
+                  "echo >&2 'echelon train: rank 1 (pid 7) exited with code 1'; exit 1",
+                  10, -1);
+    assert_string_equal(o.reason, "it has no room");
     o = run_shell(*state, "exit 4", 10, -1);
     assert_string_equal(o.reason, "failed with exit code 4 and no word");
     o = run_shell(*state, "echo >&2 words; kill -9 $$", 10, -1);
@@ -374,7 +379,7 @@ static void ask_wrongly(ech__lab_runs *runs)
 static void ask_forever(ech__lab_runs *runs)
 {
     ech__lab_run(runs, "endless",
-                 "train --model linear --dim 16 --depth 2 --batch-size 4 --steps 100000000");
+                 "train --model linear --dim 16 --depth 2 --batch-size 4 --steps 3000000");
     ech__lab_run(runs, "never", "info");
 }
 
