@@ -214,7 +214,8 @@ static bool last_line(const char *path, char *out, size_t bytes)
         const char *before = rank_sentence(cut_line(text, &length));
         line = before ? before : line;
     }
-    snprintf(out, bytes, "%s", line);
+    const bool fits = strlen(line) < bytes;
+    snprintf(out, bytes, "%.*s%s", fits ? (int)bytes : (int)bytes - 4, line, fits ? "" : "...");
     for (char *c = out; *c; c++) {
         if (iscntrl((unsigned char)*c) || !isascii((unsigned char)*c))
             *c = '?';
