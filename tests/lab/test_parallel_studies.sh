@@ -15,7 +15,8 @@ r = {x["id"]: x for x in d["runs"]}
 f = {x["name"]: x["value"] for a in d["answers"] for x in a["figures"]}
 text = " ".join(a["text"] for a in d["answers"])
 if not eval(sys.argv[2]):
-    sys.exit("not so: %s\n%s\n%s" % (sys.argv[2], f, text))' "$2" "$3"
+    failed = [(x["id"], x.get("reason")) for x in r.values() if x["status"] in ("failed", "skipped")]
+    sys.exit("not so: %s\n%s\n%s\n%s" % (sys.argv[2], failed, f, text))' "$2" "$3"
 }
 
 studies=(warmup strong-scaling comm-vs-compute dp-vs-ddp delay batch-scaling imbalance)
