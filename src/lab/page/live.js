@@ -232,7 +232,7 @@ function showNow(s) {
 
 /* ---- studies and runs ---- */
 
-const marks = { waiting: '\u25cb', running: '\u25b8', told: '\u2713' };
+const marks = { waiting: '\u25cb', running: '\u25b8', told: '\u2713', failed: '\u2717' };
 const failed = study => study.runs.filter(r => r.state === 'failed').length;
 const isOver = run => ['done', 'reused', 'failed', 'skipped'].includes(run.state);
 let contentsShown = '';
@@ -296,7 +296,7 @@ function showTable(place, runs) {
 function showHead(s) {
   const runs = s.studies.flatMap(t => t.runs), told = s.studies.filter(t => t.state === 'told').length;
   const bad = runs.filter(r => r.state === 'failed').length;
-  const share = s.finished ? 1 : s.left_s >= 0 && s.elapsed_s > 0 ? s.elapsed_s / (s.elapsed_s + s.left_s) : told / (s.studies.length || 1);
+  const share = isComplete(s) ? 1 : s.left_s >= 0 && s.elapsed_s > 0 ? s.elapsed_s / (s.elapsed_s + s.left_s) : told / (s.studies.length || 1);
   const percent = Math.round(100 * share);
   write($('title'), s.title);
   write($('counts'), [s.profile, told + ' of ' + many(s.studies.length, 'study').replace('studys', 'studies'),
@@ -304,7 +304,7 @@ function showHead(s) {
   write($('times'), duration(Math.round(s.elapsed_s)) + (s.finished ? '' : s.left_s >= 0 ? DOT + 'about ' + duration(Math.round(s.left_s)) + ' left' : ''));
   $('progress').setAttribute('aria-valuenow', percent);
   $('progress').firstChild.style.width = percent + '%';
-  document.title = (s.finished ? 'Finished' : percent + ' %') + DOT + s.title;
+  document.title = (isComplete(s) ? 'Finished' : s.finished ? 'Stopped' : percent + ' %') + DOT + s.title;
 }
 
 function showMachine(facts) {
@@ -323,9 +323,12 @@ function news(text, bad) {
   write($('news'), text);
 }
 
+/* A lab that was stopped has studies left. */
+const isComplete = s => s.finished && s.studies.every(t => t.state === 'told' || t.state === 'failed');
+
 function showEnd(s) {
-  if (s.finished) news('The lab is finished. ' + (s.report.ready ? 'The report is at ' : 'The report will be at ') + s.report.path);
-  else if (s.over) news('The lab was stopped before it was finished. Started again, it goes on with the runs that are missing.', true);
+  if (isComplete(s)) news('The lab is finished. ' + (s.report.ready ? 'The report is at ' : 'The report will be at ') + s.report.path);
+  else if (s.finished || s.over) news('The lab was stopped before it was finished. Started again, it goes on with the runs that are missing.', true);
   else news('');
 }
 
@@ -345,7 +348,7 @@ let state, missed = 0, timer;
 
 function lost() {
   if (!state) news('The lab does not answer.', true);
-  else if (state.finished) showEnd({ ...state, over: true });
+  else if (state.finished) showEnd(state);
   else news('The lab does not answer any more: it has ended, or was stopped. What it has written is beside ' + state.report.path, true);
 }
 
