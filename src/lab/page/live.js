@@ -75,11 +75,12 @@ class Plot {
     this.place.addEventListener('pointerleave', () => { this.at = undefined; this.draw(); });
   }
 
-  /* points: {first, last, y, low, high}; the axis goes to the last step that is to come where that is known. */
+  /* points: {first, last, y, low, high}. The axis goes to the last step that is to come, but leaves half of the plot empty at most. */
   show(points, warmup, steps) {
     this.points = points.filter(p => typeof p.y === 'number');
     this.warmup = warmup || 0;
-    this.last = Math.max(2, points.length ? points[points.length - 1].last : 1, steps || 0);
+    const done = points.length ? points[points.length - 1].last : 1;
+    this.last = Math.max(2, done, Math.min(steps || 0, 2 * done));
     this.draw();
   }
 
@@ -207,7 +208,7 @@ function showDevices(devices) {
 function showSeries(series, running) {
   const points = series ? series.points : [];
   const list = index => points.map(p => ({ first: p[0], last: p[1], y: p[index], low: index === 3 ? p[4] : p[index], high: index === 3 ? p[5] : p[index] }));
-  $('loss').parentNode.hidden = !points.length && !running;
+  $('loss').parentNode.hidden = !points.length && !(running && running.command.startsWith('echelon train'));
   lossPlot.show(list(2), series && series.warmup, series && series.steps);
   timePlot.show(list(3), series && series.warmup, series && series.steps);
 }
@@ -217,7 +218,7 @@ function showNow(s) {
   $('now').hidden = !which;
   if (!which) return;
   const study = s.studies.find(t => t.id === which.study);
-  write($('run'), (run ? '' : 'Last run: ') + (study ? study.title : which.study) + ', ' + which.run);
+  write($('run'), (run ? '' : 'Last run: ') + (study ? study.title : 'Noise of the machine') + ', ' + which.run);
   $('command').parentNode.hidden = !run;
   if (run) write($('command'), run.command);
   const words = [];
@@ -299,7 +300,7 @@ function showHead(s) {
   const share = isComplete(s) ? 1 : s.left_s >= 0 && s.elapsed_s > 0 ? s.elapsed_s / (s.elapsed_s + s.left_s) : told / (s.studies.length || 1);
   const percent = Math.round(100 * share);
   write($('title'), s.title);
-  write($('counts'), [s.profile, told + ' of ' + many(s.studies.length, 'study').replace('studys', 'studies'),
+  write($('counts'), [s.profile, told + ' of ' + s.studies.length + ' studies told',
     many(runs.filter(isOver).length, 'run') + ' over', ...(bad ? [bad + ' failed'] : [])].join(DOT));
   write($('times'), duration(Math.round(s.elapsed_s)) + (s.finished ? '' : s.left_s >= 0 ? DOT + 'about ' + duration(Math.round(s.left_s)) + ' left' : ''));
   $('progress').setAttribute('aria-valuenow', percent);
