@@ -196,7 +196,7 @@ static void release(ech__lab_server *s)
 
 static ech_status start(ech_ctx *ctx, ech__lab_server *s)
 {
-    int fd;
+    int fd = -1;
     ECH_TRY(ech__live_page_create(ctx, &s->page));
     ECH_TRY(open_socket(ctx, &s->port, &fd));
     s->daemon = start_thread(s, fd);
