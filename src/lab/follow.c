@@ -114,7 +114,7 @@ static size_t read_lines(ech__follow *f, size_t bytes)
 
 static void read_new(ech__follow *f, int fd)
 {
-    for (size_t budget = ECH__FOLLOW_LOOK; budget >= sizeof f->buffer; budget -= sizeof f->buffer) {
+    for (int64_t left = ECH__FOLLOW_LOOK; left > 0;) {
         const ssize_t bytes = pread(fd, f->buffer, sizeof f->buffer, (off_t)f->offset);
         if (bytes <= 0)
             return;
@@ -126,6 +126,7 @@ static void read_new(ech__follow *f, int fd)
         if (!done)
             return; /* the last line is still being written */
         f->offset += (int64_t)done;
+        left -= (int64_t)done;
     }
 }
 
@@ -139,6 +140,11 @@ static void look_at(ech__follow *f, int fd)
         begin(f);
     f->device = st.st_dev;
     f->inode = st.st_ino;
+    if (st.st_size - f->offset >
+        ECH__FOLLOW_LOOK) { /* steps of microseconds: some of them will do */
+        f->offset = st.st_size - ECH__FOLLOW_LOOK;
+        f->is_passing = true; /* over the line that this is in the middle of */
+    }
     if (st.st_size > f->offset)
         read_new(f, fd);
 }
@@ -179,7 +185,7 @@ static void append_point(ech_json **points, const ech__curve_bin *bin)
 ech_json *ech__follow_json(const ech__follow *f)
 {
     ech_json *json = ech__json_object(), *points = ech__json_array();
-    ech__json_set_int(&json, "done", f->curve.total);
+    ech__json_set_int(&json, "done", f->curve.count ? f->curve.bins[f->curve.count - 1].last : 0);
     ech__json_set_real(&json, "steps", f->steps < 0 ? NAN : (double)f->steps);
     ech__json_set_real(&json, "warmup", f->warmup < 0 ? NAN : (double)f->warmup);
     for (size_t i = 0; i < f->curve.count; i++)

@@ -16,7 +16,8 @@
 
 enum {
     ECH__FOLLOW_LINE = 256 << 10, /* bytes; longer lines are passed over */
-    ECH__FOLLOW_LOOK = 4 << 20,   /* bytes that a look reads at most; the next one goes on */
+    ECH__FOLLOW_LOOK =
+        1 << 20, /* bytes that a look reads, the last ones; what is before them is passed over */
 };
 
 typedef struct ech__follow ech__follow;

@@ -181,6 +181,25 @@ static void test_a_line_that_is_too_long_is_passed_over(void **state)
     assert_int_equal(ech__follow_curve(p->follow)->bins[1].first, 3);
 }
 
+static void test_steps_that_come_too_fast_are_passed_over(void **state)
+{
+    place *p = *state;
+    const int64_t steps = 200000;
+    FILE *file = fopen(p->steps, "w");
+    assert_non_null(file);
+    for (int64_t i = 1; i <= steps; i++)
+        fprintf(file, "{\"step\": %lld, \"loss\": 0.5}\n", (long long)i);
+    const long bytes = ftell(file);
+    assert_int_equal(fclose(file), 0);
+    assert_true(bytes > 2 * ECH__FOLLOW_LOOK);
+    const int64_t total = seen(p);
+    assert_true(total > 1000 && total < steps / 2);
+    const ech__curve *curve = ech__follow_curve(p->follow);
+    assert_int_equal(curve->bins[curve->count - 1].last, steps);
+    assert_int_equal(curve->bins[0].first, steps - total + 1); /* and nothing between is lost */
+    assert_int_equal(seen(p), total);
+}
+
 static void test_the_plan_of_a_run(void **state)
 {
     place *p = *state;
@@ -318,6 +337,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_steps_are_read_as_they_come, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_new_file_begins_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_line_that_is_too_long_is_passed_over, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_steps_that_come_too_fast_are_passed_over, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_the_plan_of_a_run, setup, teardown),
         cmocka_unit_test(test_ranks_are_children),
