@@ -112,21 +112,35 @@ static size_t read_lines(ech__follow *f, size_t bytes)
     return done;
 }
 
-static void read_new(ech__follow *f, int fd)
+/* Lines from the offset on, of `most` bytes. */
+static void read_new(ech__follow *f, int fd, int64_t most)
 {
-    for (int64_t left = ECH__FOLLOW_LOOK; left > 0;) {
-        const ssize_t bytes = pread(fd, f->buffer, sizeof f->buffer, (off_t)f->offset);
+    while (most > 0) {
+        const size_t want = most < ECH__FOLLOW_LINE ? (size_t)most : ECH__FOLLOW_LINE;
+        const ssize_t bytes = pread(fd, f->buffer, want, (off_t)f->offset);
         if (bytes <= 0)
             return;
         size_t done = read_lines(f, (size_t)bytes);
-        if (!done && (size_t)bytes == sizeof f->buffer) { /* no line has so many bytes */
+        if (!done && bytes == ECH__FOLLOW_LINE) { /* no line has so many bytes */
             f->is_passing = true;
-            done = sizeof f->buffer;
+            done = (size_t)bytes;
         }
         if (!done)
             return; /* the last line is still being written */
         f->offset += (int64_t)done;
-        left -= (int64_t)done;
+        most -= (int64_t)done;
+    }
+}
+
+/* Where there is too much to read, pieces of it that lie equally far apart, the last one at the end. */
+static void read_pieces(ech__follow *f, int fd, int64_t end)
+{
+    enum { PIECES = 32, PIECE = ECH__FOLLOW_LOOK / PIECES };
+    const int64_t begin = f->offset, apart = (end - PIECE - begin) / (PIECES - 1);
+    for (int k = 0; k < PIECES; k++) {
+        f->offset = k == PIECES - 1 ? end - PIECE : begin + k * apart;
+        f->is_passing |= k > 0; /* it begins within a line */
+        read_new(f, fd, PIECE);
     }
 }
 
@@ -140,13 +154,10 @@ static void look_at(ech__follow *f, int fd)
         begin(f);
     f->device = st.st_dev;
     f->inode = st.st_ino;
-    if (st.st_size - f->offset >
-        ECH__FOLLOW_LOOK) { /* steps of microseconds: some of them will do */
-        f->offset = st.st_size - ECH__FOLLOW_LOOK;
-        f->is_passing = true; /* over the line that this is in the middle of */
-    }
-    if (st.st_size > f->offset)
-        read_new(f, fd);
+    if (st.st_size - f->offset > ECH__FOLLOW_LOOK)
+        read_pieces(f, fd, st.st_size);
+    else
+        read_new(f, fd, st.st_size - f->offset);
 }
 
 void ech__follow_look(ech__follow *f, const char *dir)

@@ -16,8 +16,7 @@
 
 enum {
     ECH__FOLLOW_LINE = 256 << 10, /* bytes; longer lines are passed over */
-    ECH__FOLLOW_LOOK =
-        1 << 20, /* bytes that a look reads, the last ones; what is before them is passed over */
+    ECH__FOLLOW_LOOK = 1 << 20,   /* bytes that a look reads at most; of more than that, samples */
 };
 
 typedef struct ech__follow ech__follow;

@@ -3,6 +3,7 @@
 #include "base/dir.h"
 #include "lab/busy.h"
 #include "lab/follow.h"
+#include "report/study.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@ static const double FRESH_S = 0.25; /* how long a state is handed out again */
 struct ech__live {
     ech_ctx *ctx;
     ech__lab *lab;
-    char report[ECH_DIR_MAX_PATH + 16];
+    char out[ECH_DIR_MAX_PATH];
     ech__follow *follow;
     ech__busy busy;
     char study[80], run[80], dir[ECH_DIR_MAX_PATH]; /* of the run that is followed; "": none yet */
@@ -37,7 +38,7 @@ ech_status ech__live_create(ech_ctx *ctx, ech__lab *lab, const char *out_dir, ec
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for the live view");
     live->ctx = ctx;
     live->lab = lab;
-    snprintf(live->report, sizeof live->report, "%s/report.html", out_dir);
+    strcpy(live->out, out_dir);
     live->follow = ech__follow_create(ctx);
     if (!live->follow) {
         ech__live_destroy(live);
@@ -84,13 +85,24 @@ static void look(ech__live *live, const ech_json *current)
         ech__follow_look(live->follow, live->dir);
 }
 
+/* The whole path: the page may be looked at from anywhere. */
 static ech_json *report_json(const ech__live *live)
 {
+    char path[2 * ECH_DIR_MAX_PATH];
+    char *whole = realpath(live->out, NULL);
     ech_json *json = ech__json_object();
-    char *path = realpath(live->report, NULL); /* the page may be looked at from anywhere */
-    ech__json_set_string(&json, "path", path ? path : live->report);
-    ech__json_set_bool(&json, "ready", path != NULL);
-    free(path);
+    snprintf(path, sizeof path, "%s/report.html", whole ? whole : live->out);
+    free(whole);
+    ech__json_set_string(&json, "path", path);
+    ech__json_set_bool(&json, "ready", access(path, R_OK) == 0);
+    return json;
+}
+
+static ech_json *groups_json(void)
+{
+    ech_json *json = ech__json_object();
+    for (char group = 'A'; group <= 'E'; group++)
+        ech__json_set_string(&json, (const char[]){group, '\0'}, ech__group_title(group));
     return json;
 }
 
@@ -107,6 +119,7 @@ static ech_status make_state(ech__live *live, bool is_over)
     }
     ech__json_set(&state, "devices", ech__busy_json(&live->busy));
     ech__json_set(&state, "report", report_json(live));
+    ech__json_set(&state, "groups", groups_json());
     ech__json_set_bool(&state, "over", is_over);
     char *text;
     size_t bytes;

@@ -29,6 +29,7 @@ void ech__live_destroy(ech__live *live);
  *   "series": null | {"study", "run", ...}   that of ech__follow_json, of the current run or else of the last one
  *   "devices": [...]                         that of ech__busy_json
  *   "report": {"path", "ready"}              report.html
+ *   "groups": {"A": title, ...}              of studies
  *   "over": is_over                          whether the view is about to close */
 ech_status ech__live_state(ech__live *live, bool is_over, ech__live_text *out);
 

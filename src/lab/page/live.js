@@ -20,6 +20,7 @@ const round = (value, digits) => String(Number(value.toPrecision(digits))).repla
 
 function duration(seconds) {
   if (!(seconds >= 0)) return '\u2013';
+  if (seconds === 0) return '0 s';
   if (seconds < 1e-3) return round(seconds * 1e6, 3) + ' \u00b5s';
   if (seconds < 1) return round(seconds * 1e3, 3) + ' ms';
   if (seconds < 60) return round(seconds, 3) + ' s';
@@ -164,16 +165,14 @@ class Plot {
       return;
     }
     const s = this.scales(width, height);
-    if (this.warmup >= 1) {
-      const to = Math.min(s.toX(Math.min(this.warmup + 0.5, this.last)), s.box.right);
-      shape(svg, 'rect', { x: s.box.left, y: s.box.top, width: to - s.box.left, height: s.box.bottom - s.box.top, class: 'f-shade' });
-    }
+    const shaded = this.warmup >= 1 ? Math.min(s.toX(Math.min(this.warmup + 0.5, this.last)), s.box.right) - s.box.left : 0;
+    if (shaded >= 2) shape(svg, 'rect', { x: s.box.left, y: s.box.top, width: shaded, height: s.box.bottom - s.box.top, class: 'f-shade' });
     this.axes(svg, s);
     this.curve(svg, s);
     this.hover(svg, s);
     this.place.replaceChildren(svg);
     const above = this.points.filter(p => p.high > s.cut), notes = [];
-    if (this.warmup >= 1) notes.push('Shaded: warm-up.');
+    if (shaded >= 2) notes.push('Shaded: warm-up.');
     if (above.length) notes.push('Above the edge: up to ' + this.options.print(Math.max(...above.map(p => p.high))) + '.');
     write(this.note, notes.join(' '));
   }
@@ -238,7 +237,7 @@ const failed = study => study.runs.filter(r => r.state === 'failed').length;
 const isOver = run => ['done', 'reused', 'failed', 'skipped'].includes(run.state);
 let contentsShown = '';
 
-function showContents(studies) {
+function showContents(studies, groups) {
   const text = JSON.stringify(studies.map(t => [t.group, t.title, t.state, failed(t)]));
   if (text === contentsShown) return;
   contentsShown = text;
@@ -248,7 +247,7 @@ function showContents(studies) {
   for (const t of studies) {
     if (t.group !== group) {
       group = t.group;
-      make(place, 'h2', group);
+      make(place, 'h2', group + (groups[group] ? '. ' + groups[group] : ''));
       list = make(place, 'ul');
     }
     const item = make(list, 'li', undefined, t.state);
@@ -269,7 +268,7 @@ function showRuns(studies) {
       fold = { element, summary: make(element, 'summary'), body: make(element, 'div', undefined, 'scroll'), text: '', state: '' };
       folds.set(t.id, fold);
     }
-    if (fold.state !== t.state) fold.element.open = t.state === 'running';
+    if (fold.state !== t.state) fold.element.open = t.state === 'running' || failed(t) > 0;
     fold.state = t.state;
     const text = JSON.stringify(t.runs);
     if (fold.text === text) continue;
@@ -286,7 +285,7 @@ function showTable(place, runs) {
     const row = make(body, 'tr');
     make(row, 'td', r.id, 'n');
     make(row, 'td', r.state, r.state === 'failed' ? 'failed' : '');
-    make(row, 'td', isOver(r) && r.state !== 'skipped' && r.seconds > 0 ? duration(r.seconds) : '', 'r');
+    make(row, 'td', r.seconds > 0 ? duration(r.state === 'running' ? Math.round(r.seconds) : r.seconds) : '', 'r');
     make(row, 'td', r.reason || '', 'why');
   }
   place.replaceChildren(table);
@@ -298,11 +297,11 @@ function showHead(s) {
   const runs = s.studies.flatMap(t => t.runs), told = s.studies.filter(t => t.state === 'told').length;
   const bad = runs.filter(r => r.state === 'failed').length;
   const share = isComplete(s) ? 1 : s.left_s >= 0 && s.elapsed_s > 0 ? s.elapsed_s / (s.elapsed_s + s.left_s) : told / (s.studies.length || 1);
-  const percent = Math.round(100 * share);
+  const percent = Math.min(Math.round(100 * share), isComplete(s) ? 100 : 99);
   write($('title'), s.title);
   write($('counts'), [s.profile, told + ' of ' + s.studies.length + ' studies told',
     many(runs.filter(isOver).length, 'run') + ' over', ...(bad ? [bad + ' failed'] : [])].join(DOT));
-  write($('times'), duration(Math.round(s.elapsed_s)) + (s.finished ? '' : s.left_s >= 0 ? DOT + 'about ' + duration(Math.round(s.left_s)) + ' left' : ''));
+  write($('times'), duration(Math.round(s.elapsed_s)) + (s.finished ? '' : s.left_s >= 0.5 ? DOT + 'about ' + duration(Math.round(s.left_s)) + ' left' : ''));
   $('progress').setAttribute('aria-valuenow', percent);
   $('progress').firstChild.style.width = percent + '%';
   document.title = (isComplete(s) ? 'Finished' : s.finished ? 'Stopped' : percent + ' %') + DOT + s.title;
@@ -336,7 +335,7 @@ function showEnd(s) {
 function show(s) {
   showHead(s);
   showEnd(s);
-  showContents(s.studies);
+  showContents(s.studies, s.groups);
   showNow(s);
   showRuns(s.studies);
   showMachine(s.machine || []);
