@@ -12,14 +12,19 @@
 
 static const double FRESH_S = 0.25; /* how long a state is handed out again */
 
+/* A run that is followed. */
+typedef struct watched {
+    ech__follow *follow;
+    char study[80], run[80], dir[ECH_DIR_MAX_PATH]; /* "": none yet */
+} watched;
+
 struct ech__live {
     ech_ctx *ctx;
     ech__lab *lab;
     char out[ECH_DIR_MAX_PATH];
-    ech__follow *follow;
+    watched now, before; /* the newest run, and the last one before it that has steps */
     ech__busy busy;
-    char study[80], run[80], dir[ECH_DIR_MAX_PATH]; /* of the run that is followed; "": none yet */
-    char *state;                                    /* the last text; NULL: none yet */
+    char *state; /* the last text; NULL: none yet */
     size_t bytes;
     int64_t made_ns;
     bool was_over;
@@ -39,8 +44,9 @@ ech_status ech__live_create(ech_ctx *ctx, ech__lab *lab, const char *out_dir, ec
     live->ctx = ctx;
     live->lab = lab;
     strcpy(live->out, out_dir);
-    live->follow = ech__follow_create(ctx);
-    if (!live->follow) {
+    live->now.follow = ech__follow_create(ctx);
+    live->before.follow = ech__follow_create(ctx);
+    if (!live->now.follow || !live->before.follow) {
         ech__live_destroy(live);
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for the live view");
     }
@@ -53,7 +59,8 @@ void ech__live_destroy(ech__live *live)
     if (!live)
         return;
     free(live->state);
-    ech__follow_destroy(live->follow);
+    ech__follow_destroy(live->now.follow);
+    ech__follow_destroy(live->before.follow);
     ech__delete(live->ctx, live, sizeof *live);
 }
 
@@ -69,20 +76,48 @@ static bool copy_string(const ech_json *object, const char *key, char *out, size
     return true;
 }
 
-/* What is new of the run that goes on; one that is over stays to be seen until the next begins. */
+static bool has_steps(const watched *w)
+{
+    return w->dir[0] && ech__follow_curve(w->follow)->total > 0;
+}
+
+/* Another run has begun. The one before stays to be seen until this one has steps, and its last ones are read. */
+static void turn_to(ech__live *live, const char *dir, const ech_json *current)
+{
+    if (live->now.dir[0])
+        ech__follow_look(live->now.follow, live->now.dir);
+    if (has_steps(&live->now)) {
+        const watched last = live->now;
+        live->now = live->before;
+        live->before = last;
+    }
+    watched *w = &live->now;
+    if (!copy_string(current, "study", w->study, sizeof w->study) ||
+        !copy_string(current, "run", w->run, sizeof w->run) || strlen(dir) >= sizeof w->dir)
+        w->dir[0] = '\0';
+    else
+        strcpy(w->dir, dir);
+}
+
+/* What is new of the run that goes on. */
 static void look(ech__live *live, const ech_json *current)
 {
     int64_t pid = 0;
-    if (ech__json_kind_of(current) == ECH_JSON_OBJECT) {
-        ech__json_int(ech__json_find(current, "pid"), &pid);
-        if (!copy_string(current, "study", live->study, sizeof live->study) ||
-            !copy_string(current, "run", live->run, sizeof live->run) ||
-            !copy_string(current, "dir", live->dir, sizeof live->dir))
-            live->dir[0] = '\0';
-    }
+    const char *dir;
+    ech__json_int(ech__json_find(current, "pid"), &pid);
+    if (ech__json_string(ech__json_find(current, "dir"), &dir) && strcmp(dir, live->now.dir) != 0)
+        turn_to(live, dir, current);
     ech__busy_look(&live->busy, pid);
-    if (live->dir[0])
-        ech__follow_look(live->follow, live->dir);
+    if (live->now.dir[0])
+        ech__follow_look(live->now.follow, live->now.dir);
+}
+
+static ech_json *series_json(const watched *w)
+{
+    ech_json *json = ech__follow_json(w->follow);
+    ech__json_set_string(&json, "study", w->study);
+    ech__json_set_string(&json, "run", w->run);
+    return json;
 }
 
 /* The whole path: the page may be looked at from anywhere. */
@@ -111,12 +146,9 @@ static ech_status make_state(ech__live *live, bool is_over)
     ech_json *state;
     ECH_TRY(ech__lab_snapshot(live->lab, live->ctx, &state));
     look(live, ech__json_find(state, "current"));
-    if (live->dir[0]) {
-        ech_json *series = ech__follow_json(live->follow);
-        ech__json_set_string(&series, "study", live->study);
-        ech__json_set_string(&series, "run", live->run);
-        ech__json_set(&state, "series", series);
-    }
+    const watched *w = has_steps(&live->now) ? &live->now : &live->before;
+    if (has_steps(w))
+        ech__json_set(&state, "series", series_json(w));
     ech__json_set(&state, "devices", ech__busy_json(&live->busy));
     ech__json_set(&state, "report", report_json(live));
     ech__json_set(&state, "groups", groups_json());

@@ -26,7 +26,7 @@ ech_status ech__live_create(ech_ctx *ctx, ech__lab *lab, const char *out_dir, ec
 void ech__live_destroy(ech__live *live);
 
 /* The object of ech__lab_snapshot and in it
- *   "series": null | {"study", "run", ...}   that of ech__follow_json, of the current run or else of the last one
+ *   "series": {"study", "run", ...}          that of ech__follow_json, of the newest run that has steps, if there is one
  *   "devices": [...]                         that of ech__busy_json
  *   "report": {"path", "ready"}              report.html
  *   "groups": {"A": title, ...}              of studies

@@ -89,7 +89,7 @@ check "a lab begins, and says where it can be looked at" serve long probe watche
 check "a study is told meanwhile" wait_for 80 's["studies"][0]["state"] == "told"'
 check "the state has the run that goes on" wait_for 20 \
     's["current"] and s["current"]["run"] == "slow" and s["current"]["pid"] > 0 and s["current"]["seconds"] > 0'
-check "its steps" wait_for 20 's["series"]["run"] == "slow" and s["series"]["done"] > 600'
+check "its steps" wait_for 30 's["series"]["run"] == "slow" and s["series"]["done"] > 600'
 check "in no more points than a screen can show" wait_for 5 \
     '0 < len(s["series"]["points"]) <= 512 and all(len(p) == 7 for p in s["series"]["points"])'
 check "which hold all of them" wait_for 5 \
@@ -134,7 +134,7 @@ if browser=$(command -v chromium || command -v chromium-browser) && [[ -z ${ECH_
         --disable-component-update --disable-sync --disable-dev-shm-usage --user-data-dir="$work/profile" \
         --enable-logging=stderr --virtual-time-budget=3500 --dump-dom "http://127.0.0.1:$port/" >page.html 2>browser.log </dev/null
     says "the page shows the run" 'id="run">Watched, slow<' cat page.html
-    says "its curves" '<figure id="time">.*class="f-none l-s1".*<figure id="devices">' tr -d '\n' <page.html
+    says "its curves" '<figure id="time">.*class="f-none l-s1".*<h2>Runs' tr -d '\n' <page.html
     says "its devices" '>device 1</span>' cat page.html
     says "the runs before it" '<summary>A probe: 5 of 5 runs<' cat page.html
     refuse "without any error" grep CONSOLE browser.log

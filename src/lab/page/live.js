@@ -204,30 +204,34 @@ function showDevices(devices) {
   $('devices').hidden = !devices.length;
 }
 
-function showSeries(series, running) {
-  const points = series ? series.points : [];
-  const list = index => points.map(p => ({ first: p[0], last: p[1], y: p[index], low: index === 3 ? p[4] : p[index], high: index === 3 ? p[5] : p[index] }));
-  $('loss').parentNode.hidden = !points.length && !(running && running.command.startsWith('echelon train'));
-  lossPlot.show(list(2), series && series.warmup, series && series.steps);
-  timePlot.show(list(3), series && series.warmup, series && series.steps);
+function showSeries(series) {
+  $('curves').hidden = !series;
+  if (!series) return;
+  const list = index => series.points.map(p => ({ first: p[0], last: p[1], y: p[index], low: index === 3 ? p[4] : p[index], high: index === 3 ? p[5] : p[index] }));
+  lossPlot.show(list(2), series.warmup, series.steps);
+  timePlot.show(list(3), series.warmup, series.steps);
 }
 
+/* The curves are those of the newest run that has steps: of the current one, or of the one before it. */
 function showNow(s) {
   const run = s.current, series = s.series, which = run || series;
   $('now').hidden = !which;
   if (!which) return;
-  const study = s.studies.find(t => t.id === which.study);
-  write($('run'), (run ? '' : 'Last run: ') + (study ? study.title : 'Noise of the machine') + ', ' + which.run);
+  const study = of => (s.studies.find(t => t.id === of.study) || { title: 'Noise of the machine' }).title + ', ' + of.run;
+  const isOwn = series && series.study === which.study && series.run === which.run;
+  const words = [];
+  if (isOwn) words.push('step ' + series.done + (series.steps ? ' of ' + series.steps : ''));
+  if (isOwn && typeof series.points[series.points.length - 1][6] === 'number')
+    words.push('learning rate ' + round(series.points[series.points.length - 1][6], 3));
+  if (run) words.push('for ' + duration(Math.round(run.seconds)));
+  write($('run'), (run ? '' : 'Last run: ') + study(which));
   $('command').parentNode.hidden = !run;
   if (run) write($('command'), run.command);
-  const words = [];
-  const own = series && series.study === which.study && series.run === which.run ? series : null;
-  if (own && own.done) words.push('step ' + own.done + (own.steps ? ' of ' + own.steps : ''));
-  if (own && own.points.length) words.push('learning rate ' + round(own.points[own.points.length - 1][6] || 0, 3));
-  if (run) words.push('for ' + duration(Math.round(run.seconds)));
   write($('steps'), words.join(DOT));
-  showSeries(own, run);
+  $('whose').hidden = !series || isOwn;
+  if (series && !isOwn) write($('whose'), 'No step yet. Curves of the run before: ' + study(series) + '.');
   showDevices(s.devices);
+  showSeries(series);
 }
 
 /* ---- studies and runs ---- */
