@@ -1,0 +1,54 @@
+/* What the studies of the linear stack have in common that put micro-steps or layers on devices: the words of their runs, and
+ * where their memory goes.
+ *
+ *     const ech__lab_stack mp = {.dim = 2048, .depth = 6, .batch = 64, .steps = 35, .devices = 2};
+ *     ech__lab_stack_layers(lab, "mp2", &mp);
+ *
+ * Studies that ask for the same stack share the run, so nothing but these functions writes its words.
+ */
+#ifndef ECH_LAB_STACK_H
+#define ECH_LAB_STACK_H
+
+#include "lab/sheet.h"
+#include "lab/study.h"
+
+enum { ECH__LAB_STACK_WARMUP = 5 };
+
+typedef struct ech__lab_stack {
+    int64_t dim, depth;
+    int64_t batch;    /* of a device and micro-step; of layers on devices, of all of them */
+    int64_t steps;    /* timed ones, after ECH__LAB_STACK_WARMUP others */
+    int64_t devices;  /* 0: one */
+    int64_t accum;    /* micro-steps; 0: one */
+    int64_t micros;   /* micro-batches of a pipeline; 0: none, one device works at a time */
+    const char *more; /* further words, or NULL */
+} ech__lab_stack;
+
+/* Data-parallel: a copy of the stack on every device. With momentum, so that the optimizer has something to keep. */
+void ech__lab_stack_ranks(ech__lab_runs *lab, const char *id, const ech__lab_stack *stack);
+/* The layers spread over the devices, by halves or evenly. */
+void ech__lab_stack_layers(ech__lab_runs *lab, const char *id, const ech__lab_stack *stack);
+
+/* ---- memory ---- */
+
+/* A device of a run. */
+typedef struct ech__tell_place {
+    ech__lab_id run;
+    int64_t device;
+    char label[64];
+} ech__tell_place;
+
+/* A table with a row for each place and a column for each kind of memory that any of them has, and all of it. */
+void ech__tell_memory_table(ech__sheet *sheet, const char *title, const ech__tell_place *places,
+                            size_t count);
+/* The same as stacked bars. */
+void ech__tell_memory_plot(ech__sheet *sheet, const char *title, const char *caption,
+                           const ech__tell_place *places, size_t count);
+
+/* ---- sentences ---- */
+
+/* One of three by ech__tell_side of the figure: below the bound, no difference to be told, above it. */
+void ech__tell_by_side(ech__sheet *sheet, const char *figure, double bound, const char *below,
+                       const char *neither, const char *above);
+
+#endif
