@@ -1,6 +1,7 @@
 #include "lab/stack.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- runs ---- */
 
@@ -44,6 +45,57 @@ void ech__lab_stack_layers(ech__lab_runs *lab, const char *id, const ech__lab_st
     ech__lab_run(lab, id, "%s%s%s%s%s%s", common_words(stack).s, parallel,
                  option("devices", stack->devices).s, option("micro-batches", stack->micros).s,
                  stack->more ? " " : "", stack->more ? stack->more : "");
+}
+
+/* Puts a number into an ascending list that does not have it yet. */
+static size_t insert(int64_t *list, size_t count, int64_t number)
+{
+    size_t at = count;
+    while (at && list[at - 1] > number)
+        at--;
+    if (at && list[at - 1] == number)
+        return count;
+    memmove(list + at + 1, list + at, (count - at) * sizeof *list);
+    list[at] = number;
+    return count + 1;
+}
+
+size_t ech__lab_stack_counts(int64_t cores, int64_t depth, int64_t out[ECH__LAB_STACK_COUNTS])
+{
+    enum { MOST = 32 }; /* a row for each device can still be read */
+    const int64_t wanted[ECH__LAB_STACK_COUNTS] = {1, 2, 5, cores < MOST ? cores : MOST};
+    size_t count = 0;
+    for (size_t i = 0; i < ECH__LAB_STACK_COUNTS; i++)
+        count = insert(out, count, wanted[i] < depth ? wanted[i] : depth);
+    return count;
+}
+
+/* ---- lists ---- */
+
+/* Appends text with n for '#', and nothing where there is no room. */
+static size_t append(ech__lab_text *out, size_t used, const char *text, int64_t n)
+{
+    for (; *text && used + 24 < sizeof out->s; text++) {
+        if (*text == '#')
+            used += (size_t)snprintf(out->s + used, sizeof out->s - used, "%" PRId64, n);
+        else
+            out->s[used++] = *text;
+    }
+    out->s[used] = 0;
+    return used;
+}
+
+ech__lab_text ech__lab_each(const int64_t *numbers, size_t count, const char *between,
+                            const char *text)
+{
+    ech__lab_text out = {""};
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        const int64_t n = numbers ? numbers[i] : (int64_t)i;
+        used = append(&out, used, i ? between : "", n);
+        used = append(&out, used, text, n);
+    }
+    return out;
 }
 
 /* ---- memory ---- */
@@ -116,4 +168,9 @@ void ech__tell_by_side(ech__sheet *sheet, const char *figure, double bound, cons
 {
     const int side = ech__tell_side(sheet, figure, bound);
     ech__tell_say(sheet, side < 0 ? below : side > 0 ? above : neither);
+}
+
+void ech__tell_say_for(ech__sheet *sheet, int64_t n, const char *sentence)
+{
+    ech__tell_say(sheet, ech__lab_each(&n, 1, "", sentence).s);
 }

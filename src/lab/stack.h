@@ -29,6 +29,22 @@ void ech__lab_stack_ranks(ech__lab_runs *lab, const char *id, const ech__lab_sta
 /* The layers spread over the devices, by halves or evenly. */
 void ech__lab_stack_layers(ech__lab_runs *lab, const char *id, const ech__lab_stack *stack);
 
+/* Numbers of devices that layers are spread over, ascending: one, two, five, and all that the machine has, as far as there are layers
+ * for them. Gives how many. */
+enum { ECH__LAB_STACK_COUNTS = 4 };
+size_t ech__lab_stack_counts(int64_t cores, int64_t depth, int64_t out[ECH__LAB_STACK_COUNTS]);
+
+/* ---- lists ---- */
+
+typedef struct ech__lab_text {
+    char s[ECH__LAB_EXPR_MAX];
+} ech__lab_text;
+
+/* The text once for each number, with the number wherever it has '#': for 1 and 2 with ", " between,
+ * "#, steps[n# time_s]" becomes "1, steps[n1 time_s], 2, steps[n2 time_s]". numbers NULL: 0, 1, 2... */
+ech__lab_text ech__lab_each(const int64_t *numbers, size_t count, const char *between,
+                            const char *text);
+
 /* ---- memory ---- */
 
 /* A device of a run. */
@@ -50,5 +66,8 @@ void ech__tell_memory_plot(ech__sheet *sheet, const char *title, const char *cap
 /* One of three by ech__tell_side of the figure: below the bound, no difference to be told, above it. */
 void ech__tell_by_side(ech__sheet *sheet, const char *figure, double bound, const char *below,
                        const char *neither, const char *above);
+
+/* The sentence with n wherever it has '#', in names of figures: "{speedup#}". */
+void ech__tell_say_for(ech__sheet *sheet, int64_t n, const char *sentence);
 
 #endif

@@ -187,25 +187,6 @@ static void tell_gradients(ech__sheet *s)
 
 /* ---- answers ---- */
 
-typedef struct list {
-    char s[512];
-} list;
-
-/* What an expression has for each of the counts K, with commas between: "firstKsecond", and "K, " before it for pairs. */
-static list list_of(bool pairs, const char *first, const char *second)
-{
-    list out = {""};
-    size_t used = 0;
-    for (size_t i = 0; i < COUNTS && used < sizeof out.s; i++) {
-        char x[32] = "";
-        if (pairs)
-            snprintf(x, sizeof x, "%" PRId64 ", ", counts[i]);
-        used += (size_t)snprintf(out.s + used, sizeof out.s - used, "%s%s%s%" PRId64 "%s",
-                                 i ? ", " : "", x, first, counts[i], second);
-    }
-    return out;
-}
-
 static void say_batch(ech__sheet *s)
 {
     const int64_t first = counts[0], last = counts[COUNTS - 1];
@@ -232,7 +213,7 @@ static void say_batch(ech__sheet *s)
 static void say_time(ech__sheet *s)
 {
     const int64_t last = counts[COUNTS - 1];
-    const list points = list_of(true, "steps[accum", " time_s]");
+    const ech__lab_text points = ech__lab_each(counts, COUNTS, ", ", "#, steps[accum# time_s]");
     ech__tell_let(s, "each", "seconds", "slope(%s)", points.s);
     ech__tell_let(s, "rest", "seconds", "intercept(%s)", points.s);
     ech__tell_let(s, "change", "percent1", "micro_f32_%" PRId64 " - 1", last);
@@ -264,7 +245,8 @@ static void say_division(ech__sheet *s)
     const int64_t last = counts[COUNTS - 1];
     ech__tell_let(s, "with", "fixed6", "length_mean_%" PRId64, last);
     ech__tell_let(s, "without", "fixed4", "length_sum_%" PRId64, last);
-    ech__tell_let(s, "gap_with", "general", "max(%s)", list_of(false, "gap_mean_", "").s);
+    ech__tell_let(s, "gap_with", "general", "max(%s)",
+                  ech__lab_each(counts, COUNTS, ", ", "gap_mean_#").s);
     ech__tell_let(s, "gap_without", "fixed4", "gap_sum_%" PRId64, last);
     ech__tell_let(s, "gap_first", "fixed4", "gap_sum_%" PRId64, counts[0]);
     ech__tell_let(s, "ratio", "fixed6", "without / k2");
