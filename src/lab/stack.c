@@ -167,7 +167,8 @@ void ech__tell_by_side(ech__sheet *sheet, const char *figure, double bound, cons
                        const char *neither, const char *above)
 {
     const int side = ech__tell_side(sheet, figure, bound);
-    ech__tell_say(sheet, side < 0 ? below : side > 0 ? above : neither);
+    if (ech__tell_value(sheet, "%s", figure).known)
+        ech__tell_say(sheet, side < 0 ? below : side > 0 ? above : neither);
 }
 
 void ech__tell_say_for(ech__sheet *sheet, int64_t n, const char *sentence)

@@ -63,7 +63,8 @@ void ech__tell_memory_plot(ech__sheet *sheet, const char *title, const char *cap
 
 /* ---- sentences ---- */
 
-/* One of three by ech__tell_side of the figure: below the bound, no difference to be told, above it. */
+/* One of three by ech__tell_side of the figure: below the bound, no difference to be told, above it. Nothing where
+ * it is not known. */
 void ech__tell_by_side(ech__sheet *sheet, const char *figure, double bound, const char *below,
                        const char *neither, const char *above);
 

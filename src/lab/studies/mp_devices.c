@@ -307,7 +307,6 @@ static void say_faster(ech__sheet *s, const setup *u)
     ech__tell_paragraph(s);
     for (size_t i = 1; i < u->count; i++) {
         const int64_t n = u->counts[i];
-        ech__tell_let(s, id_of("micro", n).s, "fixed0", "batch / micros");
         ech__tell_let(s, id_of("bubble", n).s, "percent1",
                       "[large%" PRId64 " summary.bubble.measured]", n);
         ech__tell_let(s, id_of("ideal", n).s, "percent1", "[large%" PRId64 " summary.bubble.ideal]",
