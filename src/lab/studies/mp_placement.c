@@ -92,12 +92,17 @@ static void say_moves(ech__sheet *s)
         s, "copy", "seconds",
         "[half summary.transfers.moves.0.time_s] + [half summary.transfers.moves.1.time_s]");
     ech__tell_let(s, "copy_share", "percent2", "copy / steps[half time_s]");
+    for (int i = 0; i < 2; i++) {
+        const ech__lab_id path = ech__lab_name("summary.transfers.moves.%d", i);
+        ech__tell_let_text(s, i ? "op_back" : "op", "half", ech__lab_name("%s.after_op", path.s).s);
+        ech__tell_let_text(s, i ? "at_back" : "at", "half", ech__lab_name("%s.after", path.s).s);
+    }
     ech__tell_ask(s, "After which operator exactly does data move?");
     ech__tell_say(s,
-                  "Forward {forward} time, right after the output of layer {on0}, the last one of "
-                  "the first device: {bytes} of activations. Backward {backward} time, after the "
-                  "data gradient of layer {next}: {back}. The table has the operators as the "
-                  "graph names them.");
+                  "Moves forward: {forward}, after {op} of {at}, the output of layer {on0} and the "
+                  "last operator of the first device: {bytes} of activations. Moves backward: "
+                  "{backward}, after {op_back} of {at_back}, the gradient for the input of layer "
+                  "{next}: {back}.");
     ech__tell_say(s, "Both copies together take {copy}, {copy_share} of a step.");
 }
 
