@@ -100,7 +100,8 @@ typedef struct ech__run_summary {
     double first_loss, final_loss;
     int64_t timed; /* steps that the figures above are from */
     char params_sha256[65];
-    ech__params_gap gap; /* to the parameters of config.params_against */
+    ech__params_gap gap;    /* to the parameters of config.params_against */
+    char losses_sha256[65]; /* of the steps of this run, as f64 */
 } ech__run_summary;
 
 typedef struct ech__records ech__records;

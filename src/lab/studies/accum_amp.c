@@ -1,5 +1,5 @@
 /* Three programs of the same training: with accumulation, in mixed precision, and both. */
-#include "lab/stack.h"
+#include "lab/spread.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@ static const ech__lab_param params[] = {
     {"micro-batch", 32, 32, "samples of a micro-step on each device"},
     {"ranks", 2, 2, "devices"},
     {"accum", 4, 4, "micro-steps of the programs that accumulate"},
-    {"steps", 30, 30, "timed steps"},
+    {"steps", 35, 35, "steps of a run, 5 of them warm-up"},
     {0},
 };
 
@@ -39,11 +39,11 @@ static ech__lab_id id_of(const program *p, int64_t accum)
 static void runs(ech__lab_runs *lab)
 {
     const int64_t accum = ech__lab_param_of(lab, "accum");
-    ech__lab_stack stack = {.dim = ech__lab_param_of(lab, "dim"),
-                            .depth = ech__lab_param_of(lab, "depth"),
-                            .batch = ech__lab_param_of(lab, "micro-batch"),
-                            .devices = ech__lab_param_of(lab, "ranks"),
-                            .steps = ech__lab_param_of(lab, "steps")};
+    ech__lab_spread stack = {.dim = ech__lab_param_of(lab, "dim"),
+                             .depth = ech__lab_param_of(lab, "depth"),
+                             .batch = ech__lab_param_of(lab, "micro-batch"),
+                             .devices = ech__lab_param_of(lab, "ranks"),
+                             .steps = ech__lab_param_of(lab, "steps")};
     for (size_t i = 0; i < PROGRAMS; i++) {
         const program *p = &programs[i], f32 = {.accumulates = p->accumulates};
         char more[128];
@@ -51,7 +51,7 @@ static void runs(ech__lab_runs *lab)
             snprintf(more, sizeof more, "--amp %s --against @of:%s", p->amp, id_of(&f32, accum).s);
         stack.accum = p->accumulates ? accum : 1;
         stack.more = p->amp ? more : NULL;
-        ech__lab_stack_ranks(lab, id_of(p, accum).s, &stack);
+        ech__lab_spread_ranks(lab, id_of(p, accum).s, &stack);
     }
 }
 

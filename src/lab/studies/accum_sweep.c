@@ -1,6 +1,6 @@
 /* More and more micro-steps of one size before each update, in f32 and in mixed precision; and why the loss is divided by their
  * number, shown on gradients. */
-#include "lab/stack.h"
+#include "lab/spread.h"
 
 #include <stdio.h>
 
@@ -9,7 +9,7 @@ static const ech__lab_param params[] = {
     {"depth", 4, 4, "layers"},
     {"micro-batch", 32, 32, "samples of a micro-step on each device"},
     {"ranks", 2, 2, "devices"},
-    {"steps", 30, 30, "timed steps"},
+    {"steps", 35, 35, "steps of a run, 5 of them warm-up"},
     {"gradient-dim", 256, 512, "width of a layer in the runs that compare gradients"},
     {0},
 };
@@ -48,19 +48,19 @@ static void gradient_runs(ech__lab_runs *lab, int64_t accum)
 
 static void runs(ech__lab_runs *lab)
 {
-    ech__lab_stack stack = {.dim = ech__lab_param_of(lab, "dim"),
-                            .depth = ech__lab_param_of(lab, "depth"),
-                            .batch = ech__lab_param_of(lab, "micro-batch"),
-                            .devices = ech__lab_param_of(lab, "ranks"),
-                            .steps = ech__lab_param_of(lab, "steps")};
+    ech__lab_spread stack = {.dim = ech__lab_param_of(lab, "dim"),
+                             .depth = ech__lab_param_of(lab, "depth"),
+                             .batch = ech__lab_param_of(lab, "micro-batch"),
+                             .devices = ech__lab_param_of(lab, "ranks"),
+                             .steps = ech__lab_param_of(lab, "steps")};
     for (size_t i = 0; i < COUNTS; i++) {
         char more[128];
         stack.accum = counts[i];
         stack.more = NULL;
-        ech__lab_stack_ranks(lab, id_of(false, counts[i]).s, &stack);
+        ech__lab_spread_ranks(lab, id_of(false, counts[i]).s, &stack);
         snprintf(more, sizeof more, "--amp bf16 --against @of:%s", id_of(false, counts[i]).s);
         stack.more = more;
-        ech__lab_stack_ranks(lab, id_of(true, counts[i]).s, &stack);
+        ech__lab_spread_ranks(lab, id_of(true, counts[i]).s, &stack);
     }
     for (size_t i = 0; i < COUNTS; i++)
         gradient_runs(lab, counts[i]);
@@ -213,7 +213,7 @@ static void say_batch(ech__sheet *s)
 static void say_time(ech__sheet *s)
 {
     const int64_t last = counts[COUNTS - 1];
-    const ech__lab_text points = ech__lab_each(counts, COUNTS, ", ", "#, steps[accum# time_s]");
+    const ech__lab_phrase points = ech__lab_each(counts, COUNTS, ", ", "#, steps[accum# time_s]");
     ech__tell_let(s, "each", "seconds", "slope(%s)", points.s);
     ech__tell_let(s, "rest", "seconds", "intercept(%s)", points.s);
     ech__tell_let(s, "change", "percent1", "micro_f32_%" PRId64 " - 1", last);

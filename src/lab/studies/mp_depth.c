@@ -1,10 +1,10 @@
 /* Deeper and deeper stacks on one device and with their layers on two. */
-#include "lab/stack.h"
+#include "lab/spread.h"
 
 static const ech__lab_param params[] = {
     {"dim", 512, 2048, "width of a layer"},
     {"batch", 64, 64, "samples of a step"},
-    {"steps", 30, 30, "timed steps"},
+    {"steps", 35, 35, "steps of a run, 5 of them warm-up"},
     {0},
 };
 
@@ -18,14 +18,14 @@ static ech__lab_id id_of(int devices, int64_t depth)
 
 static void runs(ech__lab_runs *lab)
 {
-    ech__lab_stack stack = {.dim = ech__lab_param_of(lab, "dim"),
-                            .batch = ech__lab_param_of(lab, "batch"),
-                            .steps = ech__lab_param_of(lab, "steps")};
+    ech__lab_spread stack = {.dim = ech__lab_param_of(lab, "dim"),
+                             .batch = ech__lab_param_of(lab, "batch"),
+                             .steps = ech__lab_param_of(lab, "steps")};
     for (size_t i = 0; i < DEPTHS; i++) {
         for (int devices = 1; devices <= 2; devices++) {
             stack.depth = depths[i];
             stack.devices = devices;
-            ech__lab_stack_layers(lab, id_of(devices, depths[i]).s, &stack);
+            ech__lab_spread_layers(lab, id_of(devices, depths[i]).s, &stack);
         }
     }
 }
@@ -72,7 +72,7 @@ static void tell_plot(ech__sheet *s)
 
 static void say_growth(ech__sheet *s)
 {
-    const ech__lab_text points = ech__lab_each(depths, DEPTHS, ", ", "#, steps[two# time_s]");
+    const ech__lab_phrase points = ech__lab_each(depths, DEPTHS, ", ", "#, steps[two# time_s]");
     const int64_t first = depths[0], last = depths[DEPTHS - 1];
     ech__tell_let(s, "layer", "seconds", "slope(%s)", points.s);
     ech__tell_let(s, "rest", "seconds", "intercept(%s)", points.s);

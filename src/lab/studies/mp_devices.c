@@ -1,18 +1,21 @@
 /* The layers of one stack over more and more devices, one at work at a time, and the same as a pipeline. */
-#include "lab/stack.h"
+#include "lab/spread.h"
 
 #include <stdio.h>
 
 static const ech__lab_param params[] = {
-    {"dim", 512, 2048, "width of a layer"}, {"depth", 20, 20, "layers"},
-    {"batch", 64, 64, "samples of a step"}, {"micro-batches", 8, 8, "micro-batches of a pipeline"},
-    {"steps", 20, 30, "timed steps"},       {0},
+    {"dim", 512, 2048, "width of a layer"},
+    {"depth", 20, 20, "layers"},
+    {"batch", 64, 64, "samples of a step"},
+    {"micro-batches", 8, 8, "micro-batches of a pipeline"},
+    {"steps", 25, 35, "steps of a run, 5 of them warm-up"},
+    {0},
 };
 
 /* What is asked for, in runs and when it is told. */
 typedef struct setup {
     int64_t dim, depth, batch, micros, steps;
-    int64_t counts[ECH__LAB_STACK_COUNTS];
+    int64_t counts[ECH__LAB_SPREAD_COUNTS];
     size_t count;
 } setup;
 
@@ -24,18 +27,18 @@ static ech__lab_id id_of(const char *kind, int64_t devices)
 /* A depth that the devices do not divide, for the rule; its times are of no interest. */
 static void odd_run(ech__lab_runs *lab, const setup *u)
 {
-    const ech__lab_stack odd = {.dim = 64,
-                                .depth = u->depth + 2,
-                                .batch = u->batch,
-                                .steps = 1,
-                                .devices = u->counts[u->count - 1],
-                                .more = "--tune off"};
-    ech__lab_stack_layers(lab, "odd", &odd);
+    const ech__lab_spread odd = {.dim = 64,
+                                 .depth = u->depth + 2,
+                                 .batch = u->batch,
+                                 .steps = ECH__LAB_WARMUP + 1,
+                                 .devices = u->counts[u->count - 1],
+                                 .more = "--tune off"};
+    ech__lab_spread_layers(lab, "odd", &odd);
 }
 
 static void plan_runs(ech__lab_runs *lab, const setup *u)
 {
-    const ech__lab_text devices = ech__lab_each(u->counts, u->count, ",", "#");
+    const ech__lab_phrase devices = ech__lab_each(u->counts, u->count, ",", "#");
     for (int pipe = 0; pipe < 2; pipe++) {
         char more[64] = "mp";
         if (pipe)
@@ -55,24 +58,24 @@ static void runs(ech__lab_runs *lab)
                .batch = ech__lab_param_of(lab, "batch"),
                .micros = ech__lab_param_of(lab, "micro-batches"),
                .steps = ech__lab_param_of(lab, "steps")};
-    u.count = ech__lab_stack_counts(ech__lab_cores(lab), u.depth, u.counts);
-    ech__lab_stack stack = {.dim = u.dim, .depth = u.depth, .batch = u.batch, .steps = u.steps};
+    u.count = ech__lab_spread_counts(ech__lab_cores(lab), u.depth, u.counts);
+    ech__lab_spread stack = {.dim = u.dim, .depth = u.depth, .batch = u.batch, .steps = u.steps};
     plan_runs(lab, &u);
     for (size_t i = 0; i < u.count; i++) {
         stack.devices = u.counts[i];
         stack.micros = 0;
         stack.batch = u.batch;
-        ech__lab_stack_layers(lab, id_of("mp", u.counts[i]).s, &stack);
+        ech__lab_spread_layers(lab, id_of("mp", u.counts[i]).s, &stack);
         stack.micros = u.counts[i] > 1 ? u.micros : 0;
         if (u.counts[i] > 1)
-            ech__lab_stack_layers(lab, id_of("pipe", u.counts[i]).s, &stack);
+            ech__lab_spread_layers(lab, id_of("pipe", u.counts[i]).s, &stack);
         stack.batch = u.batch * u.micros;
-        ech__lab_stack_layers(lab, id_of("large", u.counts[i]).s, &stack);
+        ech__lab_spread_layers(lab, id_of("large", u.counts[i]).s, &stack);
     }
     stack.devices = u.counts[u.count - 1];
-    stack.steps = 1;
+    stack.steps = ECH__LAB_WARMUP + 1;
     stack.more = "--trace";
-    ech__lab_stack_layers(lab, "traced", &stack);
+    ech__lab_spread_layers(lab, "traced", &stack);
     odd_run(lab, &u);
 }
 
@@ -91,7 +94,7 @@ static void tell_layer_counts(ech__sheet *s, const char *run, int64_t devices)
 }
 
 /* "[mp5 PATH.0], [mp5 PATH.1], ...": what an expression has for each device of a run. */
-static ech__lab_text each_of(int64_t devices, const char *between, const char *path)
+static ech__lab_phrase each_of(int64_t devices, const char *between, const char *path)
 {
     char text[128];
     snprintf(text, sizeof text, "[mp%" PRId64 " %s]", devices, path);
@@ -233,7 +236,7 @@ static void say_rule(ech__sheet *s, const setup *u)
     bool all = follows_rule(s, "odd", u->depth + 2, devices);
     for (size_t i = 1; i < u->count; i++)
         all = all && follows_rule(s, id_of("mp", u->counts[i]).s, u->depth, u->counts[i]);
-    const ech__lab_text each =
+    const ech__lab_phrase each =
         ech__lab_each(NULL, (size_t)devices, ", ", "[odd summary.stages.#.layers]");
     ech__tell_let(s, "odd_depth", "integer", "[odd config.depth]");
     ech__tell_let(s, "odd_devices", "integer", "[odd summary.devices]");
@@ -270,7 +273,7 @@ static void say_time(ech__sheet *s, const setup *u)
 static void say_busy(ech__sheet *s, const setup *u)
 {
     const int64_t n = u->counts[u->count - 1];
-    const ech__lab_text each = each_of(n, ", ", "summary.utilisation.#");
+    const ech__lab_phrase each = each_of(n, ", ", "summary.utilisation.#");
     ech__tell_let(s, "least_busy", "percent1", "min(%s)", each.s);
     ech__tell_let(s, "most_busy", "percent1", "max(%s)", each.s);
     ech__tell_let(s, "fair", "percent1", "1 / %" PRId64, n);
@@ -328,7 +331,7 @@ static void tell(ech__sheet *s)
     setup u = {.depth = ech__tell_param(s, "depth"),
                .batch = ech__tell_param(s, "batch"),
                .micros = ech__tell_param(s, "micro-batches")};
-    u.count = ech__lab_stack_counts(ech__tell_cores(s), u.depth, u.counts);
+    u.count = ech__lab_spread_counts(ech__tell_cores(s), u.depth, u.counts);
     tell_devices(s, &u);
     say_rule(s, &u);
     tell_each(s, &u);
@@ -339,7 +342,7 @@ static void tell(ech__sheet *s)
     ech__tell_plot(s, "timeline", "One step of the pipeline",
                    "Micro-batches follow each other through the devices, forward and backward in "
                    "turns.");
-    ech__tell_trace(s, "traced", "pipeline", ECH__LAB_STACK_WARMUP + 1);
+    ech__tell_trace(s, "traced", "pipeline", ECH__LAB_WARMUP + 1);
     say_faster(s, &u);
 }
 

@@ -1,5 +1,5 @@
 /* How often a model over several devices asks for data to be moved, and how often it really is. */
-#include "lab/stack.h"
+#include "lab/spread.h"
 
 #include <stdio.h>
 
@@ -7,7 +7,7 @@ static const ech__lab_param params[] = {
     {"dim", 512, 2048, "width of a layer"},
     {"depth", 20, 20, "layers"},
     {"batch", 64, 64, "samples of a step"},
-    {"steps", 20, 30, "timed steps"},
+    {"steps", 25, 35, "steps of a run, 5 of them warm-up"},
     {0},
 };
 
@@ -28,15 +28,15 @@ static bool is_timed(int64_t devices)
 
 static void runs(ech__lab_runs *lab)
 {
-    ech__lab_stack stack = {.dim = ech__lab_param_of(lab, "dim"),
-                            .depth = ech__lab_param_of(lab, "depth"),
-                            .batch = ech__lab_param_of(lab, "batch")};
+    ech__lab_spread stack = {.dim = ech__lab_param_of(lab, "dim"),
+                             .depth = ech__lab_param_of(lab, "depth"),
+                             .batch = ech__lab_param_of(lab, "batch")};
     for (size_t i = 0; i < COUNTS; i++) {
         const ech__lab_id id = id_of("mp", counts[i]);
         stack.devices = counts[i];
-        stack.steps = is_timed(counts[i]) ? ech__lab_param_of(lab, "steps") : 1;
+        stack.steps = is_timed(counts[i]) ? ech__lab_param_of(lab, "steps") : ECH__LAB_WARMUP + 1;
         if (counts[i] <= stack.depth)
-            ech__lab_stack_layers(lab, id.s, &stack);
+            ech__lab_spread_layers(lab, id.s, &stack);
         else
             ech__lab_skip(lab, id.s, "%" PRId64 " layers are too few for %" PRId64 " devices",
                           stack.depth, counts[i]);
@@ -44,7 +44,7 @@ static void runs(ech__lab_runs *lab)
 }
 
 /* The sum over the devices: each move is copied by the device that it goes to. */
-static ech__lab_text copies_of(int64_t devices)
+static ech__lab_phrase copies_of(int64_t devices)
 {
     char text[64];
     snprintf(text, sizeof text, "[mp%" PRId64 " summary.stages.#.copy_s]", devices);
@@ -69,7 +69,7 @@ static void tell_table(ech__sheet *s)
     for (size_t i = 0; i < COUNTS; i++) {
         const int64_t n = counts[i];
         const ech__lab_id id = id_of("mp", n);
-        const ech__lab_text copies = copies_of(n);
+        const ech__lab_phrase copies = copies_of(n);
         ech__tell_row(s);
         ech__tell_cell(s, "%" PRId64, n);
         ech__tell_cell(s, "[%s summary.transfers.asked]", id.s);
@@ -164,7 +164,7 @@ static void say_bytes(ech__sheet *s)
 
 static void say_relation(ech__sheet *s)
 {
-    const ech__lab_text points =
+    const ech__lab_phrase points =
         ech__lab_each(counts, COUNTS, ", ", "#, [mp# summary.transfers.bytes]");
     ech__tell_let(s, "each", "bytes", "slope(%s)", points.s);
     ech__tell_let(s, "fit", "percent1", "rsquared(%s)", points.s);

@@ -1,4 +1,4 @@
-#include "lab/stack.h"
+#include "lab/spread.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,14 +10,13 @@ typedef struct words {
 } words;
 
 /* What both kinds of runs have in common. */
-static words common_words(const ech__lab_stack *stack)
+static words common_words(const ech__lab_spread *stack)
 {
     words out;
     snprintf(out.s, sizeof out.s,
              "train --model linear --dim %" PRId64 " --depth %" PRId64 " --batch-size %" PRId64
              " --steps %" PRId64 " --warmup %d",
-             stack->dim, stack->depth, stack->batch, stack->steps + ECH__LAB_STACK_WARMUP,
-             ECH__LAB_STACK_WARMUP);
+             stack->dim, stack->depth, stack->batch, stack->steps, ECH__LAB_WARMUP);
     return out;
 }
 
@@ -30,14 +29,14 @@ static words option(const char *name, int64_t value)
     return out;
 }
 
-void ech__lab_stack_ranks(ech__lab_runs *lab, const char *id, const ech__lab_stack *stack)
+void ech__lab_spread_ranks(ech__lab_runs *lab, const char *id, const ech__lab_spread *stack)
 {
     ech__lab_run(lab, id, "%s --momentum 0.9%s%s%s%s", common_words(stack).s,
                  option("devices", stack->devices).s, option("accum", stack->accum).s,
                  stack->more ? " " : "", stack->more ? stack->more : "");
 }
 
-void ech__lab_stack_layers(ech__lab_runs *lab, const char *id, const ech__lab_stack *stack)
+void ech__lab_spread_layers(ech__lab_runs *lab, const char *id, const ech__lab_spread *stack)
 {
     const char *parallel = stack->devices < 2  ? ""
                            : stack->micros > 1 ? " --parallel pipeline"
@@ -60,12 +59,12 @@ static size_t insert(int64_t *list, size_t count, int64_t number)
     return count + 1;
 }
 
-size_t ech__lab_stack_counts(int64_t cores, int64_t depth, int64_t out[ECH__LAB_STACK_COUNTS])
+size_t ech__lab_spread_counts(int64_t cores, int64_t depth, int64_t out[ECH__LAB_SPREAD_COUNTS])
 {
     enum { MOST = 32 }; /* a row for each device can still be read */
-    const int64_t wanted[ECH__LAB_STACK_COUNTS] = {1, 2, 5, cores < MOST ? cores : MOST};
+    const int64_t wanted[ECH__LAB_SPREAD_COUNTS] = {1, 2, 5, cores < MOST ? cores : MOST};
     size_t count = 0;
-    for (size_t i = 0; i < ECH__LAB_STACK_COUNTS; i++)
+    for (size_t i = 0; i < ECH__LAB_SPREAD_COUNTS; i++)
         count = insert(out, count, wanted[i] < depth ? wanted[i] : depth);
     return count;
 }
@@ -73,7 +72,7 @@ size_t ech__lab_stack_counts(int64_t cores, int64_t depth, int64_t out[ECH__LAB_
 /* ---- lists ---- */
 
 /* Appends text with n for '#', and nothing where there is no room. */
-static size_t append(ech__lab_text *out, size_t used, const char *text, int64_t n)
+static size_t append(ech__lab_phrase *out, size_t used, const char *text, int64_t n)
 {
     for (; *text && used + 24 < sizeof out->s; text++) {
         if (*text == '#')
@@ -85,10 +84,10 @@ static size_t append(ech__lab_text *out, size_t used, const char *text, int64_t 
     return used;
 }
 
-ech__lab_text ech__lab_each(const int64_t *numbers, size_t count, const char *between,
-                            const char *text)
+ech__lab_phrase ech__lab_each(const int64_t *numbers, size_t count, const char *between,
+                              const char *text)
 {
-    ech__lab_text out = {""};
+    ech__lab_phrase out = {""};
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {
         const int64_t n = numbers ? numbers[i] : (int64_t)i;
@@ -167,7 +166,7 @@ void ech__tell_by_side(ech__sheet *sheet, const char *figure, double bound, cons
                        const char *neither, const char *above)
 {
     const int side = ech__tell_side(sheet, figure, bound);
-    if (ech__tell_value(sheet, "%s", figure).known)
+    if (ech__tell_knows(sheet, figure))
         ech__tell_say(sheet, side < 0 ? below : side > 0 ? above : neither);
 }
 

@@ -19,7 +19,7 @@ if not eval(sys.argv[2]):
 }
 
 studies=(accum-amp accum-sweep mp-placement mp-depth mp-devices mp-transfers)
-check "tiny studies" "$ECHELON" lab run "${studies[@]}" --quick --out out --set dim=32 --set gradient-dim=24 --set steps=3 \
+check "tiny studies" "$ECHELON" lab run "${studies[@]}" --quick --out out --set dim=32 --set gradient-dim=24 --set steps=8 \
     --set micro-batch=4 --set batch=8
 for id in "${studies[@]}"; do
     holds "$id has all of its runs" "$id" 'r and all(x["status"] in ("done", "reused") for x in r.values())'
