@@ -5,28 +5,18 @@
 
 /* ---- runs ---- */
 
-typedef struct words {
-    char s[512];
-} words;
-
 /* What both kinds of runs have in common. */
-static words common_words(const ech__lab_spread *stack)
+static ech__lab_phrase common_words(const ech__lab_spread *stack)
 {
-    words out;
-    snprintf(out.s, sizeof out.s,
-             "train --model linear --dim %" PRId64 " --depth %" PRId64 " --batch-size %" PRId64
-             " --steps %" PRId64 " --warmup %d",
-             stack->dim, stack->depth, stack->batch, stack->steps, ECH__LAB_WARMUP);
-    return out;
+    return ech__lab_print("train --model linear --dim %" PRId64 " --depth %" PRId64
+                          " --batch-size %" PRId64 " --steps %" PRId64 " --warmup %d",
+                          stack->dim, stack->depth, stack->batch, stack->steps, ECH__LAB_WARMUP);
 }
 
 /* " --name value", or nothing where the value is what is taken anyway. */
-static words option(const char *name, int64_t value)
+static ech__lab_phrase option(const char *name, int64_t value)
 {
-    words out = {""};
-    if (value > 1)
-        snprintf(out.s, sizeof out.s, " --%s %" PRId64, name, value);
-    return out;
+    return value > 1 ? ech__lab_print(" --%s %" PRId64, name, value) : (ech__lab_phrase){""};
 }
 
 void ech__lab_spread_ranks(ech__lab_runs *lab, const char *id, const ech__lab_spread *stack)
