@@ -26,6 +26,7 @@ for id in "${studies[@]}"; do
     holds "and complete answers" "out/$id" 'd["answers"] and d["tables"] and d["plots"] and "Not known" not in text and "Nothing can be said" not in text'
     holds "of fifteen lines at most" "out/$id" 'all(len(a["text"]) <= 15 * 110 for a in d["answers"])'
 done
+check "every figure can be computed again" python3 "$ECH_SRC/tests/lab/recompute.py" out
 
 holds "the same seed gives the same losses" out/warmup '"have the same bits." in text and "NOT" not in text'
 holds "and another seed others" out/warmup 'f["loss"] != f["other_loss"]'
