@@ -293,21 +293,25 @@ static void say_busy(ech__sheet *s, const setup *u)
 
 static void say_faster(ech__sheet *s, const setup *u)
 {
-    ech__tell_ask(s, "Is it faster, and what would a pipeline give?");
+    ech__tell_ask(s, "Is it faster than one device?");
     for (size_t i = 1; i < u->count; i++) {
         const int64_t n = u->counts[i];
         ech__tell_let(s, id_of("plan", n).s, "fixed3", "[plan-mp rows.devices=%" PRId64 ".speedup]",
                       n);
-        ech__tell_say_for(s, n,
-                          "On {n#} devices one after the other it is {speedup#} times as fast "
-                          "as on one ({speedup#.low} to {speedup#.high}; predicted {plan#}).");
+        ech__tell_say_for(
+            s, n,
+            "On {n#} devices one after the other it is {speedup#} times as fast as on "
+            "one ({speedup#.low} to {speedup#.high}; predicted {plan#}).");
         ech__tell_by_side(s, id_of("speedup", n).s, 1, "That is slower.",
                           "That is no difference which could be told.", "That is faster.");
     }
+}
+
+static void say_pipeline(ech__sheet *s, const setup *u)
+{
     ech__tell_let(s, "micros", "integer", "%" PRId64, u->micros);
     ech__tell_let(s, "batch", "integer", "%" PRId64, u->batch);
-    ech__tell_let(s, "batch_large", "integer", "%" PRId64, u->batch * u->micros);
-    ech__tell_paragraph(s);
+    ech__tell_ask(s, "What would a pipeline of the same model give?");
     for (size_t i = 1; i < u->count; i++) {
         const int64_t n = u->counts[i];
         ech__tell_let(s, id_of("bubble", n).s, "percent1",
@@ -315,14 +319,14 @@ static void say_faster(ech__sheet *s, const setup *u)
         ech__tell_let(s, id_of("ideal", n).s, "percent1", "[large%" PRId64 " summary.bubble.ideal]",
                       n);
         ech__tell_say_for(s, n,
-                          "A pipeline of {micros} micro-batches on {n#} devices is {small#} "
-                          "times as fast as one device ({small#.low} to {small#.high}) when "
-                          "the batch of {batch} is cut, and {large#} times ({large#.low} to "
-                          "{large#.high}) with {micros} micro-batches of {batch}, a bubble of "
-                          "{bubble#} against {ideal#} by the formula.");
-        ech__tell_by_side(s, id_of("large", n).s, 1, "So even then it does not pay.",
-                          "So even then no gain can be told.",
-                          "So with enough samples in flight more devices do make it faster.");
+                          "On {n#} devices, with the batch of {batch} cut into {micros}: {small#} "
+                          "times as fast as one device ({small#.low} to {small#.high}); with "
+                          "{micros} micro-batches of {batch}: {large#} times ({large#.low} to "
+                          "{large#.high}), and a bubble of {bubble#} against {ideal#} by the "
+                          "formula.");
+        ech__tell_by_side(s, id_of("large", n).s, 1, "Even that is slower than one device.",
+                          "Even then no gain can be told.",
+                          "So with enough samples in flight the devices do share the work.");
     }
 }
 
@@ -338,12 +342,13 @@ static void tell(ech__sheet *s)
     tell_memory(s, &u);
     say_time(s, &u);
     say_busy(s, &u);
+    say_faster(s, &u);
     tell_pipelines(s, &u);
     ech__tell_plot(s, "timeline", "One step of the pipeline",
                    "Micro-batches follow each other through the devices, forward and backward in "
                    "turns.");
     ech__tell_trace(s, "traced", "pipeline", ECH__LAB_WARMUP + 1);
-    say_faster(s, &u);
+    say_pipeline(s, &u);
 }
 
 const ech__study_card ech__study_mp_devices = {
