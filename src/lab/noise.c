@@ -110,7 +110,7 @@ ech_status ech__lab_measure_noise(ech__lab *lab)
     ech__lab_show(lab, ECH__LAB_EVENT_NOISE, NULL, NULL, NULL);
     ECH_TRY(ech__noise_idle(lab->ctx, IDLE_SECONDS, &noise));
     for (int i = 1; i <= repeats && !ech__lab_is_stopped(lab); i++) {
-        double median;
+        double median = 0;
         ECH_TRY(repeat(lab, i, &median));
         if (median > 0)
             medians[noise.runs++] = median;

@@ -133,7 +133,7 @@ static void watch(const ech__runner_job *job, pid_t pid, int process, ech__runne
 
 ech_status ech__runner_run(ech_ctx *ctx, const ech__runner_job *job, ech__runner_end *out)
 {
-    pid_t pid;
+    pid_t pid = -1;
     ECH_TRY(start(ctx, job, &pid));
     const int process = pidfd_open(pid, 0);
     if (process < 0) {
