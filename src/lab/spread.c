@@ -164,3 +164,21 @@ void ech__tell_say_for(ech__sheet *sheet, int64_t n, const char *sentence)
 {
     ech__tell_say(sheet, ech__lab_each(&n, 1, "", sentence).s);
 }
+
+void ech__tell_say_turns(ech__sheet *sheet, const char *figure)
+{
+    const ech__lab_figure busy = ech__tell_value(sheet, "%s", figure);
+    if (!busy.known)
+        return;
+    if (busy.value >= 1.5) {
+        ech__tell_say(sheet, "So devices do work at the same time.");
+        return;
+    }
+    ech__tell_say(sheet,
+                  "So they hand the batch over like a baton: at any time about one device is "
+                  "at work, and who is not waits for it.");
+    if (busy.value > 1.02)
+        ech__tell_say(sheet,
+                      "What goes beyond one device's time overlaps: a data gradient is sent on "
+                      "before the weight gradient beside it is computed.");
+}

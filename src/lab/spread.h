@@ -63,5 +63,7 @@ void ech__tell_by_side(ech__sheet *sheet, const char *figure, double bound, cons
 
 /* The sentence with n wherever it has '#', in names of figures: "{speedup#}". */
 void ech__tell_say_for(ech__sheet *sheet, int64_t n, const char *sentence);
+/* What it means that the busy shares of all devices of a step, added up, are this figure: turns, or work side by side. */
+void ech__tell_say_turns(ech__sheet *sheet, const char *figure);
 
 #endif

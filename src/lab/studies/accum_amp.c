@@ -235,6 +235,11 @@ static void say_memory(ech__sheet *s, int64_t accum)
                          : "Optimizer: {opt} of momentum in DDP alone; the table has the programs "
                            "that differ.");
     ech__tell_say(s, "Workspace goes from {work} to {work_low} with bf16.");
+    ech__tell_let(s, "added", "bytes", "all1 - all");
+    ech__tell_say(s, ech__tell_side(s, "added", 0) > 0
+                         ? "Accumulation takes {added} more, for gradients of one micro-step on "
+                           "their way into the sum."
+                         : "Accumulation takes no more.");
     ech__tell_say(s, "In all a device needs {all} for DDP alone, {all1} for the first program, "
                      "{all2} for the second and {all3} for the third (bf16).");
     ech__tell_by_side(

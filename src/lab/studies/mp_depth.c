@@ -88,7 +88,13 @@ static void say_growth(ech__sheet *s)
                      "devices becomes {longer} times as long ({longer.low} to {longer.high}).");
     ech__tell_by_side(s, "by", 1, "That is less than in proportion.",
                       "That is in proportion, as far as the intervals tell.",
-                      "That is more than in proportion: a deeper stack no longer fits the caches.");
+                      "That is more than in proportion.");
+    ech__tell_let(s, "weights", "bytes", "4 * [%s summary.parameters]", id_of(2, last).s);
+    ech__tell_let(s, "cache", "bytes", "[%s machine.cache_bytes.2]", id_of(2, last).s);
+    if (ech__tell_side(s, "by", 1) > 0 && ech__tell_knows(s, "cache"))
+        ech__tell_say(s,
+                      "The weights of the deepest stack take {weights}, and the last cache of the "
+                      "machine has {cache}.");
     ech__tell_say(s,
                   "A line through the points has {layer} ({layer.low} to {layer.high}) for a "
                   "layer and {rest} ({rest.low} to {rest.high}) for the rest, and explains {fit} "
@@ -104,11 +110,11 @@ static void say_speed(ech__sheet *s)
     ech__tell_let(s, "gain", "fixed3", "speedup2 / speedup1");
     ech__tell_let(s, "busy", "percent1", "[%s summary.utilisation.0] + [%s summary.utilisation.1]",
                   two.s, two.s);
-    ech__tell_let(
-        s, "copies", "percent2",
-        "([%s summary.stages.0.copy_s] + [%s summary.stages.1.copy_s]) / steps[%s time_s]", two.s,
-        two.s, two.s);
-    const ech__lab_figure busy = ech__tell_value(s, "busy"), copies = ech__tell_value(s, "copies");
+    ech__tell_let(s, "copies", "percent2",
+                  "([%s summary.transfers.moves.0.time_s] + [%s summary.transfers.moves.1.time_s]) "
+                  "/ steps[%s time_s]",
+                  two.s, two.s, two.s);
+    const ech__lab_figure copies = ech__tell_value(s, "copies");
     ech__tell_ask(s, "Does depth help two devices to be faster than one?");
     ech__tell_say(s, "Two devices are {speedup1} times as fast as one ({speedup1.low} to "
                      "{speedup1.high}) at DEPTH {low}, and {speedup2} times ({speedup2.low} to "
@@ -118,15 +124,19 @@ static void say_speed(ech__sheet *s)
                       "So the deepest stack does gain.");
     ech__tell_by_side(s, "gain", 1, "Depth makes it worse.",
                       "Depth makes no difference that could be told.", "Depth does help.");
-    if (busy.known && copies.known && busy.value < 1.1)
-        ech__tell_say(s,
-                      "The reason is not the moves, which take {copies} of the step at DEPTH "
-                      "{high}: every layer needs the one before it, so the devices work one after "
-                      "the other, {busy} of the step for both together. More layers make both "
-                      "turns longer and none of them shorter.");
-    else if (busy.known && copies.known)
-        ech__tell_say(s, "Both devices together are busy for {busy} of the step at DEPTH {high}, "
-                         "more than one alone could be, and moves take {copies}.");
+    if (!copies.known)
+        return;
+    ech__tell_say(s,
+                  copies.value < 0.05
+                      ? "The moves take no more than {copies} of the step at DEPTH "
+                        "{high}: every layer needs what the one before it has computed, and both "
+                        "devices together work {busy} of the step."
+                      : "The moves take {copies} of the step at DEPTH {high}; and every layer "
+                        "needs what the one before it has computed: both devices together work "
+                        "{busy} of the step.");
+    ech__tell_say_turns(s, "busy");
+    if (ech__tell_side(s, "speedup2", 1) <= 0)
+        ech__tell_say(s, "More layers make both turns longer, and neither of them shorter.");
 }
 
 static void tell(ech__sheet *s)

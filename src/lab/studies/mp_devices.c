@@ -119,7 +119,7 @@ static void tell_devices(ech__sheet *s, const setup *u)
                       id.s);
         ech__tell_let(s, id_of("busy", n).s, "percent1", "%s",
                       each_of(n, " + ", "summary.utilisation.#").s);
-        ech__tell_let(s, id_of("memory", n).s, "bytes", "max(%s)",
+        ech__tell_let(s, id_of("memory", n).s, "bytes", "max(0, %s)",
                       each_of(n, ", ", "summary.peak_memory_bytes.#").s);
         ech__tell_row(s);
         ech__tell_cell(s, "%" PRId64, n);
@@ -277,18 +277,11 @@ static void say_busy(ech__sheet *s, const setup *u)
     ech__tell_let(s, "least_busy", "percent1", "min(%s)", each.s);
     ech__tell_let(s, "most_busy", "percent1", "max(%s)", each.s);
     ech__tell_let(s, "fair", "percent1", "1 / %" PRId64, n);
-    const ech__lab_figure sum = ech__tell_value(s, "busy%" PRId64, n);
     ech__tell_ask(s, "Are all devices used?");
     ech__tell_say_for(s, n,
                       "Of {n#} devices the least used one works {least_busy} of a step and the "
                       "most used one {most_busy}, about {fair} each; all together {busy#}.");
-    if (sum.known)
-        ech__tell_say(s,
-                      sum.value < 1.1
-                          ? "All have work and none has much: at any time about one of them is at "
-                            "work and the others wait for it."
-                          : "Together that is more than one device can do, so some of the work "
-                            "overlaps.");
+    ech__tell_say_turns(s, id_of("busy", n).s);
 }
 
 static void say_faster(ech__sheet *s, const setup *u)

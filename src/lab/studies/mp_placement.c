@@ -112,18 +112,10 @@ static void say_timeline(ech__sheet *s)
     ech__tell_let(s, "busy1", "percent1", "[half summary.utilisation.1]");
     ech__tell_let(s, "sum", "percent1", "busy0 + busy1");
     ech__tell_let(s, "step", "seconds", "steps[half time_s]");
-    const ech__lab_figure sum = ech__tell_value(s, "sum");
     ech__tell_ask(s, "What does the timeline show?");
     ech__tell_say(s, "A step takes {step}; the first device works {busy0} of it and the second "
                      "{busy1}, {sum} together.");
-    if (sum.known && sum.value < 1.1)
-        ech__tell_say(s,
-                      "So they hand the batch over like a baton: while one works the other waits, "
-                      "and two devices do what one could do.");
-    else if (sum.known)
-        ech__tell_say(s,
-                      "That is more than one device could do: part of the work overlaps, because "
-                      "a data gradient is sent before the weight gradient beside it is computed.");
+    ech__tell_say_turns(s, "sum");
 }
 
 static void tell(ech__sheet *s)

@@ -43,12 +43,12 @@ static void runs(ech__lab_runs *lab)
     }
 }
 
-/* The sum over the devices: each move is copied by the device that it goes to. */
+/* The sum over the moves of a step, there and back. */
 static ech__lab_phrase copies_of(int64_t devices)
 {
     char text[64];
-    snprintf(text, sizeof text, "[mp%" PRId64 " summary.stages.#.copy_s]", devices);
-    return ech__lab_each(NULL, (size_t)devices, " + ", text);
+    snprintf(text, sizeof text, "[mp%" PRId64 " summary.transfers.moves.#.time_s]", devices);
+    return ech__lab_each(NULL, 2 * (size_t)(devices - 1), " + ", text);
 }
 
 static void tell_table(ech__sheet *s)
@@ -124,8 +124,7 @@ static void say_often(ech__sheet *s)
         less = less && (!f.known || f.value == 0);
         if (is_timed(n))
             ech__tell_say_for(s, n,
-                              "On {n#} devices it moves {moves#} times forward and {back#} "
-                              "times backward.");
+                              "Moves on {n#} devices: {moves#} forward and {back#} backward.");
     }
     ech__tell_say(s,
                   less ? "So in every run data moves once less than there are devices, each way."
