@@ -60,8 +60,8 @@ static void runs(ech__lab_runs *lab)
 static void tell_programs(ech__sheet *s, int64_t accum)
 {
     ech__tell_table(s, "The three programs",
-                    "Equal samples: as many as a step has that accumulates. Losses are held "
-                    "against those of the same steps in f32.");
+                    "Equal samples: as many as a step has that accumulates. Loss gap: the "
+                    "largest difference to the loss of the same step in f32, by that loss.");
     ech__tell_column(s, "program", "text");
     ech__tell_column(s, "type", "text");
     ech__tell_column(s, "samples a step", "integer");
@@ -70,7 +70,7 @@ static void tell_programs(ech__sheet *s, int64_t accum)
     ech__tell_column(s, "memory of a device", "bytes");
     ech__tell_column(s, "steps skipped", "integer");
     ech__tell_column(s, "not finite", "integer");
-    ech__tell_column(s, "largest gap to the f32 loss", "percent4");
+    ech__tell_column(s, "loss gap to f32", "general");
     ech__tell_column(s, "last loss", "fixed6");
     for (size_t i = 0; i < PROGRAMS; i++) {
         const program *p = &programs[i];
@@ -265,11 +265,11 @@ static void say_stability(ech__sheet *s, int64_t accum)
                   "-bf16 summary.stability.nonfinite_steps] + [both%" PRId64
                   "-fp16 summary.stability.nonfinite_steps]",
                   accum, accum);
-    ech__tell_let(s, "gap_bf16", "percent4",
+    ech__tell_let(s, "gap_bf16", "general",
                   "max([amp-bf16 summary.stability.loss_against_f32.largest], [both%" PRId64
                   "-bf16 summary.stability.loss_against_f32.largest])",
                   accum);
-    ech__tell_let(s, "gap_fp16", "percent4",
+    ech__tell_let(s, "gap_fp16", "general",
                   "max([amp-fp16 summary.stability.loss_against_f32.largest], [both%" PRId64
                   "-fp16 summary.stability.loss_against_f32.largest])",
                   accum);
@@ -282,8 +282,9 @@ static void say_stability(ech__sheet *s, int64_t accum)
                         "{skipped} were skipped for it."
                       : "No step of the four runs in sixteen bits had a gradient or loss that was "
                         "not finite, and {skipped} were skipped.");
-    ech__tell_say(s, "The loss of fp16 was scaled by {scale} at the end. The losses are off from "
-                     "those in f32 by {gap_bf16} at most with bf16 and by {gap_fp16} with fp16.");
+    ech__tell_say(
+        s, "The loss of fp16 was scaled by {scale} at the end. The losses are off from "
+           "those in f32 by no more than {gap_bf16} of them with bf16 and {gap_fp16} with fp16.");
     ech__tell_by_side(s, "finer", 1, "Here bf16 is the nearer one, although it has fewer digits.",
                       "Both are as near.",
                       "fp16 is nearer: it has more digits, and pays with its range, which is what "

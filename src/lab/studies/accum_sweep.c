@@ -77,30 +77,31 @@ static void tell_observation(ech__sheet *s, bool low, int64_t accum)
     const int side = ech__tell_side(s, time.s, 1);
     const ech__lab_figure m = ech__tell_value(s, "%s", memory.s);
     if (accum == counts[0])
-        ech__tell_words(s, "the others are held against this one");
+        ech__tell_words(s, "held against");
     else
-        ech__tell_words(s, "micro-step %s, memory %s",
+        ech__tell_words(s, "time %s, memory %s",
                         !ech__tell_has(s, id_of(low, accum).s) ? "unknown"
-                        : side < 0                             ? "faster"
-                        : side > 0                             ? "slower"
-                                                               : "the same within the intervals",
+                        : side < 0                             ? "less"
+                        : side > 0                             ? "more"
+                                                               : "not told apart",
                         !m.known         ? "unknown"
-                        : m.value == 1   ? "the same to the byte"
-                        : m.value > 1.01 ? "larger"
-                        : m.value < 0.99 ? "smaller"
-                                         : "within a hundredth");
+                        : m.value > 1.01 ? "more"
+                        : m.value < 0.99 ? "less"
+                                         : "equal");
 }
 
 static void tell_sweep(ech__sheet *s)
 {
     ech__tell_table(s, "ACCUM_STEPS at a fixed micro-batch",
-                    "Times and memory by those of the first row of the program.");
+                    "By the first, and observation: a micro-step and the memory beside those of "
+                    "the first row of the "
+                    "program; times whose intervals include no difference are not told apart.");
     ech__tell_column(s, "program", "text");
-    ech__tell_column(s, "ACCUM_STEPS", "integer");
-    ech__tell_column(s, "effective batch", "integer");
+    ech__tell_column(s, "ACCUM", "integer");
+    ech__tell_column(s, "batch", "integer");
     ech__tell_column(s, "time/step", "seconds");
     ech__tell_column(s, "time/micro-step", "seconds");
-    ech__tell_column(s, "by the first", "fixed3");
+    ech__tell_column(s, "by the first", "fixed2");
     ech__tell_column(s, "exchange and update", "percent1");
     ech__tell_column(s, "memory", "bytes");
     ech__tell_column(s, "observation", "text");
@@ -115,11 +116,10 @@ static void tell_sweep(ech__sheet *s)
                           "[%s summary.peak_memory_bytes.0] / [%s summary.peak_memory_bytes.0]",
                           id.s, first.s);
             ech__tell_row(s);
-            ech__tell_words(s, "%s",
-                            low ? "3: accumulation + AMP (bf16)" : "1: accumulation (f32)");
+            ech__tell_words(s, "%s", low ? "3, bf16" : "1, f32");
             ech__tell_cell(s, "%" PRId64, counts[i]);
             ech__tell_cell(s, "[%s config.global_batch]", id.s);
-            ech__tell_cell(s, "steps[%s time_s]", id.s);
+            ech__tell_plain(s, "steps[%s time_s]", id.s);
             ech__tell_cell(s, "steps[%s time_s] / %" PRId64, id.s, counts[i]);
             ech__tell_cell(s, "micro_%s_%" PRId64, by, counts[i]);
             ech__tell_cell(s,
