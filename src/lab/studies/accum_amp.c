@@ -179,10 +179,11 @@ static void say_precision(ech__sheet *s, int64_t accum)
     ech__tell_by_side(s, "bf16", 1, "So bf16 makes it faster.",
                       "For bf16 that is no difference which these runs could tell.",
                       "So bf16 makes it slower.");
-    ech__tell_say(s,
-                  has ? "This processor computes in bf16 itself."
-                      : "This processor has no arithmetic in bf16: operands are kept in half the "
-                        "bytes and widened before every product.");
+    if (ech__tell_has(s, "plain"))
+        ech__tell_say(
+            s, has ? "This processor computes in bf16 itself."
+                   : "This processor has no arithmetic in bf16: operands are kept in half the "
+                     "bytes and widened before every product.");
     ech__tell_say(s,
                   "The third program with bf16 needs {both} of the time of {k} steps of DDP alone "
                   "({both.low} to {both.high}); if both effects only multiplied it would be "
@@ -236,10 +237,9 @@ static void say_memory(ech__sheet *s, int64_t accum)
                            "that differ.");
     ech__tell_say(s, "Workspace goes from {work} to {work_low} with bf16.");
     ech__tell_let(s, "added", "bytes", "all1 - all");
-    ech__tell_say(s, ech__tell_side(s, "added", 0) > 0
-                         ? "Accumulation takes {added} more, for gradients of one micro-step on "
-                           "their way into the sum."
-                         : "Accumulation takes no more.");
+    ech__tell_by_side(s, "added", 0, "Accumulation takes less.", "Accumulation takes no more.",
+                      "Accumulation takes {added} more, for gradients of one micro-step on their "
+                      "way into the sum.");
     ech__tell_say(s, "In all a device needs {all} for DDP alone, {all1} for the first program, "
                      "{all2} for the second and {all3} for the third (bf16).");
     ech__tell_by_side(

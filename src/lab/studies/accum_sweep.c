@@ -262,7 +262,9 @@ static void say_division(ech__sheet *s)
                      "{k1} micro-steps and {gap_without} for {k2}.");
     const ech__lab_figure ratio = ech__tell_value(s, "abs(ratio - 1)"),
                           gap = ech__tell_value(s, "gap_with");
-    if (ratio.known && gap.known && ratio.value < 1e-3 && gap.value < 1e-3)
+    if (!ratio.known || !gap.known)
+        return;
+    if (ratio.value < 1e-3 && gap.value < 1e-3)
         ech__tell_say(s, "So the division makes accumulation the training of one large batch, to "
                          "rounding; without it every update is made with a learning rate that is "
                          "ACCUM_STEPS times as large.");

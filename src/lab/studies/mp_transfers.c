@@ -104,6 +104,7 @@ static void tell_plot(ech__sheet *s)
 static void say_often(ech__sheet *s)
 {
     bool less = true;
+    size_t known = 0;
     ech__tell_let(s, "asked", "integer", "[mp2 summary.transfers.asked]");
     ech__tell_let(s, "inputs", "integer", "[mp2 summary.transfers.inputs]");
     ech__tell_ask(s, "How often is a move asked for, and how often does data really move?");
@@ -122,14 +123,17 @@ static void say_often(ech__sheet *s)
             "abs(moves%" PRId64 " - (n%" PRId64 " - 1)) + abs(back%" PRId64 " - moves%" PRId64 ")",
             n, n, n, n);
         less = less && (!f.known || f.value == 0);
+        known += f.known;
         if (is_timed(n))
             ech__tell_say_for(s, n,
                               "Moves on {n#} devices: {moves#} forward and {back#} backward.");
     }
-    ech__tell_say(s,
-                  less ? "So in every run data moves once less than there are devices, each way."
-                       : "That is not in every run once less than there are devices, each way; the "
-                         "table has the counts.");
+    if (known > 1)
+        ech__tell_say(
+            s, less ? "So in every run of this study data moves once less than there are devices, "
+                      "each way."
+                    : "That is not in every run once less than there are devices, each way; the "
+                      "table has the counts.");
     ech__tell_say(s,
                   "Besides, {inputs} inputs are brought in: the samples to the first device, and "
                   "the targets to the last, which has the loss.");
@@ -180,13 +184,16 @@ static void say_relation(ech__sheet *s)
         ech__tell_say(s, fit.value > 0.9999 ? "So it grows in proportion to the cuts, whatever the "
                                               "number of layers between them."
                                             : "So a line does not describe it exactly.");
+    ech__tell_let(s, "even", "fixed0", "[mp2 config.batch_size] / part");
     if (part.known)
         ech__tell_say(s, part.value < 1
                              ? "Data-parallel training would exchange gradients of {gradients} in "
                                "each step instead; here five devices move {part} of that."
                              : "Data-parallel training would exchange gradients of {gradients} in "
                                "each step instead; five devices move {part} times as much here.");
-    ech__tell_say(s, "What is moved grows with the batch, and gradients grow with the parameters.");
+    ech__tell_say(s,
+                  "What is moved is in proportion to the batch and gradients are not: both would "
+                  "be equal at {even} samples.");
 }
 
 static void tell(ech__sheet *s)
