@@ -166,7 +166,6 @@ static void answer_use(ech__sheet *s, int64_t n)
 {
     const ech__lab_id run = ech__epoch_run(ech__epoch_batch(0), n),
                       use = ech__lab_name("use_%s", run.s);
-    ech__tell_let(s, "same_gbs", "fixed2 GB/s", "[same results.0.busbw_gbs]");
     ech__tell_let(s, "longer", "fixed1", "x_%s / steps_%s / ring_%s", run.s, run.s, run.s);
     ech__tell_ask(s, "How much of the link do the all-reduces use?");
     ech__tell_say_network(s);
@@ -177,19 +176,25 @@ static void answer_use(ech__sheet *s, int64_t n)
                    "{bus_%s.high}).",
                    n, ech__epoch_batch(0), run.s, run.s, run.s, run.s, run.s, run.s, run.s, run.s);
     ech__tell_sayf(s,
-                   "The most that the link has shown is {peak_gbs}, and {same_gbs} for messages of "
-                   "this size, so {%s} of the peak are used ({%s.low} to {%s.high}).",
+                   "The most that the link has shown is {peak_gbs}, so {%s} of the peak are used "
+                   "({%s.low} to {%s.high}).",
                    use.s, use.s, use.s);
+    if (ech__tell_has(s, "same")) {
+        ech__tell_let(s, "same_gbs", "fixed2 GB/s", "[same results.0.busbw_gbs]");
+        ech__tell_say(s, "All-reduces of this size alone, one behind the other, reach {same_gbs}.");
+    }
     ech__tell_sayf(
         s,
         "A ring at the peak would take {ring_%s} for one; in training one costs {longer} "
         "times that.",
         run.s);
     ech__tell_let(s, "half", "percent0", "0.5");
+    ech__tell_let(s, "waited", "percent0", "total[%s wait_s.0] / x_%s", run.s, run.s);
     const int side = ech__tell_side(s, use.s, 0.5);
-    ech__tell_say(s, side < 0   ? "That is less than {half}: most of this time is not moving bytes "
-                                  "but waiting for each other, and starting."
-                     : side > 0 ? "That is more than {half}: most of this time is moving bytes."
+    ech__tell_say(s, side < 0
+                         ? "That is less than {half}, so most of this time does not move bytes; "
+                           "{waited} of it is waiting for a rank that is ready later."
+                     : side > 0 ? "That is more than {half}: most of this time moves bytes."
                                 : "Whether that is more or less than {half} cannot be said.");
     ech__tell_say_emulated(s);
 }
@@ -208,8 +213,12 @@ static void answer_slip(ech__sheet *s, int64_t n)
         last++;
     const ech__lab_id other = ech__epoch_run(ech__epoch_batch(last), n);
     ech__tell_sayf(s,
-                   "It also makes large batches look good: {slip_%s} with {b%" PRId64
-                   "} images, where the right figure is {use_%s}.",
+                   ech__tell_value(s, "slip_%s / slip_%s", other.s, run.s).value >
+                           ech__tell_value(s, "use_%s / use_%s", other.s, run.s).value
+                       ? "It also flatters large batches, which have fewer all-reduces: {slip_%s} "
+                         "with {b%" PRId64 "} images a device, where the right figure is {use_%s}."
+                       : "With a larger batch it is {slip_%s}, {b%" PRId64
+                         "} images a device, and the right figure {use_%s}.",
                    other.s, ech__epoch_batch(last), other.s);
     ech__tell_paragraph(s);
     /* ResNet-18 on two A40 with 32 images each: epochs of 50,000 images in 23.550 s on one and 16.164 s on two. */
