@@ -24,10 +24,10 @@ help: ## this list
 configure:
 	@[ -f $(BUILD)/Makefile ] || $(CMAKE) -S . -B $(BUILD) -DECH_SAN=$(SAN) >/dev/null
 
-lab: ## set up, build and run the lab (for now: one short training)
+lab: ## set up, build, run every study in small sizes; prints where the report is
 	@tools/setup build
 	@$(MAKE) --no-print-directory all
-	$(PROGRAM) train --model linear --dim 512 --depth 3 --batch-size 64 --steps 40 --warmup 5
+	$(PROGRAM) lab all --quick --out $(BUILD)/lab
 
 test: ## set up, build and run every test
 	@tools/setup build test

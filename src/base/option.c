@@ -102,6 +102,14 @@ static void guess_offer(guess *g, const char *candidate, size_t len)
     }
 }
 
+const char *ech__option_nearest(const char *word, const char *const *words, size_t count)
+{
+    guess near = guess_for(word);
+    for (size_t i = 0; i < count; i++)
+        guess_offer(&near, words[i], strlen(words[i]));
+    return near.best;
+}
+
 static ech_status unknown_option(parser *p, const char *word)
 {
     char name[LONGEST];

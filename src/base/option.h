@@ -32,7 +32,7 @@
 
 enum { ECH_OPTION_MAX_ROWS = 128, ECH_OPTION_MAX_WORDS = 64 };
 
-/* Words of a repeated positional argument. */
+/* Words of an argument or an option that may be repeated. */
 typedef struct ech__option_words {
     int count;
     const char *word[ECH_OPTION_MAX_WORDS];
@@ -46,7 +46,8 @@ typedef struct ech__option_rest {
 
 /* Kind, the C type of its field, how a sentence calls its value. A BYTES value is a number with an optional
  * K, M, G or T, powers of 1024 alone or with iB behind it, powers of 1000 with B: 4K, 64MiB, 48GB. A CHOICE is
- * stored as its position in the list, so that the field may be an enum. WORDS and REST are positional. */
+ * stored as its position in the list, so that the field may be an enum. REST is positional; WORDS are too, or an option that
+ * may be given several times. */
 #define ECH_OPTION_KIND_LIST(X)                                                                    \
     X(FLAG, bool, "nothing")                                                                       \
     X(INT, int64_t, "a whole number")                                                              \
@@ -146,6 +147,9 @@ bool ech__option_given(const ech__command *command, const ech__option_result *re
  * own help is asked for: nothing, help, -h or --help where a command should stand. */
 ech_status ech__command_find(ech_ctx *ctx, const ech__program *program, char ***argv,
                              const ech__command **out);
+
+/* The one of these words that a wrong one was probably meant to be; NULL where none is near. */
+const char *ech__option_nearest(const char *word, const char *const *words, size_t count);
 
 /* ---- pages from the tables; the caller checks ferror ---- */
 

@@ -25,11 +25,13 @@ static const ech__option_section sections[] = {
      "step) and, with --trace, trace.json (opens in Perfetto or chrome://tracing)."},
 };
 
-enum { COMMANDS = 10 };
+enum { COMMANDS = 14 };
 
 static const ech__command_fn functions[COMMANDS] = {
-    ech__run_info, ech__run_train,    ech__run_run,      ech__run_bench_step,   ech__run_bench_comm,
-    ech__run_plan, ech__run_plan_fit, ech__run_quantize, ech__run_data_cifar10, ech__run_report};
+    ech__run_info,         ech__run_train,    ech__run_run,      ech__run_bench_step,
+    ech__run_bench_comm,   ech__run_plan,     ech__run_plan_fit, ech__run_quantize,
+    ech__run_data_cifar10, ech__run_lab_list, ech__run_lab_run,  ech__run_lab_all,
+    ech__run_lab,          ech__run_report};
 
 /* The tables live in the commands' files; this is their list. */
 static ech__program program_of(ech__command commands[COMMANDS])
@@ -43,7 +45,11 @@ static ech__program program_of(ech__command commands[COMMANDS])
     commands[6] = ech__cli_plan_fit;
     commands[7] = ech__cli_quantize;
     commands[8] = ech__cli_data_cifar10;
-    commands[9] = ech__cli_report;
+    commands[9] = ech__cli_lab_list;
+    commands[10] = ech__cli_lab_run;
+    commands[11] = ech__cli_lab_all;
+    commands[12] = ech__cli_lab;
+    commands[13] = ech__cli_report;
     return (ech__program){.name = "echelon",
                           .version = ech_version(),
                           .brief = "parallel deep learning in C: train, measure, predict",

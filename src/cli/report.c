@@ -1,44 +1,39 @@
 /* echelon report: a page and a PDF from the records of a lab. */
-#include "report/report.h"
 #include "base/dir.h"
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/report_write.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct args {
-    const char *dir, *out;
-    int format, pictures;
-    bool csv, json;
+    ech__report_request request;
+    bool json;
 } args;
-
-enum { BOTH, HTML, PDF };
-enum { NO_PICTURES, SVG, PNG };
 
 static const ech__option options[] = {
     {.name = "DIR",
-     ECH_OPTION(STRING, args, dir),
+     ECH_OPTION(STRING, args, request.dir),
      .positional = true,
      .required = true,
      .help = "Directory of the report: lab.json and studies/."},
     {.name = "out",
-     ECH_OPTION(STRING, args, out),
+     ECH_OPTION(STRING, args, request.out),
      .arg = "DIR",
      .help = "Where the report goes. It is made where it is not there. Default: the directory of "
              "its records."},
     {.name = "format",
-     ECH_OPTION(CHOICE, args, format),
-     .choices = "both|html|pdf",
+     ECH_OPTION(CHOICE, args, request.format),
+     .choices = ECH__REPORT_FORMATS,
      .initial = "both",
      .help = "What is written."},
     {.name = "csv",
-     ECH_OPTION(FLAG, args, csv),
+     ECH_OPTION(FLAG, args, request.csv),
      .help = "Write every table to csv/STUDY-NUMBER.csv too, with full precision."},
     {.name = "pictures",
-     ECH_OPTION(CHOICE, args, pictures),
-     .choices = "none|svg|png",
+     ECH_OPTION(CHOICE, args, request.pictures),
+     .choices = ECH__REPORT_PICTURES,
      .initial = "none",
      .help = "Write every plot to pictures/STUDY-NUMBER.svg or .png too."},
     {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
@@ -64,78 +59,13 @@ const ech__command ech__cli_report = {
     .example_count = sizeof examples / sizeof *examples,
 };
 
-typedef struct result {
-    char html[ECH_DIR_MAX_PATH + 32], pdf[ECH_DIR_MAX_PATH + 32];
-    char csv[ECH_DIR_MAX_PATH + 32], pictures[ECH_DIR_MAX_PATH + 32];
-    size_t tables, plots;
-} result;
-
-/* The way from one full path to another, with '/' at its end: "../../reports/quick/". */
-static ech_status way_between(ech_ctx *ctx, const char *from, const char *to, char *out,
-                              size_t bytes)
-{
-    size_t same = 0, used = 0;
-    for (size_t i = 0;; i++) {
-        if ((!from[i] || from[i] == '/') && (!to[i] || to[i] == '/'))
-            same = i;
-        if (from[i] != to[i] || !from[i])
-            break;
-    }
-    for (const char *c = from + same; *c; c++) {
-        if (*c == '/' && c[1] && used + 4 < bytes)
-            used += (size_t)snprintf(out + used, bytes - used, "../");
-    }
-    const char *rest = to + same + (to[same] == '/');
-    if (used + strlen(rest) + 2 > bytes)
-        return ech__fail(ctx, ECH_E_INVALID, "%s: the way to it from %s is too long", to, from);
-    snprintf(out + used, bytes - used, "%s%s", rest, *rest ? "/" : "");
-    return ECH_OK;
-}
-
-/* What stands before the paths of records in the page's links. */
-static ech_status find_links(ech_ctx *ctx, const args *a, char *out, size_t bytes)
-{
-    *out = 0;
-    if (!a->out)
-        return ECH_OK;
-    char *from = realpath(a->out, NULL), *to = realpath(a->dir, NULL);
-    const ech_status status =
-        from && to
-            ? way_between(ctx, from, to, out, bytes)
-            : ech__fail(ctx, ECH_E_IO, "%s: its full path cannot be found", from ? a->dir : a->out);
-    free(from);
-    free(to);
-    return status;
-}
-
-static ech_status write_all(ech_ctx *ctx, const ech__book *book, const args *a, result *r)
-{
-    const char *out = a->out ? a->out : a->dir;
-    char links[ECH_DIR_MAX_PATH + 16];
-    ECH_TRY(ech__dir_check(ctx, "directory for the report", out));
-    ECH_TRY(ech__dir_make(ctx, "directory for the report", out));
-    ECH_TRY(find_links(ctx, a, links, sizeof links));
-    snprintf(r->html, sizeof r->html, "%s/report.html", out);
-    snprintf(r->pdf, sizeof r->pdf, "%s/report.pdf", out);
-    snprintf(r->csv, sizeof r->csv, "%s/csv", out);
-    if (a->format != PDF)
-        ECH_TRY(ech__report_html(book, r->html, links));
-    if (a->format != HTML)
-        ECH_TRY(ech__report_pdf(book, r->pdf));
-    snprintf(r->pictures, sizeof r->pictures, "%s/pictures", out);
-    if (a->csv)
-        ECH_TRY(ech__report_csv(book, r->csv, &r->tables));
-    return a->pictures ? ech__report_pictures(book, r->pictures, a->pictures == PNG, &r->plots)
-                       : ECH_OK;
-}
-
-static ech_status print_json(ech_ctx *ctx, const args *a, const ech__book *book, const result *r)
+static ech_status print_json(ech_ctx *ctx, const ech__report_request *a, const ech__report_files *r)
 {
     ech_json *json = ech__json_object();
-    ech__json_set_int(&json, "studies", (int64_t)book->nstudies);
-    if (a->format != PDF)
+    ech__json_set_int(&json, "studies", (int64_t)r->studies);
+    if (a->format != ECH__REPORT_PDF)
         ech__json_set_string(&json, "html", r->html);
-    if (a->format != HTML)
+    if (a->format != ECH__REPORT_HTML)
         ech__json_set_string(&json, "pdf", r->pdf);
     if (a->csv) {
         ech__json_set_string(&json, "csv", r->csv);
@@ -150,22 +80,7 @@ static ech_status print_json(ech_ctx *ctx, const args *a, const ech__book *book,
     return status;
 }
 
-static ech_status print(ech_ctx *ctx, const args *a, const ech__book *book, const result *r)
-{
-    if (a->json)
-        return print_json(ctx, a, book, r);
-    if (a->format != PDF)
-        printf("%s\n", r->html);
-    if (a->format != HTML)
-        printf("%s\n", r->pdf);
-    if (a->csv)
-        printf("%s: %zu tables\n", r->csv, r->tables);
-    if (a->pictures)
-        printf("%s: %zu plots\n", r->pictures, r->plots);
-    return ECH_OK;
-}
-
-static ech_status check(ech_ctx *ctx, const args *a)
+static ech_status check(ech_ctx *ctx, const ech__report_request *a)
 {
     const char *const paths[] = {a->dir, a->out ? a->out : a->dir};
     for (int i = 0; i < 2; i++) {
@@ -184,16 +99,13 @@ int ech__run_report(ech_ctx *ctx, const ech__command *command, char **argv)
     int code;
     if (!ech__cli_parse(ctx, command, argv, &a, &given, &code))
         return code;
-    if (check(ctx, &a) < 0)
+    if (check(ctx, &a.request) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    ech__book *book;
-    result r = {.tables = 0};
-    ech_status status = ech__book_load(ctx, a.dir, &book);
-    if (status == ECH_OK) {
-        status = write_all(ctx, book, &a, &r);
-        if (status == ECH_OK)
-            status = print(ctx, &a, book, &r);
-        ech__book_destroy(book);
-    }
+    ech__report_files files;
+    ech_status status = ech__cli_report_write(ctx, &a.request, &files);
+    if (status == ECH_OK && a.json)
+        status = print_json(ctx, &a.request, &files);
+    else if (status == ECH_OK)
+        ech__cli_report_print(&a.request, &files);
     return status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
 }

@@ -7,13 +7,17 @@
  *     (t4 - t1 / 4) / t4                                      of figures that the study has named
  *
  * [RUN PATH] is a number of a run's record (true and false are 1 and 0): members and elements joined by dots,
- * an element by its index or by KEY=VALUE. NAME[RUN FIELD] is a statistic of a field of steps.jsonl, over the steps behind the
- * warm-up that have it; FIELD may go inside: wait_s.1. first[RUN FIELD K] is that of step K, counted from 1, warm-up included.
+ * an element by its index or by KEY=VALUE, several of them joined by '&'. NAME[RUN FIELD] is a statistic of a field of
+ * steps.jsonl, over the steps behind the warm-up that have it; FIELD may go inside: wait_s.1. first[RUN FIELD K] is that of step K,
+ * counted from 1, warm-up included.
  *
  * An expression is not computed once but ECH__LAB_DRAWS times: draw 0 on the steps as they are, every other draw on
- * steps that are drawn with replacement, the same ones wherever a run occurs; and the times of a measured run (fields that end in
- * _s) are multiplied by a factor of the size that equal runs of this machine differ by. What comes out has an interval of
- * 95 % of the draws, however it was computed. Draws are counter-based: same records, same bits.
+ * steps that are drawn with replacement, the same ones wherever a run occurs; and the times of a run that was not only
+ * predicted are multiplied by a factor of the size that equal runs of this machine differ by. Times are what ends in _s; rates
+ * (_per_s and _gbs) are divided by it; the last component of a path decides, or the one before it (step_time_s.median).
+ * What comes out has an interval of 95 % of the draws, however it was computed, and the value always lies in it. Where more
+ * than a twentieth of the draws gave no number, as those of a crossing that is hardly met, it has none: low and high are NaN, and
+ * the reason says so. Draws are counter-based: same records, same bits.
  */
 #ifndef ECH_LAB_EXPR_H
 #define ECH_LAB_EXPR_H
@@ -83,8 +87,9 @@ typedef struct ech__lab_figure {
     double value, low, high; /* NaN where unknown; low == high == value where nothing was drawn */
     bool known;
     ech__lab_basis basis;
-    const char *run;    /* the first run in it, or NULL */
-    const char *reason; /* where it is not known: "n4: out of memory ..." */
+    const char *run; /* the first run in it, or NULL */
+    const char
+        *reason; /* where it or its interval is not known: "n4: out of memory ..."; else NULL */
 } ech__lab_figure;
 
 /* The records of a study's runs, read when an expression first asks for them, and its named figures. */
@@ -98,7 +103,8 @@ void ech__lab_facts_destroy(ech__lab_facts *facts);
 /* An expression that cannot be parsed, names no run of the study or no figure is an error; one whose run failed or lacks the
  * field is a figure that is not known. */
 ech_status ech__lab_eval(ech__lab_facts *facts, const char *expr, ech__lab_figure *out);
-/* The same, and expressions after it may use its name: letters, digits and '_', a letter first. */
+/* The same, and expressions after it may use its name: letters, digits and '_', a letter first. A name stands for one
+ * expression: another one under the same name is an error. */
 ech_status ech__lab_define(ech__lab_facts *facts, const char *name, const char *expr,
                            ech__lab_figure *out);
 

@@ -58,6 +58,8 @@ ECH__TELLS(2, 3) ech__lab_figure ech__tell_value(ech__sheet *sheet, const char *
 /* Where the interval of a named figure lies: -1 below the bound, 1 above it, 0 when it holds the bound or the figure is unknown: then
  * no difference may be claimed. */
 int ech__tell_side(ech__sheet *sheet, const char *name, double bound);
+/* Names a text of a record, such as a hash or the name of a rank, for sentences. */
+void ech__tell_let_text(ech__sheet *sheet, const char *name, const char *run, const char *path);
 /* Text of a record, such as a hash; "" where there is none. Lives as long as the sheet. */
 const char *ech__tell_text(ech__sheet *sheet, const char *run, const char *path);
 /* The record itself for histograms and the like; NULL where there is none. */

@@ -50,9 +50,12 @@ typedef struct ech__study_card {
     void (*tell)(ech__sheet *sheet);
 } ech__study_card;
 
-/* Every study of the program, in the order of the report. Made by the build from the names of the files. */
+/* Every study of the program, in the order of the names of their files, from which the build makes it. */
 extern const ech__study_card *const ech__lab_cards[];
 extern const size_t ech__lab_card_count;
+
+/* Puts them into the order of the report: by group and place. */
+void ech__lab_sort(const ech__study_card **cards, size_t count);
 
 /* ---- asking for runs ----
  *
@@ -85,6 +88,7 @@ int64_t ech__lab_cores(const ech__lab_runs *lab);
  *   @out/NAME    a file in it
  *   @of:ID       the directory of the run ID of this study, asked for before: "--init @of:trained/weights"
  *   @of:ID/NAME  a file in it
+ *   @repeat:N    nothing: makes the N-th repetition of the same words a run of its own
  * Two runs of the same words are one run, also in different studies. */
 __attribute__((format(printf, 3, 4))) void ech__lab_run(ech__lab_runs *lab, const char *id,
                                                         const char *words, ...);

@@ -455,6 +455,7 @@ static ech_json *summary_json(const ech__run *run)
         ech__json_set_int(&json, "checkpoints", run->saves);
         ech__json_set_real(&json, "checkpoint_s", run->save_s / (double)run->saves);
     }
+    ech__json_set_string(&json, "losses_sha256", s->losses_sha256);
     ech__json_set_string(&json, "params_sha256", s->params_sha256);
     return json;
 }

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/dir.h"
 #include "base/file.h"
+#include "base/sha256.h"
 #include "comm/group.h"
 #include "device/device.h"
 #include "train/checkpoint.h"
@@ -638,6 +639,19 @@ static void sum_up_ops(ech__run *run, double *samples)
     run->summary.outside_kernels = ech__stats_of(samples, row).median;
 }
 
+/* Two trainings went the same way to the last bit where these are equal. */
+static void hash_losses(ech__run *run)
+{
+    ech__sha256 sha;
+    ech__sha256_init(&sha);
+    for (int64_t i = run->first; i < run->done; i++) {
+        const double loss = run->steps[i].result.loss;
+        ech__sha256_update(&sha, &loss, sizeof loss);
+    }
+    const ech__sha256_text hex = ech__sha256_final(&sha);
+    memcpy(run->summary.losses_sha256, hex.s, sizeof hex.s);
+}
+
 /* Ranks that ended with different parameters would mean that a promise is broken. */
 static ech_status same_everywhere(const ech__run *run)
 {
@@ -676,6 +690,7 @@ static ech_status sum_up(ech__run *run)
     ECH_TRY(ech__dp_totals_sum_up(&run->dp_totals, run->trainer));
     ech__run_sum_up_layers(run);
     ECH_TRY(ech__pipe_totals_sum_up(&run->pipe_totals, run->trainer));
+    hash_losses(run);
     ECH_TRY(ech__trainer_hash(run->trainer, s->params_sha256));
     return same_everywhere(run);
 }

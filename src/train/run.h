@@ -96,6 +96,7 @@ typedef struct ech__run_summary {
     double first_loss, final_loss;
     int64_t timed; /* steps that the figures above are from */
     char params_sha256[65];
+    char losses_sha256[65]; /* of the steps of this run, as f64 */
 } ech__run_summary;
 
 typedef struct ech__records ech__records;

@@ -81,6 +81,8 @@ same "an uneven batch gives the same bits in every run" "$(get u1.json 's["param
 same "with any buckets" "$(get u1.json 's["params_sha256"]')" "$(get u3.json 's["params_sha256"]')"
 holds "and the same losses" u1/steps.jsonl \
     "[l['loss'] for l in r] == [json.loads(l)['loss'] for l in open('u2/steps.jsonl')]"
+holds "whose bits have the hash of the record" u1.json \
+    "s['losses_sha256'] == __import__('hashlib').sha256(b''.join(__import__('struct').pack('<d', json.loads(l)['loss']) for l in open('u1/steps.jsonl'))).hexdigest()"
 run u4 "${uneven[@]}" --accum 3
 holds "the last steps of an epoch have fewer samples than micro-steps and ranks, and no other loss" u4/steps.jsonl \
     "all(abs(l['loss'] - json.loads(m)['loss']) < 1e-3 for l, m in zip(r, open('u1/steps.jsonl')))"

@@ -1,0 +1,224 @@
+#include "lab/runner.h"
+#include "base/clock.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const double GRACE = 1.0; /* seconds between asking a group to end and ending it */
+
+/* ---- child ---- */
+
+static bool put_file(const char *path, int flags, int fd)
+{
+    const int file = open(path, flags | O_CLOEXEC, 0666);
+    return file >= 0 && dup2(file, fd) == fd;
+}
+
+/* From here to exec only what is safe between fork and exec in a program with threads. Returns only when something
+ * failed: its errno. */
+static int become_run(const ech__runner_job *job, pid_t parent)
+{
+    if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+        return errno;
+    if (getppid() != parent) /* it died before that */
+        _exit(1);
+    if (!put_file("/dev/null", O_RDONLY, STDIN_FILENO) ||
+        !put_file(job->out, O_WRONLY | O_CREAT | O_TRUNC, STDOUT_FILENO) ||
+        !put_file(job->err, O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO))
+        return errno;
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execve(job->program, job->argv, job->env);
+    return errno;
+}
+
+/* ---- parent ---- */
+
+static int reap(pid_t pid)
+{
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return status;
+}
+
+/* Returns when the program runs, or when it is known why it does not. */
+static ech_status start(ech_ctx *ctx, const ech__runner_job *job, pid_t *pid)
+{
+    int ends[2], error = 0;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return ech__fail(ctx, ECH_E_IO, "no pipe for a run: %s", strerror(errno));
+    const pid_t parent = getpid();
+    *pid = fork();
+    if (*pid == 0) {
+        error = become_run(job, parent);
+        _exit(write(ends[1], &error, sizeof error) == (ssize_t)sizeof error ? 127 : 126);
+    }
+    if (*pid < 0)
+        error = errno;
+    close(ends[1]);
+    ssize_t got = 0;
+    if (*pid > 0) {
+        do
+            got = read(ends[0], &error, sizeof error);
+        while (got < 0 && errno == EINTR);
+        if (got == (ssize_t)sizeof error)
+            reap(*pid);
+        else
+            error = 0; /* closed by exec */
+    }
+    close(ends[0]);
+    return error
+               ? ech__fail(ctx, ECH_E_IO, "%s cannot be started: %s", job->program, strerror(error))
+               : ECH_OK;
+}
+
+/* Waits for the process (until seconds have passed) and for the order to stop. */
+typedef enum news { NEWS_NONE, NEWS_OVER, NEWS_STOP } news;
+
+static news wait_for(int process, int stop_fd, double seconds)
+{
+    struct pollfd fds[2] = {{.fd = process, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
+    const int ms = seconds <= 0 ? 0 : seconds > 3600 ? 3600000 : (int)ceil(seconds * 1e3);
+    if (poll(fds, 2, ms) <= 0)
+        return NEWS_NONE;
+    return fds[0].revents ? NEWS_OVER : NEWS_STOP;
+}
+
+/* Asks the group to end, and ends it where it does not. */
+static void end_group(pid_t pid, int process)
+{
+    kill(-pid, SIGTERM);
+    if (wait_for(process, -1, GRACE) != NEWS_OVER)
+        kill(-pid, SIGKILL);
+}
+
+static void watch(const ech__runner_job *job, pid_t pid, int process, ech__runner_end *out)
+{
+    const int64_t begin = ech__clock_wall();
+    double next = 0;
+    out->how = ECH__RUNNER_EXITED;
+    for (;;) {
+        const double now = ech__seconds(ech__clock_wall() - begin);
+        if (now >= job->limit_s) {
+            out->how = ECH__RUNNER_LIMIT;
+            break;
+        }
+        if (now >= next) {
+            if (job->tick)
+                job->tick(job->user, pid, now);
+            next = floor(now) + 1;
+        }
+        const news heard = wait_for(process, job->stop_fd, fmin(next, job->limit_s) - now);
+        if (heard == NEWS_STOP)
+            out->how = ECH__RUNNER_STOPPED;
+        if (heard != NEWS_NONE)
+            break;
+    }
+    if (out->how != ECH__RUNNER_EXITED)
+        end_group(pid, process);
+    out->seconds = ech__seconds(ech__clock_wall() - begin);
+}
+
+ech_status ech__runner_run(ech_ctx *ctx, const ech__runner_job *job, ech__runner_end *out)
+{
+    pid_t pid;
+    ECH_TRY(start(ctx, job, &pid));
+    const int process = pidfd_open(pid, 0);
+    if (process < 0) {
+        const int error = errno;
+        kill(-pid, SIGKILL);
+        reap(pid);
+        return ech__fail(ctx, ECH_E_UNSUPPORTED, "a run cannot be waited for: %s", strerror(error));
+    }
+    watch(job, pid, process, out);
+    /* What the process has left behind. Its number cannot be another's before it is reaped. */
+    siginfo_t info;
+    while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR)
+        ;
+    kill(-pid, SIGKILL);
+    const int status = reap(pid);
+    close(process);
+    if (WIFSIGNALED(status) && out->how == ECH__RUNNER_EXITED)
+        out->how = ECH__RUNNER_KILLED;
+    out->code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+    return ECH_OK;
+}
+
+/* ---- why it failed ---- */
+
+enum { TAIL = 8192 };
+
+/* The last TAIL bytes of a file, ended by NUL. */
+static size_t read_tail(const char *path, char text[TAIL + 1])
+{
+    FILE *file = fopen(path, "re");
+    size_t got = 0;
+    if (file) {
+        if (fseek(file, -TAIL, SEEK_END) != 0)
+            rewind(file);
+        got = fread(text, 1, TAIL, file);
+        fclose(file);
+    }
+    text[got] = '\0';
+    return got;
+}
+
+/* "echelon train: sentence" without what stands before the sentence. */
+static const char *without_name(const char *line)
+{
+    if (strncmp(line, "echelon", 7) != 0)
+        return line;
+    const char *colon = strstr(line, ": ");
+    return colon ? colon + 2 : line;
+}
+
+static bool last_line(const char *path, char *out, size_t bytes)
+{
+    char text[TAIL + 1];
+    size_t end = read_tail(path, text);
+    while (end > 0 &&
+           (isspace((unsigned char)text[end - 1]) || iscntrl((unsigned char)text[end - 1])))
+        end--;
+    text[end] = '\0';
+    size_t begin = end;
+    while (begin > 0 && text[begin - 1] != '\n' && text[begin - 1] != '\r')
+        begin--;
+    const char *line = without_name(text + begin);
+    snprintf(out, bytes, "%s", line);
+    for (char *c = out; *c; c++) {
+        if (iscntrl((unsigned char)*c) || !isascii((unsigned char)*c))
+            *c = '?';
+    }
+    return *out;
+}
+
+void ech__runner_reason(const ech__runner_end *end, const char *err, char *out, size_t bytes)
+{
+    switch (end->how) {
+    case ECH__RUNNER_LIMIT:
+        snprintf(out, bytes, "stopped after %.1f s, its limit", end->seconds);
+        return;
+    case ECH__RUNNER_STOPPED:
+        snprintf(out, bytes, "stopped after %.1f s with the lab", end->seconds);
+        return;
+    case ECH__RUNNER_KILLED:
+        snprintf(out, bytes, "killed by signal %d", end->code);
+        return;
+    case ECH__RUNNER_EXITED:
+        if (!last_line(err, out, bytes))
+            snprintf(out, bytes, "failed with exit code %d and no word", end->code);
+        return;
+    }
+}
