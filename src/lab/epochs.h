@@ -26,6 +26,7 @@
 /* clang-format off */
 #define ECH__LAB_EPOCHS_PARAMS                                               \
     {"images", 4096, 50000, "training images of an epoch"},                  \
+    {"batch", 32, 32, "smallest batch of a device; the next are 4 times it"}, \
     {"memory_mb", 512, 16000, "memory of a device in MB"}
 /* clang-format on */
 
@@ -35,13 +36,15 @@ const char *ech__epoch_model(bool quick);
 
 /* ---- running ---- */
 
-/* Images a device takes in a step, in ascending order; 0 past the end. */
-int64_t ech__epoch_batch(size_t index);
+/* Batches of a device, each four times the one before. */
+enum { ECH__EPOCH_BATCHES = 3 };
+int64_t ech__lab_batch(ech__lab_runs *lab, size_t index);
+int64_t ech__tell_batch(ech__sheet *sheet, size_t index);
 /* "b32n2": also what figures of the run are named by. */
 ech__lab_id ech__epoch_run(int64_t batch, int64_t devices);
 /* Of an epoch. */
 int64_t ech__epoch_steps(int64_t images, int64_t batch, int64_t devices);
-/* One run. */
+/* One run, or why there is none: a step has at most the images of an epoch. */
 void ech__lab_epoch(ech__lab_runs *lab, int64_t batch, int64_t devices);
 /* A run for each batch and number of devices, and before them the prediction for each batch, plan_b32, which also measures
  * the exchange that emulated runs price. */

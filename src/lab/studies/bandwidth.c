@@ -17,7 +17,7 @@ static void runs(ech__lab_runs *lab)
         return;
     ech__lab_run(lab, "peak", "bench comm -n 2 --op allreduce --min 64K --max 64M --factor 4");
     if (ech__lab_known(lab, &bytes, "[%s summary.communication.gradient_bytes]",
-                       ech__epoch_run(ech__epoch_batch(0), ech__lab_device(lab, 1)).s))
+                       ech__epoch_run(ech__lab_batch(lab, 0), ech__lab_device(lab, 1)).s))
         ech__lab_run(lab, "same", "bench comm -n 2 --op allreduce --min %.0f --max %.0f", bytes,
                      bytes);
 }
@@ -69,9 +69,9 @@ static void name_figures(ech__sheet *s)
 {
     ech__tell_epochs(s);
     name_peak(s);
-    for (size_t k = 0; ech__epoch_batch(k); k++) {
+    for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
         for (size_t i = 1; i < ech__tell_devices(s); i++)
-            name_run(s, ech__epoch_batch(k), ech__tell_device(s, i));
+            name_run(s, ech__tell_batch(s, k), ech__tell_device(s, i));
     }
 }
 
@@ -108,9 +108,9 @@ static void tell_epoch_table(ech__sheet *s)
     ech__tell_column(s, "bus", "fixed2 GB/s");
     ech__tell_column(s, "of the peak", "percent1");
     ech__tell_column(s, "one by all", "percent3");
-    for (size_t k = 0; ech__epoch_batch(k); k++) {
+    for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
         for (size_t i = 1; i < ech__tell_devices(s); i++)
-            tell_row(s, ech__epoch_batch(k), ech__tell_device(s, i));
+            tell_row(s, ech__tell_batch(s, k), ech__tell_device(s, i));
     }
 }
 
@@ -125,9 +125,9 @@ static void tell_one_table(ech__sheet *s)
     ech__tell_column(s, "ring at the peak", "seconds");
     ech__tell_column(s, "transfer", "seconds");
     ech__tell_column(s, "exposed", "seconds");
-    for (size_t k = 0; ech__epoch_batch(k); k++) {
+    for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
         for (size_t i = 1; i < ech__tell_devices(s); i++) {
-            const int64_t b = ech__epoch_batch(k), n = ech__tell_device(s, i);
+            const int64_t b = ech__tell_batch(s, k), n = ech__tell_device(s, i);
             const ech__lab_id run = ech__epoch_run(b, n);
             ech__tell_row(s);
             ech__tell_plain(s, "%" PRId64, b);
@@ -150,11 +150,11 @@ static void tell_plot(ech__sheet *s)
     for (int i = 0; i < SIZES; i++)
         ech__tell_point(s, ech__tell_value(s, "[peak results.%d.bytes]", i).value,
                         "[peak results.%d.busbw_gbs]", i);
-    const ech__lab_id run = ech__epoch_run(ech__epoch_batch(0), ech__tell_device(s, 1));
+    const ech__lab_id run = ech__epoch_run(ech__tell_batch(s, 0), ech__tell_device(s, 1));
     const ech__lab_figure bytes = ech__tell_value(s, "m_%s", run.s);
     if (!bytes.known)
         return;
-    ech__tell_series(s, "in training, batch %" PRId64, ech__epoch_batch(0));
+    ech__tell_series(s, "in training, batch %" PRId64, ech__tell_batch(s, 0));
     ech__tell_no_line(s);
     ech__tell_point(s, bytes.value, "bus_%s", run.s);
     ech__tell_mark(s, 'x', bytes.value, "gradients");
@@ -164,7 +164,7 @@ static void tell_plot(ech__sheet *s)
 
 static void answer_use(ech__sheet *s, int64_t n)
 {
-    const ech__lab_id run = ech__epoch_run(ech__epoch_batch(0), n),
+    const ech__lab_id run = ech__epoch_run(ech__tell_batch(s, 0), n),
                       use = ech__lab_name("use_%s", run.s);
     ech__tell_let(s, "longer", "fixed1", "x_%s / steps_%s / ring_%s", run.s, run.s, run.s);
     ech__tell_ask(s, "How much of the link do the all-reduces use?");
@@ -174,7 +174,8 @@ static void answer_use(ech__sheet *s, int64_t n)
                    "} images each, {steps_%s} all-reduces of {m_%s} move {sum_%s} in the {x_%s} of "
                    "communication: {eff_%s} effective, {bus_%s} on the bus ({bus_%s.low} to "
                    "{bus_%s.high}).",
-                   n, ech__epoch_batch(0), run.s, run.s, run.s, run.s, run.s, run.s, run.s, run.s);
+                   n, ech__tell_batch(s, 0), run.s, run.s, run.s, run.s, run.s, run.s, run.s,
+                   run.s);
     ech__tell_sayf(s,
                    "The most that the link has shown is {peak_gbs}, so {%s} of the peak are used "
                    "({%s.low} to {%s.high}).",
@@ -201,17 +202,15 @@ static void answer_use(ech__sheet *s, int64_t n)
 
 static void answer_slip(ech__sheet *s, int64_t n)
 {
-    const ech__lab_id run = ech__epoch_run(ech__epoch_batch(0), n);
+    const ech__lab_id run = ech__epoch_run(ech__tell_batch(s, 0), n);
     ech__tell_ask(s, "What goes wrong when the bytes of one all-reduce are divided by an epoch's "
                      "communication time?");
     ech__tell_sayf(s,
                    "It comes out as {slip_%s} of the peak instead of {use_%s}: too little by the "
                    "{steps_%s} all-reduces that the epoch has.",
                    run.s, run.s, run.s);
-    size_t last = 0;
-    while (ech__epoch_batch(last + 1))
-        last++;
-    const ech__lab_id other = ech__epoch_run(ech__epoch_batch(last), n);
+    const size_t last = ECH__EPOCH_BATCHES - 1;
+    const ech__lab_id other = ech__epoch_run(ech__tell_batch(s, last), n);
     ech__tell_sayf(s,
                    ech__tell_value(s, "slip_%s / slip_%s", other.s, run.s).value >
                            ech__tell_value(s, "use_%s / use_%s", other.s, run.s).value
@@ -219,7 +218,7 @@ static void answer_slip(ech__sheet *s, int64_t n)
                          "with {b%" PRId64 "} images a device, where the right figure is {use_%s}."
                        : "With a larger batch it is {slip_%s}, {b%" PRId64
                          "} images a device, and the right figure {use_%s}.",
-                   other.s, ech__epoch_batch(last), other.s);
+                   other.s, ech__tell_batch(s, last), other.s);
     ech__tell_paragraph(s);
     /* ResNet-18 on two A40 with 32 images each: epochs of 50,000 images in 23.550 s on one and 16.164 s on two. */
     ech__tell_let(s, "published_gbs", "fixed1 GB/s", "0.9");

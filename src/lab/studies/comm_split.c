@@ -31,9 +31,9 @@ static void name_run(ech__sheet *s, int64_t b, int64_t n)
 static void name_figures(ech__sheet *s)
 {
     ech__tell_epochs(s);
-    for (size_t k = 0; ech__epoch_batch(k); k++) {
+    for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
         for (size_t i = 0; i < ech__tell_devices(s); i++)
-            name_run(s, ech__epoch_batch(k), ech__tell_device(s, i));
+            name_run(s, ech__tell_batch(s, k), ech__tell_device(s, i));
     }
 }
 
@@ -74,9 +74,9 @@ static void tell_table(ech__sheet *s)
     ech__tell_column(s, "share of T_N", "percent1");
     ech__tell_column(s, "communication, estimate", "seconds");
     ech__tell_column(s, "estimate - exposed", "seconds");
-    for (size_t k = 0; ech__epoch_batch(k); k++) {
+    for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
         for (size_t i = 0; i < ech__tell_devices(s); i++)
-            tell_row(s, ech__epoch_batch(k), ech__tell_device(s, i));
+            tell_row(s, ech__tell_batch(s, k), ech__tell_device(s, i));
     }
 }
 
@@ -84,10 +84,10 @@ static void tell_table(ech__sheet *s)
 static void tell_part(ech__sheet *s, const char *name, const char *of_one, const char *of_several)
 {
     ech__tell_series(s, "%s", name);
-    for (size_t k = 0; ech__epoch_batch(k); k++) {
+    for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
         for (size_t i = 0; i < ech__tell_devices(s); i++) {
             const int64_t n = ech__tell_device(s, i);
-            const ech__lab_id run = ech__epoch_run(ech__epoch_batch(k), n);
+            const ech__lab_id run = ech__epoch_run(ech__tell_batch(s, k), n);
             if (n > 1 && *of_several == 'x')
                 ech__tell_bar(s, "x_%s - w_%s", run.s, run.s);
             else if (n > 1)
@@ -106,9 +106,9 @@ static void tell_plot(ech__sheet *s)
                    "Rank 0. Wait: for a rank that is ready later.");
     ech__tell_y(s, (ech__tell_axis){.label = "time", .unit = "s"});
     ech__tell_bar_format(s, "seconds");
-    for (size_t k = 0; ech__epoch_batch(k); k++) {
+    for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
         for (size_t i = 0; i < ech__tell_devices(s); i++)
-            ech__tell_category(s, "%" PRId64 " on %" PRId64, ech__epoch_batch(k),
+            ech__tell_category(s, "%" PRId64 " on %" PRId64, ech__tell_batch(s, k),
                                ech__tell_device(s, i));
     }
     tell_part(s, "compute", "t", "c");
@@ -125,20 +125,19 @@ static void answer_split(ech__sheet *s)
     ech__tell_say_network(s);
     if (ech__tell_alone(s))
         return;
-    for (size_t k = 0; ech__epoch_batch(k); k++) {
-        const ech__lab_id run = ech__epoch_run(ech__epoch_batch(k), n);
+    for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
+        const ech__lab_id run = ech__epoch_run(ech__tell_batch(s, k), n);
         ech__tell_sayf(s,
                        "On {n%" PRId64 "} devices with {b%" PRId64
                        "} images each, {x_%s} of {t_%s} are communication that is not hidden, "
                        "{xs_%s} ({xs_%s.low} to {xs_%s.high}); {w_%s} of that is waiting for a "
                        "later rank.",
-                       n, ech__epoch_batch(k), run.s, run.s, run.s, run.s, run.s, run.s);
+                       n, ech__tell_batch(s, k), run.s, run.s, run.s, run.s, run.s, run.s);
     }
-    size_t last = 0;
-    while (ech__epoch_batch(last + 1))
-        last++;
-    ech__tell_let(s, "fall", "percent1", "xs_%s - xs_%s", ech__epoch_run(ech__epoch_batch(0), n).s,
-                  ech__epoch_run(ech__epoch_batch(last), n).s);
+    const size_t last = ECH__EPOCH_BATCHES - 1;
+    ech__tell_let(s, "fall", "percent1", "xs_%s - xs_%s",
+                  ech__epoch_run(ech__tell_batch(s, 0), n).s,
+                  ech__epoch_run(ech__tell_batch(s, last), n).s);
     const int side = ech__tell_side(s, "fall", 0);
     ech__tell_say(s,
                   side > 0 ? "The share falls as the batch grows: as many bytes are sent for more "
@@ -173,10 +172,10 @@ static void answer_estimate(ech__sheet *s)
         return;
     bool apart = false;
     ech__tell_sayf(s, "On {n%" PRId64 "} devices:", n);
-    for (size_t k = 0; ech__epoch_batch(k); k++)
-        apart |= say_gap(s, ech__epoch_batch(k), n) != 0;
+    for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++)
+        apart |= say_gap(s, ech__tell_batch(s, k), n) != 0;
     ech__tell_paragraph(s);
-    const ech__lab_id first = ech__epoch_run(ech__epoch_batch(0), n);
+    const ech__lab_id first = ech__epoch_run(ech__tell_batch(s, 0), n);
     ech__tell_say(s, "The estimate takes everything for communication that is not an N-th of one "
                      "device's time. What it has too much or too little is computing that takes "
                      "more or less than that N-th.");

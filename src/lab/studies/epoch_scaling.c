@@ -31,9 +31,9 @@ static void name_run(ech__sheet *s, int64_t b, int64_t n)
 static void name_figures(ech__sheet *s)
 {
     ech__tell_epochs(s);
-    for (size_t k = 0; ech__epoch_batch(k); k++) {
+    for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
         for (size_t i = 0; i < ech__tell_devices(s); i++)
-            name_run(s, ech__epoch_batch(k), ech__tell_device(s, i));
+            name_run(s, ech__tell_batch(s, k), ech__tell_device(s, i));
     }
 }
 
@@ -73,9 +73,9 @@ static void tell_table(ech__sheet *s)
     ech__tell_column(s, "speedup", "fixed2");
     ech__tell_column(s, "efficiency", "percent0");
     ech__tell_column(s, "compute only, plan", "seconds");
-    for (size_t k = 0; ech__epoch_batch(k); k++) {
+    for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
         for (size_t i = 0; i < ech__tell_devices(s); i++)
-            tell_row(s, ech__epoch_batch(k), ech__tell_device(s, i));
+            tell_row(s, ech__tell_batch(s, k), ech__tell_device(s, i));
     }
 }
 
@@ -84,18 +84,18 @@ static void tell_plot(ech__sheet *s)
     ech__tell_plot(s, "speedup", "Speedup of an epoch, the batch of a device fixed",
                    "Dashed: what echelon plan predicts from one device.");
     ech__tell_scaling_axes(s);
-    for (size_t k = 0; ech__epoch_batch(k); k++) {
-        ech__tell_series(s, "batch %" PRId64, ech__epoch_batch(k));
+    for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
+        ech__tell_series(s, "batch %" PRId64, ech__tell_batch(s, k));
         for (size_t i = 0; i < ech__tell_devices(s); i++) {
             const int64_t n = ech__tell_device(s, i);
-            ech__tell_point(s, (double)n, "s_%s", ech__epoch_run(ech__epoch_batch(k), n).s);
+            ech__tell_point(s, (double)n, "s_%s", ech__epoch_run(ech__tell_batch(s, k), n).s);
         }
     }
-    ech__tell_series(s, "predicted, batch %" PRId64, ech__epoch_batch(0));
+    ech__tell_series(s, "predicted, batch %" PRId64, ech__tell_batch(s, 0));
     for (size_t i = 0; i < ech__tell_devices(s); i++) {
         const int64_t n = ech__tell_device(s, i);
-        ech__tell_point(s, (double)n, "p_%s / p_%s", ech__epoch_run(ech__epoch_batch(0), 1).s,
-                        ech__epoch_run(ech__epoch_batch(0), n).s);
+        ech__tell_point(s, (double)n, "p_%s / p_%s", ech__epoch_run(ech__tell_batch(s, 0), 1).s,
+                        ech__epoch_run(ech__tell_batch(s, 0), n).s);
     }
 }
 
@@ -125,15 +125,15 @@ static void answer_speedup(ech__sheet *s)
     if (ech__tell_alone(s))
         return;
     const int64_t shown = real > 1 ? real : most;
-    for (size_t k = 0; ech__epoch_batch(k); k++)
-        say_speedup(s, ech__epoch_batch(k), shown);
-    const ech__lab_id run = ech__epoch_run(ech__epoch_batch(0), shown);
+    for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++)
+        say_speedup(s, ech__tell_batch(s, k), shown);
+    const ech__lab_id run = ech__epoch_run(ech__tell_batch(s, 0), shown);
     ech__tell_let(s, "error", "percent0", "p_%s / only_%s - 1", run.s, run.s);
     ech__tell_sayf(s, "For the first of these the plan said {p_%s}, an error of {error}.", run.s);
     if (most == shown)
         return;
     ech__tell_paragraph(s);
-    const ech__lab_id further = ech__epoch_run(ech__epoch_batch(0), most);
+    const ech__lab_id further = ech__epoch_run(ech__tell_batch(s, 0), most);
     ech__tell_let(s, "further", "fixed2", "only_%s / only_%s", run.s, further.s);
     ech__tell_sayf(s,
                    "From {n%" PRId64 "} to {n%" PRId64 "} devices it is {further} times as fast "
@@ -144,7 +144,7 @@ static void answer_speedup(ech__sheet *s)
 
 static void answer_kind(ech__sheet *s)
 {
-    const int64_t b = ech__epoch_batch(0), most = ech__tell_most(s);
+    const int64_t b = ech__tell_batch(s, 0), most = ech__tell_most(s);
     const ech__lab_id run = ech__epoch_run(b, most), one = ech__epoch_run(b, 1);
     ech__tell_ask(s, "Is this strong or weak scaling?");
     if (ech__tell_alone(s))
@@ -167,7 +167,7 @@ static void answer_kind(ech__sheet *s)
 
 static void answer_weak(ech__sheet *s)
 {
-    const int64_t b = ech__epoch_batch(0), most = ech__tell_most(s);
+    const int64_t b = ech__tell_batch(s, 0), most = ech__tell_most(s);
     const ech__lab_id run = ech__epoch_run(b, most), one = ech__epoch_run(b, 1);
     ech__tell_ask(s, "What would weak scaling show?");
     if (ech__tell_alone(s))
