@@ -10,10 +10,10 @@
 void ech__lab_trained(ech__lab_runs *lab)
 {
     ech__lab_run(lab, "trained",
-                 "train --model lenet @images --epochs %" PRId64
+                 "train --model lenet @images --limit %" PRId64 " --epochs %" PRId64
                  " --batch-size 32 --optimizer adam --lr 0.001 --lr-schedule linear --save "
                  "@out/saved",
-                 ech__lab_param_of(lab, "epochs"));
+                 ech__lab_param_of(lab, "images"), ech__lab_param_of(lab, "epochs"));
 }
 
 void ech__lab_quantized(ech__lab_runs *lab, const char *id, const char *options)
@@ -70,14 +70,16 @@ const char *ech__tell_verdict(ech__sheet *s, const char *prefix)
 
 void ech__tell_say_trained(ech__sheet *s, const char *run)
 {
+    ech__tell_let(s, "images", "integer", "%" PRId64, ech__tell_param(s, "images"));
     ech__tell_let(s, "epochs", "integer", "[trained config.epochs]");
     ech__tell_let(s, "tested", "integer", "[%s ladder.0.accuracy.count]", run);
     ech__tell_let(s, "f32_acc", "percent2",
                   "share([%s ladder.0.accuracy.hits], [%s ladder.0.accuracy.count])", run, run);
-    ech__tell_sayf(s,
-                   "The network, lenet trained for {epochs} epochs on %s, has {f32_acc} of "
-                   "{tested} test images right in f32 ({f32_acc.low} to {f32_acc.high}).",
-                   ech__tell_real_images(s) ? "CIFAR-10" : "synthetic images");
+    ech__tell_sayf(
+        s,
+        "The network, lenet trained for {epochs} epochs on {images} images of %s, has "
+        "{f32_acc} of {tested} test images right in f32 ({f32_acc.low} to {f32_acc.high}).",
+        ech__tell_real_images(s) ? "CIFAR-10" : "a synthetic set");
 }
 
 /* ---- histograms ---- */

@@ -19,6 +19,7 @@
 
 /* clang-format off */
 #define ECH__LAB_INT8_PARAMS                                                         \
+    {"images", 50000, 50000, "training images"},                                     \
     {"epochs", 3, 14, "epochs that the network is trained for"},                     \
     {"tested", 4000, 10000, "test images that accuracies are counted on"},           \
     {"samples", 500, 1000, "training images that calibration looks at"}
@@ -26,7 +27,7 @@
 
 /* ---- running ---- */
 
-/* "trained": lenet on all training images. */
+/* "trained": lenet on so many training images. */
 void ech__lab_trained(ech__lab_runs *lab);
 /* A quantization of it, with options of its own. */
 void ech__lab_quantized(ech__lab_runs *lab, const char *id, const char *options);

@@ -10,16 +10,21 @@ static void runs(ech__lab_runs *lab)
 }
 
 /* Of every run, seconds of the second epoch on rank 0: t_ all steps, x_ not computing because of the exchange, w_ of it
- * waiting for a rank that is late, c_ computing; est_ what T_N - T_1/N takes for communication, gap_ how far that is from x_. */
+ * waiting for a rank that is late, k_ the rest of it, c_ computing; est_ what T_N - T_1/N takes for communication, gap_ how far that is from x_. */
 static void name_run(ech__sheet *s, int64_t b, int64_t n)
 {
     const ech__lab_id run = ech__epoch_run(b, n), one = ech__epoch_run(b, 1);
     ech__tell_let(s, ech__lab_name("t_%s", run.s).s, "seconds", "total[%s time_s]", run.s);
-    if (n == 1)
+    if (n == 1) {
+        ech__tell_let(s, ech__lab_name("c_%s", run.s).s, "seconds", "t_%s", run.s);
+        ech__tell_let(s, ech__lab_name("k_%s", run.s).s, "seconds", "0");
+        ech__tell_let(s, ech__lab_name("w_%s", run.s).s, "seconds", "0");
         return;
+    }
     ech__tell_let(s, ech__lab_name("x_%s", run.s).s, "seconds", "total[%s comm_exposed_s]", run.s);
     ech__tell_let(s, ech__lab_name("w_%s", run.s).s, "seconds", "total[%s wait_s.0]", run.s);
     ech__tell_let(s, ech__lab_name("c_%s", run.s).s, "seconds", "t_%s - x_%s", run.s, run.s);
+    ech__tell_let(s, ech__lab_name("k_%s", run.s).s, "seconds", "x_%s - w_%s", run.s, run.s);
     ech__tell_let(s, ech__lab_name("xs_%s", run.s).s, "percent1", "x_%s / t_%s", run.s, run.s);
     ech__tell_let(s, ech__lab_name("est_%s", run.s).s, "seconds", "t_%s - t_%s / %" PRId64, run.s,
                   one.s, n);
@@ -80,23 +85,14 @@ static void tell_table(ech__sheet *s)
     }
 }
 
-/* The bars of one part; what one device does not have is 0. */
-static void tell_part(ech__sheet *s, const char *name, const char *of_one, const char *of_several)
+/* The bars of one part, by the first letter of its figures. */
+static void tell_part(ech__sheet *s, const char *name, char figure)
 {
     ech__tell_series(s, "%s", name);
     for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
-        for (size_t i = 0; i < ech__tell_devices(s); i++) {
-            const int64_t n = ech__tell_device(s, i);
-            const ech__lab_id run = ech__epoch_run(ech__tell_batch(s, k), n);
-            if (n > 1 && *of_several == 'x')
-                ech__tell_bar(s, "x_%s - w_%s", run.s, run.s);
-            else if (n > 1)
-                ech__tell_bar(s, "%c_%s", *of_several, run.s);
-            else if (*of_one == 't')
-                ech__tell_bar(s, "t_%s", run.s);
-            else
-                ech__tell_bar(s, "0");
-        }
+        for (size_t i = 0; i < ech__tell_devices(s); i++)
+            ech__tell_bar(s, "%c_%s", figure,
+                          ech__epoch_run(ech__tell_batch(s, k), ech__tell_device(s, i)).s);
     }
 }
 
@@ -111,9 +107,9 @@ static void tell_plot(ech__sheet *s)
             ech__tell_category(s, "%" PRId64 " on %" PRId64, ech__tell_batch(s, k),
                                ech__tell_device(s, i));
     }
-    tell_part(s, "compute", "t", "c");
-    tell_part(s, "communication", "0", "x");
-    tell_part(s, "wait", "0", "w");
+    tell_part(s, "compute", 'c');
+    tell_part(s, "communication", 'k');
+    tell_part(s, "wait", 'w');
 }
 
 /* ---- answers ---- */
