@@ -289,7 +289,7 @@ static ech_status add_step(ech__lab_facts *facts, ech__lab_source *s, const char
 /* A last line without its end is one that the run did not finish writing. */
 static ech_status read_steps(ech__lab_facts *facts, ech__lab_source *s, const char *path)
 {
-    char *text, what[ECH_DIR_MAX_PATH + 64];
+    char *text, what[32];
     size_t bytes;
     ECH_TRY(ech__file_read(facts->ctx, path, MAX_STEPS_BYTES, &text, &bytes));
     ech_status status = ECH_OK;
