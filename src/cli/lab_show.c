@@ -50,45 +50,62 @@ static ech__lab_tally *tally_of(ech__lab_shown *shown, const ech__lab_event *e)
     return tally;
 }
 
+enum { WIDTH = 79 }; /* of the progress line, whatever the terminal has */
+
 void ech__lab_show_end(ech__lab_shown *shown)
 {
     if (shown->open)
-        fprintf(stderr, "\r%*s\r", 79, "");
+        fprintf(stderr, "\r%*s\r", WIDTH, "");
     shown->open = false;
 }
 
+typedef struct words {
+    char s[160];
+} words;
+
 /* "[3/24] strong-scaling" */
-static void show_place(const ech__lab_event *e)
+static words place_of(const ech__lab_event *e)
 {
+    words w = {"[noise]"};
     if (e->card)
-        fprintf(stderr, "[%zu/%zu] %s", e->study + 1, e->studies, e->card->id);
-    else
-        fprintf(stderr, "[noise]");
+        snprintf(w.s, sizeof w.s, "[%zu/%zu] %s", e->study + 1, e->studies, e->card->id);
+    return w;
 }
 
-static void show_left(const ech__lab_event *e)
+/* "1:20 min, about 3:10 min left" */
+static words time_of(const ech__lab_event *e)
 {
-    fprintf(stderr, ", %s", duration_of(e->elapsed_s).s);
+    words w;
+    const int used = snprintf(w.s, sizeof w.s, "%s", duration_of(e->elapsed_s).s);
     if (e->left_s >= 0)
-        fprintf(stderr, ", about %s left", duration_of(e->left_s).s);
+        snprintf(w.s + used, sizeof w.s - (size_t)used, ", about %s left",
+                 duration_of(e->left_s).s);
+    return w;
+}
+
+/* "run 2/6 n2" */
+static words run_of(const ech__lab_event *e)
+{
+    words w = {""};
+    if (e->run)
+        snprintf(w.s, sizeof w.s, "run %zu/%zu %s  ", e->run_number + 1, e->run_count, e->run);
+    return w;
 }
 
 /* The line that is written over. */
 static void show_line(ech__lab_shown *shown, const ech__lab_event *e)
 {
+    char line[512];
     ech__lab_show_end(shown);
-    show_place(e);
-    if (e->run)
-        fprintf(stderr, "  run %zu/%zu %s", e->run_number + 1, e->run_count, e->run);
-    show_left(e);
+    snprintf(line, sizeof line, "%s  %s%s", place_of(e).s, run_of(e).s, time_of(e).s);
+    fprintf(stderr, "%.*s", WIDTH, line);
     fflush(stderr);
     shown->open = true;
 }
 
 static void show_run(const ech__lab_event *e)
 {
-    show_place(e);
-    fprintf(stderr, "  run %zu/%zu %s: %s", e->run_number + 1, e->run_count, e->run, e->state);
+    fprintf(stderr, "%s  %s%s", place_of(e).s, run_of(e).s, e->state);
     if (!strcmp(e->state, "done"))
         fprintf(stderr, " in %.1f s", e->run_s);
     if (e->reason)
@@ -112,11 +129,8 @@ static void show_beginning(ech__lab_shown *shown, const ech__lab_event *e, bool 
         noise->seconds = e->elapsed_s;
     shown->began_s = e->elapsed_s;
     tally_of(shown, e);
-    if (terminal)
-        return;
-    show_place(e);
-    show_left(e);
-    fputc('\n', stderr);
+    if (!terminal)
+        fprintf(stderr, "%s  %s\n", place_of(e).s, time_of(e).s);
 }
 
 static void show_told(ech__lab_shown *shown, const ech__lab_event *e)
@@ -127,8 +141,7 @@ static void show_told(ech__lab_shown *shown, const ech__lab_event *e)
     if (!e->reason)
         return;
     ech__lab_show_end(shown);
-    show_place(e);
-    fprintf(stderr, "  cannot be told: %s\n", e->reason);
+    fprintf(stderr, "%s  cannot be told: %s\n", place_of(e).s, e->reason);
 }
 
 void ech__lab_show_event(const ech__lab_event *e, void *user)
