@@ -2,6 +2,7 @@
 #include "base/format.h"
 #include "lab/epochs.h"
 #include "lab/shared.h"
+#include "plan/plan.h"
 
 #include <math.h>
 
@@ -169,6 +170,36 @@ static void tell_plot(ech__sheet *s)
         ech__tell_mark(s, 'x', largest.value, "largest that fits");
 }
 
+/* The first batch that needs more than a device has; ROWS: all fit. */
+static int first_refused(ech__sheet *s)
+{
+    int i = 0;
+    while (i < ROWS && ech__tell_value(s, "need%d / room", i).value <= 1)
+        i++;
+    return i;
+}
+
+/* Up to the first that does not fit; the bars of smaller ones would vanish beside larger ones still. */
+static void tell_memory_plot(ech__sheet *s)
+{
+    const int refused = first_refused(s), count = refused < ROWS ? refused + 1 : ROWS;
+    const ech__lab_figure room = ech__tell_value(s, "room / 1e6");
+    ech__tell_plot(s, "stacked", "Memory of a device by batch and kind",
+                   "As planned; the line across is what a device has.");
+    ech__tell_y(s, (ech__tell_axis){.label = "memory", .unit = "MB"});
+    ech__tell_bar_format(s, "fixed0");
+    for (int i = 0; i < count; i++)
+        ech__tell_category(s, "%" PRId64, ech__tell_batch(s, (size_t)i));
+    for (int k = 0; k < ECH__MEMORY_COUNT; k++) {
+        ech__tell_series(s, "%s", ech__memory_name((ech__memory_kind)k));
+        for (int i = 0; i < count; i++)
+            ech__tell_bar(s, "[fit rows.%d.memory_by_kind.%s] / 1e6", i,
+                          ech__memory_name((ech__memory_kind)k));
+    }
+    if (room.known)
+        ech__tell_mark(s, 'y', room.value, "a device has");
+}
+
 /* ---- answers ---- */
 
 static void answer_loading(ech__sheet *s, int last)
@@ -197,9 +228,7 @@ static void answer_loading(ech__sheet *s, int last)
 static void answer_largest(ech__sheet *s, int last)
 {
     const ech__lab_id run = ech__epoch_run(ech__tell_batch(s, (size_t)last), 1);
-    int refused = last + 1;
-    while (refused < ROWS && ech__tell_value(s, "need%d / room", refused).value <= 1)
-        refused++;
+    const int refused = first_refused(s);
     ech__tell_let(s, "each", "bytes", "(need1 - need0) / (batch1 - batch0)");
     ech__tell_let(s, "fixed", "bytes", "need0 - batch0 * each");
     ech__tell_let(s, "peak", "bytes", "[%s summary.peak_memory_bytes.0]", run.s);
@@ -301,6 +330,7 @@ static void tell(ech__sheet *s)
         return;
     }
     tell_plot(s);
+    tell_memory_plot(s);
     answer_loading(s, last);
     answer_largest(s, last);
     answer_saturation(s, last);
