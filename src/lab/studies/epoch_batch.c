@@ -2,7 +2,7 @@
 #include "base/format.h"
 #include "lab/epochs.h"
 #include "lab/shared.h"
-#include "plan/plan.h"
+#include "plan/kernel.h"
 
 #include <math.h>
 
