@@ -242,11 +242,11 @@ static void answer_bottleneck(ech__sheet *s)
     ech__tell_let(s, "memory0", "bytes", "[dp_n%" PRId64 " summary.peak_memory_bytes.0]", n);
     ech__tell_let(s, "memory1", "bytes", "[dp_n%" PRId64 " summary.peak_memory_bytes.1]", n);
 
-    ech__tell_ask(s, "Why is the first device the bottleneck of DataParallel?");
+    ech__tell_ask(s, "Why is device 0 the bottleneck of DataParallel?");
     ech__tell_sayf(
         s,
         "In a step of {n%" PRId64 "} devices {dp_bytes%" PRId64
-        "} pass through the first one, in and out: {bytes_ratio} times as much as through one of "
+        "} pass through device 0, in and out: {bytes_ratio} times as much as through one of "
         "the others. It holds {memory0}, another {memory1}.",
         n, n);
     if (real < 2)
@@ -271,7 +271,7 @@ static void answer_bottleneck(ech__sheet *s)
               "{busy1}: here it is not the busier one.",
         real);
     ech__tell_say(
-        s, "For {alone} of the step only the first device does something: handing out rows and "
+        s, "For {alone} of the step only device 0 does something: handing out rows and "
            "parameters, taking in predictions, the loss, adding up gradients and the update.");
 }
 
@@ -294,7 +294,7 @@ static void answer_scales(ech__sheet *s)
         ech__tell_let(s, "each", "bytes",
                       "(dp_bytes%" PRId64 " - dp_bytes%" PRId64 ") / (%" PRId64 " - %" PRId64 ")",
                       last, first, last, first);
-        ech__tell_say(s, "Every further device adds {each} to what the first device has to move.");
+        ech__tell_say(s, "Every further device adds {each} to what device 0 has to move.");
     }
     ech__tell_say(s, "Under DDP it stays below {most_bytes}, whatever the number of devices.");
     const ech__lab_id slower = ech__lab_name("slower%" PRId64, last);
