@@ -21,7 +21,7 @@
 #define ECH__LAB_INT8_PARAMS                                                         \
     {"images", 50000, 50000, "training images"},                                     \
     {"epochs", 3, 14, "epochs that the network is trained for"},                     \
-    {"tested", 4000, 10000, "test images that accuracies are counted on"},           \
+    {"tested", 5000, 10000, "test images that accuracies are counted on"},           \
     {"samples", 500, 1000, "training images that calibration looks at"}
 /* clang-format on */
 

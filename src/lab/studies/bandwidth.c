@@ -46,12 +46,12 @@ static void name_run(ech__sheet *s, int64_t b, int64_t n)
                   "[%s summary.communication.gradient_bytes]", run.s);
     ech__tell_let(s, ech__lab_name("sum_%s", run.s).s, "bytes", "steps_%s * m_%s", run.s, run.s);
     ech__tell_let(s, ech__lab_name("x_%s", run.s).s, "seconds", "total[%s comm_exposed_s]", run.s);
-    ech__tell_let(s, ech__lab_name("eff_%s", run.s).s, "fixed2 GB/s", "sum_%s / x_%s / 1e9", run.s,
+    ech__tell_let(s, ech__lab_name("eff_%s", run.s).s, "general GB/s", "sum_%s / x_%s / 1e9", run.s,
                   run.s);
-    ech__tell_let(s, ech__lab_name("bus_%s", run.s).s, "fixed2 GB/s",
+    ech__tell_let(s, ech__lab_name("bus_%s", run.s).s, "general GB/s",
                   "eff_%s * 2 * (%" PRId64 " - 1) / %" PRId64, run.s, n, n);
-    ech__tell_let(s, ech__lab_name("use_%s", run.s).s, "percent1", "bus_%s / peak_gbs", run.s);
-    ech__tell_let(s, ech__lab_name("slip_%s", run.s).s, "percent3",
+    ech__tell_let(s, ech__lab_name("use_%s", run.s).s, "percent2", "bus_%s / peak_gbs", run.s);
+    ech__tell_let(s, ech__lab_name("slip_%s", run.s).s, "percent4",
                   "m_%s / x_%s * 2 * (%" PRId64 " - 1) / %" PRId64 " / peak", run.s, run.s, n, n);
     ech__tell_let(s, ech__lab_name("ring_%s", run.s).s, "seconds",
                   "2 * m_%s * (%" PRId64 " - 1) / (%" PRId64 " * peak)", run.s, n, n);
@@ -104,10 +104,10 @@ static void tell_epoch_table(ech__sheet *s)
     ech__tell_column(s, "bytes of one", "bytes");
     ech__tell_column(s, "bytes of all", "bytes");
     ech__tell_column(s, "communication", "seconds");
-    ech__tell_column(s, "effective", "fixed2 GB/s");
-    ech__tell_column(s, "bus", "fixed2 GB/s");
-    ech__tell_column(s, "of the peak", "percent1");
-    ech__tell_column(s, "one by all", "percent3");
+    ech__tell_column(s, "effective", "general GB/s");
+    ech__tell_column(s, "bus", "general GB/s");
+    ech__tell_column(s, "of the peak", "percent2");
+    ech__tell_column(s, "one by all", "percent4");
     for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
         for (size_t i = 1; i < ech__tell_devices(s); i++)
             tell_row(s, ech__tell_batch(s, k), ech__tell_device(s, i));
@@ -166,7 +166,7 @@ static void answer_use(ech__sheet *s, int64_t n)
 {
     const ech__lab_id run = ech__epoch_run(ech__tell_batch(s, 0), n),
                       use = ech__lab_name("use_%s", run.s);
-    ech__tell_let(s, "longer", "fixed1", "x_%s / steps_%s / ring_%s", run.s, run.s, run.s);
+    ech__tell_let(s, "longer", "general", "x_%s / steps_%s / ring_%s", run.s, run.s, run.s);
     ech__tell_ask(s, "How much of the link do the all-reduces use?");
     ech__tell_say_network(s);
     ech__tell_sayf(s,

@@ -271,6 +271,19 @@ static int best_of(ech__sheet *s)
     return best;
 }
 
+/* What a step takes for each image and what besides. */
+static void say_step(ech__sheet *s, int last)
+{
+    ech__tell_let(s, "image_s", "seconds", "slope(batch0, step0, batch%d, step%d)", last, last);
+    ech__tell_let(s, "start_s", "seconds", "intercept(batch0, step0, batch%d, step%d)", last, last);
+    ech__tell_sayf(s, "Between batch {batch0} and {batch%d} a step takes {image_s} more for every "
+                      "image",
+                   last);
+    ech__tell_say(s, ech__tell_side(s, "start_s", 0) > 0
+                         ? "and {start_s} besides ({start_s.low} to {start_s.high})."
+                         : "and nothing besides that would be beyond the noise.");
+}
+
 /* What the next larger batch does to the epoch, beside what it did on a GPU. */
 static void say_gain(ech__sheet *s)
 {
@@ -296,24 +309,23 @@ static void answer_saturation(ech__sheet *s, int last)
     const int best = best_of(s), first = saturated(s, best);
     ech__tell_let(s, "near", "percent0", "0.95");
     ech__tell_let(s, "of_best", "percent0", "rate%d / rate%d", first, best);
-    ech__tell_let(s, "image_s", "seconds", "slope(batch0, step0, batch%d, step%d)", last, last);
-    ech__tell_let(s, "start_s", "seconds", "intercept(batch0, step0, batch%d, step%d)", last, last);
     ech__tell_ask(s, "Where does throughput saturate?");
     ech__tell_sayf(s, "It is highest at batch {batch%d} with {rate%d}.", best, best);
     if (first == 0)
-        ech__tell_sayf(s,
-                       "Batch {batch0}, the smallest, already reaches {of_best} of that, so that "
-                       "there is no rise to see: it saturates below the batches of this table.");
-    else
+        ech__tell_say(s, "Batch {batch0}, the smallest, already reaches {of_best} of that, so that "
+                         "there is no rise to see: it saturates below the batches of this table.");
+    else if (first < best)
         ech__tell_sayf(s,
                        "Batch {batch%d} is the first to reach {near} of that or more, with "
-                       "{of_best}; what larger ones add is less than a twentieth.",
+                       "{of_best}.",
                        first);
+    else
+        ech__tell_say(s, best < last ? "No smaller batch reaches {near} of that, and no larger one "
+                                       "is faster: it saturates there."
+                                     : "No smaller batch reaches {near} of that, so that it may not "
+                                       "have saturated yet.");
     if (last > 0)
-        ech__tell_sayf(s,
-                       "Between batch {batch0} and {batch%d} a step takes {image_s} for every "
-                       "image and {start_s} besides.",
-                       last);
+        say_step(s, last);
     if (ran(s, 1))
         say_gain(s);
 }

@@ -22,7 +22,7 @@ static void name_run(ech__sheet *s, int64_t b, int64_t n)
                   "[%s summary.epochs.1.compute_s]", run.s);
     ech__tell_let(s, ech__lab_name("s_%s", run.s).s, "fixed2", "only_%s / only_%s", one.s, run.s);
     ech__tell_let(s, ech__lab_name("e_%s", run.s).s, "percent0", "s_%s / %" PRId64, run.s, n);
-    ech__tell_let(s, ech__lab_name("step_%s", run.s).s, "seconds", "steps[%s time_s]", run.s);
+    ech__tell_let(s, ech__lab_name("step_%s", run.s).s, "seconds", "mean[%s time_s]", run.s);
     ech__tell_let(s, ech__lab_name("p_%s", run.s).s, "seconds",
                   "steps_%s * [plan_b%" PRId64 " rows.devices=%" PRId64 ".step_time_s]", run.s, b,
                   n);
@@ -188,10 +188,9 @@ static void answer_weak(ech__sheet *s)
     ech__tell_sayf(s,
                    ech__tell_side(s, "apart", 0)
                        ? "The strong scaling of the epoch, {e_%s} efficient, differs from it by "
-                         "{apart}: the steps of an epoch are not all alike, the last one is "
-                         "shorter."
-                       : "That is what the epoch shows too, {e_%s}, within the noise: where each "
-                         "device keeps its batch, fewer equal steps are the whole difference.",
+                         "{apart}."
+                       : "That is what the epoch shows too, {e_%s}: where each device keeps its "
+                         "batch, fewer equal steps are the whole difference.",
                    run.s);
 }
 

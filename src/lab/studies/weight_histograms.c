@@ -124,7 +124,7 @@ static void say_accuracy(ech__sheet *s)
     ech__tell_let(s, "all_levels", "integer", "127");
     ech__tell_sayf(
         s,
-        "Channels of a layer differ more: the narrowest of %s has {narrow_%s} of the range of "
+        "Channels of a layer differ: the narrowest of %s has {narrow_%s} of the range of "
         "the widest, and would use {levels} of {all_levels} integers on either side.",
         narrow, narrow);
     ech__tell_sayf(
