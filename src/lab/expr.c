@@ -133,6 +133,7 @@ static ech_status parse_brackets(parser *p, brackets *out)
 {
     char run[MAX_WORD];
     const size_t id = strcspn(p->at, " ]");
+    *out = (brackets){0};
     if (!id || id >= sizeof run)
         return wrong(p, "an id of a run must stand behind the bracket");
     snprintf(run, sizeof run, "%.*s", (int)id, p->at);

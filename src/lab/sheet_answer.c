@@ -62,14 +62,18 @@ static bool next_mention(ech__sheet *sheet, const char *sentence, const char **a
             continue;
         }
         size_t length = *c == '{' ? strcspn(c + 1, "{}") : 0;
-        if (!length || c[1 + length] != '}')
-            return ech__sheet_wrong(sheet, "'%.200s' has a brace that names no figure", sentence);
+        if (!length || c[1 + length] != '}') {
+            ech__sheet_wrong(sheet, "'%.200s' has a brace that names no figure", sentence);
+            return false;
+        }
         *at = c + length + 2;
-        const size_t all = length;
+        const int all = (int)(length < 64 ? length : 64);
         out->end = ends_in(c + 1, &length, ".low") || ends_in(c + 1, &length, ".high");
         out->name = ech__sheet_find(sheet, c + 1, length);
-        return out->name || ech__sheet_wrong(sheet, "'%.200s' names {%.*s}, which is no figure",
-                                             sentence, (int)(all < 64 ? all : 64), c + 1);
+        if (out->name)
+            return true;
+        ech__sheet_wrong(sheet, "'%.200s' names {%.*s}, which is no figure", sentence, all, c + 1);
+        return false;
     }
     return false;
 }

@@ -234,8 +234,9 @@ void ech__sheet_end_plot(ech__sheet *sheet)
         ech__json_append(&sheet->plots, json);
     else
         ech__json_destroy(json);
-    ech_json *const left[] = {p->bands, p->marks, p->traces, p->panels};
-    for (size_t i = 0; i < sizeof left / sizeof *left; i++)
-        ech__json_destroy(left[i]);
+    ech__json_destroy(p->bands);
+    ech__json_destroy(p->marks);
+    ech__json_destroy(p->traces);
+    ech__json_destroy(p->panels);
     *p = (ech__sheet_plot){0};
 }

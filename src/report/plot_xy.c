@@ -324,6 +324,8 @@ static bool ideal_end(const xy *p, double *from, double *to)
     return p->plot->kind == ECH__PLOT_SPEEDUP && *to > *from;
 }
 
+enum { IDEAL_PIECES = 48 };
+
 static void draw_ideal(const xy *p)
 {
     const double slope = slope_of(p->plot);
@@ -333,6 +335,13 @@ static void draw_ideal(const xy *p)
     const double x = ech__scale_at(&p->frame.x, to), y = ech__scale_at(&p->frame.y, to * slope);
     ech__canvas_move(p->canvas, ech__scale_at(&p->frame.x, from),
                      ech__scale_at(&p->frame.y, from * slope));
+    /* Where only one of the axes is logarithmic, it is a curve. */
+    const int pieces = p->plot->x.scale == p->plot->y.scale ? 1 : IDEAL_PIECES;
+    for (int i = 1; i < pieces; i++) {
+        const double at = from + (to - from) * i / pieces;
+        ech__canvas_line(p->canvas, ech__scale_at(&p->frame.x, at),
+                         ech__scale_at(&p->frame.y, at * slope));
+    }
     ech__canvas_line(p->canvas, x, y);
     ech__canvas_paint(
         p->canvas, &(ech__paint){.stroke = ECH__INK_MUTED, .width = 1.2, .dash = ECH__DASH_SHORT});

@@ -215,7 +215,7 @@ static void ends_are_written_where_they_are_named(void **state)
     ech__json_destroy(study);
 }
 
-static int sides[4];
+static int sides[5];
 
 static void take_sides(ech__sheet *s)
 {
@@ -223,13 +223,15 @@ static void take_sides(ech__sheet *s)
     ech__tell_let(s, "unknown", "seconds", "steps[n8 time_s]");
     sides[0] = ech__tell_side(s, "t", 0.2);
     sides[1] = ech__tell_side(s, "t", 0.01);
-    sides[2] = ech__tell_side(s, "t", ech__tell_value(s, "t").value);
-    sides[3] = ech__tell_side(s, "unknown", 0);
+    const ech__lab_figure t = ech__tell_value(s, "t");
+    sides[2] = ech__tell_side(s, "t", (t.low + t.value) / 2);
+    sides[3] = ech__tell_side(s, "t", (t.value + t.high) / 2);
+    sides[4] = ech__tell_side(s, "unknown", 0);
 }
 
 static void a_side_is_taken_only_where_the_interval_lies_on_it(void **state)
 {
-    const int want[4] = {-1, 1, 0, 0};
+    const int want[5] = {-1, 1, 0, 0, 0};
     ech_json *study = tell_small(take_sides, 0);
     (void)state;
     assert_memory_equal(sides, want, sizeof want);
@@ -285,6 +287,15 @@ static void slip_short_row(ech__sheet *s)
     ech__tell_column(s, "b", "general");
     ech__tell_row(s);
     ech__tell_cell(s, "1");
+    ech__tell_row(s);
+}
+
+static void slip_short_last_row(ech__sheet *s)
+{
+    ech__tell_table(s, "T", NULL);
+    ech__tell_column(s, "a", "general");
+    ech__tell_row(s);
+    ech__tell_none(s);
     ech__tell_row(s);
 }
 
@@ -347,6 +358,7 @@ static void slip_twice(ech__sheet *s)
 static void slip_param(ech__sheet *s)
 {
     ech__tell_param(s, "depth");
+    ech__tell_param(s, "width"); /* the first slip stays */
 }
 
 static void slip_run(ech__sheet *s)
@@ -409,6 +421,7 @@ static void the_first_slip_is_reported(void **state)
     } cases[] = {
         {slip_expression, "study small: expression '1 +', character 4"},
         {slip_short_row, "table 'T': row 1 has 1 cells for 2 columns"},
+        {slip_short_last_row, "table 'T': row 2 has 0 cells for 1 columns"},
         {slip_long_row, "beyond the 1 columns"},
         {slip_late_column, "column b comes after its first row"},
         {slip_no_column, "table 'T' has no column"},
