@@ -79,7 +79,7 @@ int ech__run_lab_list(ech_ctx *ctx, const ech__command *command, char **argv)
     args a = {0};
     ech__option_result result;
     const ech__study_card *cards[ECH__LAB_MAX_STUDIES];
-    size_t count;
+    size_t count = 0;
     int code;
     if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
         return code;

@@ -4,7 +4,6 @@
 #include "lab/inner.h"
 
 #include <math.h>
-#include <stdio.h>
 
 enum { QUICK_REPEATS = 5, FULL_REPEATS = 9, MOST_REPEATS = FULL_REPEATS };
 
@@ -84,34 +83,34 @@ static double median_of(ech__lab *lab, const ech__lab_task *task)
     return median;
 }
 
-static ech_status repeat(ech__lab *lab, int number, double *median)
+static ech_status add_repeats(ech__lab *lab, int repeats)
 {
-    char id[32];
-    snprintf(id, sizeof id, "equal%d", number);
-    const char *words = ech__arena_printf(
-        &lab->arena,
-        "train --model linear --dim 512 --depth 2 --global-batch 64 --devices 1 --steps 45 "
-        "--warmup 5 @repeat:%d",
-        number);
-    ech__lab_task *task = words ? ech__lab_add_task(&lab->noise, id, words) : NULL;
-    if (!task)
-        return ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for the runs that measure noise");
-    ECH_TRY(ech__lab_perform(&lab->noise, task));
-    const bool good = task->state == ECH__LAB_DONE || task->state == ECH__LAB_REUSED;
-    *median = task->stage == ECH__LAB_OVER && good ? median_of(lab, task) : 0;
+    for (int i = 1; i <= repeats; i++) {
+        const ech__lab_id id = ech__lab_name("equal%d", i);
+        const char *words = ech__arena_printf(
+            &lab->arena,
+            "train --model linear --dim 512 --depth 2 --global-batch 64 --devices 1 --steps 45 "
+            "--warmup 5 @repeat:%d",
+            i);
+        if (!words || !ech__lab_add_task(&lab->noise, id.s, words))
+            return ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for the runs that measure noise");
+    }
     return ECH_OK;
 }
 
 ech_status ech__lab_measure_noise(ech__lab *lab)
 {
-    const int repeats = lab->options.quick ? QUICK_REPEATS : FULL_REPEATS;
     double medians[MOST_REPEATS];
     ech__lab_noise noise = {.runs = 0};
     ech__lab_show(lab, ECH__LAB_EVENT_NOISE, NULL, NULL, NULL);
     ECH_TRY(ech__noise_idle(lab->ctx, IDLE_SECONDS, &noise));
-    for (int i = 1; i <= repeats && !ech__lab_is_stopped(lab); i++) {
-        double median;
-        ECH_TRY(repeat(lab, i, &median));
+    ECH_TRY(add_repeats(lab, lab->options.quick ? QUICK_REPEATS : FULL_REPEATS));
+    for (size_t i = 0; i < lab->noise.count && !ech__lab_is_stopped(lab); i++) {
+        ech__lab_task *task = &lab->noise.tasks[i];
+        ECH_TRY(ech__lab_perform(&lab->noise, task));
+        const bool good = task->stage == ECH__LAB_OVER &&
+                          (task->state == ECH__LAB_DONE || task->state == ECH__LAB_REUSED);
+        const double median = good ? median_of(lab, task) : 0;
         if (median > 0)
             medians[noise.runs++] = median;
     }

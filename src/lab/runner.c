@@ -133,7 +133,7 @@ static void watch(const ech__runner_job *job, pid_t pid, int process, ech__runne
 
 ech_status ech__runner_run(ech_ctx *ctx, const ech__runner_job *job, ech__runner_end *out)
 {
-    pid_t pid;
+    pid_t pid = -1;
     ECH_TRY(start(ctx, job, &pid));
     const int process = pidfd_open(pid, 0);
     if (process < 0) {
@@ -175,28 +175,47 @@ static size_t read_tail(const char *path, char text[TAIL + 1])
     return got;
 }
 
-/* "echelon train: sentence" without what stands before the sentence. */
-static const char *without_name(const char *line)
+/* Cuts the last line that says something off the text, whose length is *bytes; "" where there is none. */
+static const char *cut_line(char *text, size_t *bytes)
 {
-    if (strncmp(line, "echelon", 7) != 0)
-        return line;
+    size_t end = *bytes;
+    while (end > 0 &&
+           (isspace((unsigned char)text[end - 1]) || iscntrl((unsigned char)text[end - 1])))
+        end--;
+    text[end] = '\0';
+    while (end > 0 && text[end - 1] != '\n' && text[end - 1] != '\r')
+        end--;
+    *bytes = end;
+    return text + end;
+}
+
+/* "echelon train: sentence" without what stands before the sentence; NULL where it is no such line. */
+static const char *sentence_of(const char *line)
+{
     const char *colon = strstr(line, ": ");
-    return colon ? colon + 2 : line;
+    return !strncmp(line, "echelon", 7) && colon ? colon + 2 : NULL;
+}
+
+/* What a rank said before the launcher noted its end: "[rank 1] echelon train: sentence". */
+static const char *rank_sentence(const char *line)
+{
+    const char *end = !strncmp(line, "[rank ", 6) ? strstr(line, "] ") : NULL;
+    return end ? sentence_of(end + 2) : sentence_of(line);
 }
 
 static bool last_line(const char *path, char *out, size_t bytes)
 {
     char text[TAIL + 1];
-    size_t end = read_tail(path, text);
-    while (end > 0 &&
-           (isspace((unsigned char)text[end - 1]) || iscntrl((unsigned char)text[end - 1])))
-        end--;
-    text[end] = '\0';
-    size_t begin = end;
-    while (begin > 0 && text[begin - 1] != '\n' && text[begin - 1] != '\r')
-        begin--;
-    const char *line = without_name(text + begin);
-    snprintf(out, bytes, "%s", line);
+    size_t length = read_tail(path, text);
+    const char *line = cut_line(text, &length), *said = sentence_of(line);
+    if (said)
+        line = said;
+    if (!strncmp(line, "rank ", 5) && strstr(line, " exited with code ")) {
+        const char *before = rank_sentence(cut_line(text, &length));
+        line = before ? before : line;
+    }
+    const bool fits = strlen(line) < bytes;
+    snprintf(out, bytes, "%.*s%s", fits ? (int)bytes : (int)bytes - 4, line, fits ? "" : "...");
     for (char *c = out; *c; c++) {
         if (iscntrl((unsigned char)*c) || !isascii((unsigned char)*c))
             *c = '?';

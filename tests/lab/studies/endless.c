@@ -4,7 +4,7 @@
 static void runs(ech__lab_runs *lab)
 {
     ech__lab_run(lab, "endless",
-                 "train --model linear --dim 32 --depth 2 --global-batch 8 --steps 100000000 "
+                 "train --model linear --dim 32 --depth 2 --global-batch 8 --steps 3000000 "
                  "--warmup 2 --devices 2");
 }
 

@@ -87,8 +87,16 @@ static void runs_end_as_they_do(void **state)
     assert_int_equal(o.end.how, ECH__RUNNER_EXITED);
     assert_int_equal(o.end.code, 3);
     assert_string_equal(o.reason, "it is full");
+    o = run_shell(*state,
+                  "echo >&2 '[rank 1] echelon train: it has no room'; "
+                  "echo >&2 'echelon train: rank 1 (pid 7) exited with code 1'; exit 1",
+                  10, -1);
+    assert_string_equal(o.reason, "it has no room");
     o = run_shell(*state, "exit 4", 10, -1);
     assert_string_equal(o.reason, "failed with exit code 4 and no word");
+    o = run_shell(*state, "printf >&2 'x%0300d' 7; exit 1", 10, -1);
+    assert_int_equal(strlen(o.reason), sizeof o.reason - 1);
+    assert_string_equal(o.reason + sizeof o.reason - 6, "00...");
     o = run_shell(*state, "echo >&2 words; kill -9 $$", 10, -1);
     assert_int_equal(o.end.how, ECH__RUNNER_KILLED);
     assert_string_equal(o.reason, "killed by signal 9");
@@ -313,6 +321,21 @@ static void images_come_from_the_given_directory(void **state)
     ech__lab_destroy(lab);
 }
 
+static void images_that_cannot_be_fetched_are_synthetic(void **state)
+{
+    ech__lab_options options = ech__lab_options_default();
+    options.program = "/bin/false";
+    unsetenv("ECH_CIFAR");
+    ech__lab *lab = make_lab(*state, "lab", options);
+    const ech__lab_line line = line_of(lab, "train @images --seed 1");
+    assert_string_equal(line.command, "echelon train --data synthetic --seed 1 --threads 1");
+    assert_int_equal(lab->images.kind, ECH__LAB_IMAGES_SYNTHETIC);
+    assert_string_equal(lab->images.text,
+                        "synthetic, because CIFAR-10 could not be had: failed with "
+                        "exit code 1 and no word");
+    ech__lab_destroy(lab);
+}
+
 static void sizes_of_a_study_bind_more(void **state)
 {
     ech__lab_options options = ech__lab_options_default();
@@ -374,7 +397,7 @@ static void ask_wrongly(ech__lab_runs *runs)
 static void ask_forever(ech__lab_runs *runs)
 {
     ech__lab_run(runs, "endless",
-                 "train --model linear --dim 16 --depth 2 --batch-size 4 --steps 100000000");
+                 "train --model linear --dim 16 --depth 2 --batch-size 4 --steps 3000000");
     ech__lab_run(runs, "never", "info");
 }
 
@@ -478,6 +501,7 @@ int main(void)
         CASE(names_depend_on_words_alone),
         CASE(words_that_are_given_are_not_added),
         CASE(images_come_from_the_given_directory),
+        CASE(images_that_cannot_be_fetched_are_synthetic),
         CASE(sizes_of_a_study_bind_more),
         CASE(cards_are_sorted_by_group_and_place),
         CASE(noise_is_the_spread_of_logarithms),
