@@ -247,7 +247,7 @@ static void more_than_linear_is_said(void **state)
     add_scaling(f, "", 0.010, 0.004, 0.0015, 0.0001);
     tell(f, &ech__study_strong_scaling);
     assert_says(f, "linear", "clearly more than linear");
-    assert_says(f, "reason", "lose nothing");
+    assert_says(f, "reason", "cannot be told from nothing");
 }
 
 static void a_failed_run_leaves_the_others(void **state)
@@ -280,8 +280,8 @@ static void the_textbook_may_be_wrong(void **state)
     assert_says(f, "more efficient", "against the textbook");
     assert_says_not(f, "more efficient", "The large one is more efficient");
     assert_says(f, "Why", "more of the large model's step");
-    assert_says(f, "half", "computed well");
-    assert_says(f, "half", "at more samples than computed");
+    assert_says(f, "half", "agrees with half");
+    assert_says(f, "half", "only with more samples");
 }
 
 /* ---- delay ---- */
@@ -337,7 +337,7 @@ static void the_first_step_pays(void **state)
     tell(f, &ech__study_warmup);
     assert_says(f, "warm-up", "The backward pass pays most");
     assert_says(f, "randomness", "have the same bits.");
-    assert_says(f, "randomness", "which is no difference");
+    assert_says(f, "randomness", "changes the work cannot be said");
 }
 
 static void or_it_does_not(void **state)

@@ -180,8 +180,8 @@ static void answer_saturates(ech__sheet *s)
             ech__tell_sayf(s,
                            "On {n%" PRId64
                            "} device%s that is at {batch%d} samples with {b%d_r%" PRId64
-                           "}: {batch%d} bring {more%d_%" PRId64 "} ({more%d_%" PRId64
-                           ".low} to {more%d_%" PRId64 ".high}) more.",
+                           "}: {batch%d} change that by {more%d_%" PRId64 "} ({more%d_%" PRId64
+                           ".low} to {more%d_%" PRId64 ".high}).",
                            n, n == 1 ? "" : "s", at - 1, at - 1, n, at, at, n, at, n, at, n);
         else
             ech__tell_sayf(s,

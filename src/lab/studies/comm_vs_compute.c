@@ -62,8 +62,9 @@ static void name_rates(ech__sheet *s, int c, int64_t n)
 {
     const char *p = CASES[c].prefix;
     /* Forward, data gradient (not of the first layer) and weight gradient: two operations for each weight and sample. */
-    ech__tell_let(s, ech__lab_name("%sflops", p).s, "general",
-                  "(6 * %" PRId64 " - 2) * %" PRId64 " * %" PRId64 " * %" PRId64 " / %" PRId64,
+    ech__tell_let(s, ech__lab_name("%sflops", p).s, "fixed2 Gflop",
+                  "1e-9 * (6 * %" PRId64 " - 2) * %" PRId64 " * %" PRId64 " * %" PRId64
+                  " / %" PRId64,
                   ech__tell_param(s, CASES[c].depth), ech__tell_param(s, CASES[c].dim),
                   ech__tell_param(s, CASES[c].dim), ech__tell_param(s, "batch"), n);
     ech__tell_let(s, ech__lab_name("%sbytes", p).s, "bytes",
@@ -71,9 +72,9 @@ static void name_rates(ech__sheet *s, int c, int64_t n)
                   " summary.communication.gradient_bytes]",
                   n, n, p, n);
     ech__tell_let(s, ech__lab_name("%sintensity", p).s, "fixed3 bytes/kflop",
-                  "1000 * %sbytes / %sflops", p, p);
-    ech__tell_let(s, ech__lab_name("%srate", p).s, "fixed1 Gflop/s",
-                  "%sflops / %sc%" PRId64 " * 1e-9", p, p, n);
+                  "1e-6 * %sbytes / %sflops", p, p);
+    ech__tell_let(s, ech__lab_name("%srate", p).s, "fixed1 Gflop/s", "%sflops / %sc%" PRId64, p, p,
+                  n);
     ech__tell_let(s, ech__lab_name("%sbandwidth", p).s, "fixed1 GB/s",
                   "%sbytes / %sx%" PRId64 " * 1e-9", p, p, n);
     ech__tell_let(s, ech__lab_name("%sshare", p).s, "percent0",
@@ -114,10 +115,7 @@ static void tell_tables(ech__sheet *s)
 {
     ech__tell_table(s, "Two sizes of a model", NULL);
     ech__tell_column(s, "case", "text");
-    ech__tell_column(s, "parameters", "integer");
     ech__tell_scaling_columns(s);
-    ech__tell_column(s, "exchange", "seconds");
-    ech__tell_column(s, "wait", "seconds");
     ech__tell_column(s, "predicted", "seconds");
     for (int c = 0; c < CASE_COUNT; c++) {
         for (size_t i = 0; i < ech__tell_devices(s); i++) {
@@ -125,10 +123,7 @@ static void tell_tables(ech__sheet *s)
             ech__tell_row(s);
             ech__tell_words(s, "%s, %" PRId64 "x%" PRId64, CASES[c].name,
                             ech__tell_param(s, CASES[c].dim), ech__tell_param(s, CASES[c].depth));
-            ech__tell_plain(s, "[%sn%" PRId64 " summary.parameters]", CASES[c].prefix, n);
             ech__tell_scaling_cells(s, CASES[c].prefix, n);
-            ech__tell_cell(s, "%sx%" PRId64, CASES[c].prefix, n);
-            ech__tell_cell(s, "%sw%" PRId64, CASES[c].prefix, n);
             ech__tell_plain(s, "[%s rows.devices=%" PRId64 ".step_time_s]", CASES[c].plan, n);
         }
     }
@@ -141,8 +136,9 @@ static void tell_rates(ech__sheet *s)
         "Of one device in a step. An all-reduce moves two N-1 N-ths of the gradients in and as "
         "much out.");
     ech__tell_column(s, "case", "text");
+    ech__tell_column(s, "parameters", "integer");
     ech__tell_column(s, "devices", "integer");
-    ech__tell_column(s, "operations", "general");
+    ech__tell_column(s, "Gflop", "fixed2");
     ech__tell_column(s, "bytes each way", "bytes");
     ech__tell_column(s, "bytes/kflop", "fixed3");
     ech__tell_column(s, "computes at", "fixed1 Gflop/s");
@@ -153,6 +149,7 @@ static void tell_rates(ech__sheet *s)
         const char *p = CASES[c].prefix;
         ech__tell_row(s);
         ech__tell_words(s, "%s", CASES[c].name);
+        ech__tell_plain(s, "[%sn1 summary.parameters]", p);
         ech__tell_plain(s, "devices");
         ech__tell_plain(s, "%sflops", p);
         ech__tell_plain(s, "%sbytes", p);
@@ -233,7 +230,7 @@ static void answer_why(ech__sheet *s)
     if (ech__tell_alone(s))
         return;
     ech__tell_say(s,
-                  "On {devices} devices, each computes {small_flops} operations of the small model "
+                  "On {devices} devices, each computes {small_flops} of the small model "
                   "in a step and moves {small_bytes} each way; of the large one {large_flops} and "
                   "{large_bytes}.");
     ech__tell_let(s, "same", "fixed3", "large_intensity / small_intensity");
@@ -248,10 +245,9 @@ static void answer_why(ech__sheet *s)
                : "That is {small_intensity} and {large_intensity}: the large model moves more.");
     ech__tell_let(s, "rates", "fixed2", "large_rate / small_rate");
     ech__tell_let(s, "bandwidths", "fixed2", "large_bandwidth / small_bandwidth");
-    ech__tell_say(s,
-                  "What differs is how fast both go: the small model computes at {small_rate} and "
-                  "exchanges at {small_bandwidth} a device, the large one at {large_rate} and "
-                  "{large_bandwidth}, {rates} and {bandwidths} times as fast.");
+    ech__tell_say(s, "As to how fast both go, the small model computes at {small_rate} and "
+                     "exchanges at {small_bandwidth} a device, the large one at {large_rate} and "
+                     "{large_bandwidth}, {rates} and {bandwidths} times as fast.");
     ech__tell_let(s, "shares", "percent0", "large_share - small_share");
     const int side = ech__tell_side(s, "shares", 0);
     ech__tell_say(
@@ -282,16 +278,16 @@ static void say_half(ech__sheet *s, int c)
         ech__tell_say(s, "There is no run that checks it.");
         return;
     }
-    const double share = ech__tell_value(s, "%schecked_share", p).value;
+    const int side = ech__tell_side(s, ech__lab_name("%schecked_share", p).s, 0.5);
     ech__tell_sayf(
         s,
         "A run with {%schecked} has a share of {%schecked_share} ({%schecked_share.low} to "
-        "{%schecked_share.high}), so %s",
+        "{%schecked_share.high}), %s",
         p, p, p, p,
-        none          ? share < 0.5 ? "that is right." : "that is not right."
-        : share < 0.4 ? "the true place is at fewer samples than computed."
-        : share > 0.6 ? "the true place is at more samples than computed."
-                      : "the place was computed well.");
+        side == 0  ? "which agrees with half within its interval."
+        : side > 0 ? "so half is reached only with more samples."
+        : none     ? "which is less than half as computed."
+                   : "so half is reached only with fewer samples.");
 }
 
 static void answer_half(ech__sheet *s)

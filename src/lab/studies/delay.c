@@ -204,7 +204,7 @@ static void answer_amdahl(ech__sheet *s)
             "{delay%d} of delay predict {expected%d}; fitted is {fitted%d} ({fitted%d.low} "
             "to {fitted%d.high}), %s",
             d, d, d, d, d,
-            side == 0  ? "which agrees."
+            side == 0  ? "which agrees within its interval."
             : side > 0 ? "more than the delay alone explains."
                        : "less than the delay explains.");
     }

@@ -203,7 +203,7 @@ static void tell_memory(ech__sheet *s)
 static void tell_plots(ech__sheet *s)
 {
     ech__tell_plot(s, "bars", "Bytes through the busiest device in a step", "In and out.");
-    ech__tell_y(s, (ech__tell_axis){.label = "bytes", .unit = "bytes"});
+    ech__tell_y(s, (ech__tell_axis){.label = "moved", .unit = "bytes"});
     ech__tell_bar_format(s, "bytes");
     for (size_t i = 1; i < ech__tell_devices(s); i++)
         ech__tell_category(s, "%" PRId64 " devices", ech__tell_device(s, i));
@@ -307,52 +307,67 @@ static void answer_scales(ech__sheet *s)
                                 "} devices a step of DP takes {%s} times DDP's, which "
                                 "may be the same.",
                    last, slower.s);
-    ech__tell_say_emulated(s);
+    if (last > ech__tell_cores(s)) {
+        ech__tell_let(s, "cores", "integer", "%" PRId64, ech__tell_cores(s));
+        ech__tell_say(s,
+                      "With more devices than the {cores} cores of this machine, times of DDP are "
+                      "emulated and times of DP are predicted.");
+    }
+}
+
+/* Where all figures NAME0, NAME1, ... lie: -1 below the bound, 1 above it, 0 neither, by their intervals. */
+static int side_of_all(ech__sheet *s, const char *name, double bound)
+{
+    int below = 0, above = 0;
+    for (int b = 0; b < BATCH_COUNT; b++) {
+        const int side = ech__tell_side(s, ech__lab_name("%s%d", name, b).s, bound);
+        below += side < 0;
+        above += side > 0;
+    }
+    return (above == BATCH_COUNT) - (below == BATCH_COUNT);
+}
+
+/* Names the batch at which figures NAME0, NAME1, ... meet a figure; false where they do not. */
+static bool let_crossing(ech__sheet *s, const char *crossing, const char *level, const char *name)
+{
+    return ech__tell_let(s, crossing, "fixed0",
+                         "crossing(%s, batch0, %s0, batch1, %s1, batch2, %s2, batch3, %s3)", level,
+                         name, name, name, name)
+        .known;
 }
 
 static void answer_acceptable(ech__sheet *s)
 {
-    const double slack = (double)ech__tell_param(s, "slack") / 100;
     const int last = BATCH_COUNT - 1;
-    double lowest = HUGE_VAL, highest = 0;
-    bool all = true;
-    for (int b = 0; b < BATCH_COUNT; b++) {
-        const double ratio = ech__tell_value(s, "ratio%d + 0 * gain%d", b, b).value;
-        all = all && !isnan(ratio);
-        lowest = fmin(lowest, ratio);
-        highest = fmax(highest, ratio);
-    }
     ech__tell_let(s, "slack", "percent0", "%" PRId64 " / 100", ech__tell_param(s, "slack"));
+    const int slower = side_of_all(s, "ratio", 1 + (double)ech__tell_param(s, "slack") / 100),
+              faster = side_of_all(s, "gain", 1);
     ech__tell_ask(s, "When is DataParallel still acceptable?");
-    ech__tell_sayf(
-        s,
-        "On two devices a step of DP takes {ratio0} times DDP's with {batch0} samples and "
-        "{ratio%d} times with {batch%d}; against one device its speedup is {gain0} and "
-        "{gain%d}.",
-        last, last, last);
-    if (!all)
-        return;
-    if (lowest > 1 + slack) {
+    ech__tell_sayf(s,
+                   "On two devices a step of DP takes {ratio0} times DDP's ({ratio0.low} to "
+                   "{ratio0.high}) with {batch0} samples and {ratio%d} times ({ratio%d.low} to "
+                   "{ratio%d.high}) with {batch%d}.",
+                   last, last, last, last);
+    if (slower > 0)
         ech__tell_say(s, "It is more than {slack} slower at every batch that was tried.");
-    } else if (highest <= 1 + slack) {
-        ech__tell_say(s, "It is at most {slack} slower at every batch that was tried.");
-    } else {
-        ech__tell_let(s, "cross", "fixed0",
-                      "crossing(1 + slack, batch0, ratio0, batch1, ratio1, batch2, ratio2, batch3, "
-                      "ratio3)");
-        ech__tell_say(s, "It comes within {slack} of DDP at about {cross} samples.");
-    }
-    const double first_gain = ech__tell_value(s, "gain0").value,
-                 last_gain = ech__tell_value(s, "gain%d", last).value;
-    if (first_gain < 1 && last_gain > 1) {
-        ech__tell_let(s, "pays", "fixed0",
-                      "crossing(1, batch0, gain0, batch1, gain1, batch2, gain2, batch3, gain3)");
-        ech__tell_say(s, "Below about {pays} samples it is slower than one device alone.");
-    } else if (last_gain < 1) {
+    else if (slower < 0)
+        ech__tell_say(s, "It is less than {slack} slower at every batch that was tried.");
+    else if (let_crossing(s, "cross", "1 + slack", "ratio"))
+        ech__tell_say(
+            s, "It comes within {slack} of DDP at about {cross} samples; the intervals do not "
+               "put all batches on one side.");
+    else
+        ech__tell_say(
+            s, "On which side of {slack} slower it is cannot be told at all of the batches.");
+    ech__tell_sayf(s, "Against one device its speedup is {gain0} and {gain%d}.", last);
+    if (faster < 0)
         ech__tell_say(s, "One device alone is faster at all of them.");
-    } else {
+    else if (faster > 0)
         ech__tell_say(s, "It is faster than one device at all of them.");
-    }
+    else if (let_crossing(s, "pays", "1", "gain"))
+        ech__tell_say(s, "It is as fast as one device alone at about {pays} samples.");
+    else
+        ech__tell_say(s, "Whether it is faster than one device cannot be told at all of them.");
 }
 
 static void tell(ech__sheet *s)

@@ -75,20 +75,13 @@ static void tell_straggler(ech__sheet *s, const char *run)
     ech__tell_plain(s, "[%s summary.communication.straggler.ms]", run);
 }
 
-static void tell_table(ech__sheet *s)
+static void tell_total(ech__sheet *s)
 {
-    const int64_t most = ech__tell_most(s);
-    const int64_t ranks = most < RANK_COLUMNS ? most : RANK_COLUMNS;
-    ech__tell_table(
-        s, "One late device",
-        "Waits are medians: from when a rank had its last gradients until the slowest had "
-        "them.");
+    ech__tell_table(s, "One late device", NULL);
     ech__tell_column(s, "devices", "integer");
     ech__tell_column(s, "rank 0 is late by", "seconds");
     ech__tell_column(s, "time/step", "seconds");
     ech__tell_column(s, "more than without", "seconds");
-    for (int64_t r = 0; r < ranks; r++)
-        ech__tell_column(s, ech__lab_print("wait of rank %" PRId64, r).s, "seconds");
     ech__tell_column(s, "straggler found", "integer");
     ech__tell_column(s, "its excess", "fixed2 ms");
     for (size_t i = 1; i < ech__tell_devices(s); i++) {
@@ -102,13 +95,33 @@ static void tell_table(ech__sheet *s)
                 ech__tell_cell(s, "t%d_%" PRId64 " - t0_%" PRId64, d, n, n);
             else
                 ech__tell_none(s);
+            tell_straggler(s, run_of(d, n).s);
+        }
+    }
+}
+
+static void tell_waits(ech__sheet *s)
+{
+    const int64_t most = ech__tell_most(s);
+    const int64_t ranks = most < RANK_COLUMNS ? most : RANK_COLUMNS;
+    ech__tell_table(s, "Wait of every rank",
+                    "Medians: from when a rank had its last gradients until the slowest had them.");
+    ech__tell_column(s, "devices", "integer");
+    ech__tell_column(s, "rank 0 is late by", "seconds");
+    for (int64_t r = 0; r < ranks; r++)
+        ech__tell_column(s, ech__lab_print("rank %" PRId64, r).s, "seconds");
+    for (size_t i = 1; i < ech__tell_devices(s); i++) {
+        const int64_t n = ech__tell_device(s, i);
+        for (int d = 0; d < DELAYS; d++) {
+            ech__tell_row(s);
+            ech__tell_plain(s, "%" PRId64, n);
+            ech__tell_plain(s, "late%d", d);
             for (int64_t r = 0; r < ranks; r++) {
                 if (r < n)
-                    ech__tell_cell(s, "steps[%s wait_s.%" PRId64 "]", run_of(d, n).s, r);
+                    ech__tell_plain(s, "steps[%s wait_s.%" PRId64 "]", run_of(d, n).s, r);
                 else
                     ech__tell_none(s);
             }
-            tell_straggler(s, run_of(d, n).s);
         }
     }
 }
@@ -199,20 +212,25 @@ static void answer_total(ech__sheet *s)
 static void say_ranks(ech__sheet *s, int64_t n)
 {
     const int last = DELAYS - 1;
+    const int64_t ranks = n < RANK_COLUMNS ? n : RANK_COLUMNS;
     const ech__lab_id run = run_of(last, n);
-    char all[400] = "0";
-    size_t used = 1;
-    for (int64_t r = 0; r < n && r < RANK_COLUMNS; r++) {
-        const ech__lab_id wait = ech__lab_name("wait%" PRId64 "_%" PRId64, n, r),
+    ech__lab_phrase sum = {"0"}, list = {""};
+    for (int64_t r = 0; r < ranks; r++) {
+        const ech__lab_id wait = ech__lab_name("wait%" PRId64, r),
                           rank = ech__lab_name("rank%" PRId64, r);
         ech__tell_let(s, wait.s, "seconds", "steps[%s wait_s.%" PRId64 "]", run.s, r);
         ech__tell_let(s, rank.s, "integer", "%" PRId64, r);
-        ech__tell_sayf(s, "Rank {%s} waits {%s}.", rank.s, wait.s);
-        used += (size_t)snprintf(all + used, sizeof all - used, " + %s", wait.s);
+        sum = ech__lab_print("%.400s + %s", sum.s, wait.s);
+        list =
+            ech__lab_print("%.800s%s rank {%s} waits {%s}", list.s, r ? "," : "", rank.s, wait.s);
     }
-    ech__tell_let(s, ech__lab_name("idle%" PRId64, n).s, "percent0",
-                  "(%s) / (%" PRId64 " * t%d_%" PRId64 ")", all, n, last, n);
-    ech__tell_sayf(s, "That is {idle%" PRId64 "} of the time of all devices.", n);
+    ech__tell_let(s, "idle", "percent0", "(%s) / (%" PRId64 " * t%d_%" PRId64 ")", sum.s, ranks,
+                  last, n);
+    ech__tell_sayf(s,
+                   "On {n%" PRId64
+                   "} devices with one late by {late%d},%s in a step of {t%d_%" PRId64
+                   "}: {idle} of the time of all of them.",
+                   n, last, list.s, last, n);
 }
 
 static void answer_waits(ech__sheet *s)
@@ -221,11 +239,9 @@ static void answer_waits(ech__sheet *s)
     const int64_t n = ech__tell_most_real(s) > 1 ? ech__tell_most_real(s) : ech__tell_device(s, 1);
     const ech__lab_id run = run_of(last, n);
     ech__tell_ask(s, "What does it say of synchronisation?");
-    ech__tell_sayf(
-        s,
-        "Gradients are added up over all devices, so nobody goes on before the last one has "
-        "them. On {n%" PRId64 "} devices with one late by {late%d}:",
-        n, last);
+    ech__tell_say(s,
+                  "Gradients are added up over all devices, so nobody goes on before the last one "
+                  "has them.");
     say_ranks(s, n);
     if (!ech__tell_has(s, run.s))
         return;
@@ -254,7 +270,8 @@ static void tell(ech__sheet *s)
         return;
     }
     name_figures(s);
-    tell_table(s);
+    tell_total(s);
+    tell_waits(s);
     tell_lines(s);
     for (size_t i = 1; i < ech__tell_devices(s); i++)
         tell_ranks(s, ech__tell_device(s, i));

@@ -75,14 +75,14 @@ static void tell_tables(ech__sheet *s)
         const int64_t n = ech__tell_device(s, i);
         ech__tell_row(s);
         ech__tell_plain(s, "%" PRId64, n);
-        ech__tell_cell(s, "c%" PRId64, n);
+        ech__tell_plain(s, "c%" PRId64, n);
         if (n > 1)
-            ech__tell_cell(s, "divide%" PRId64, n);
+            ech__tell_plain(s, "divide%" PRId64, n);
         else
             ech__tell_none(s);
-        ech__tell_cell(s, "x%" PRId64, n);
-        ech__tell_cell(s, "w%" PRId64, n);
-        ech__tell_cell(s, "o%" PRId64, n);
+        ech__tell_plain(s, "x%" PRId64, n);
+        ech__tell_plain(s, "w%" PRId64, n);
+        ech__tell_plain(s, "o%" PRId64, n);
         if (n > 1)
             ech__tell_cell(s, "serial%" PRId64, n);
         else
@@ -197,7 +197,11 @@ static void answer_reason(ech__sheet *s)
         const int64_t n = ech__tell_device(s, i);
         const ech__lab_id lost = ech__lab_name("lost%" PRId64, n);
         if (ech__tell_knows(s, lost.s) && ech__tell_side(s, lost.s, 0) <= 0) {
-            ech__tell_sayf(s, "{n%" PRId64 "} devices lose nothing that could be seen.", n);
+            ech__tell_sayf(s,
+                           "What {n%" PRId64
+                           "} devices lose, {%s} ({%s.low} to {%s.high}), cannot be "
+                           "told from nothing.",
+                           n, lost.s, lost.s, lost.s);
             continue;
         }
         ech__tell_sayf(s,

@@ -214,8 +214,7 @@ static void answer_seed(ech__sheet *s)
                          ? "The other seed takes {time_moves} times as long ({time_moves.low} to "
                            "{time_moves.high}), more than runs of the same seed differ by."
                          : "The other seed takes {time_moves} times as long ({time_moves.low} to "
-                           "{time_moves.high}), which is no difference: the numbers do not change "
-                           "the work.");
+                           "{time_moves.high}), so that it changes the work cannot be said.");
 }
 
 static void tell(ech__sheet *s)
