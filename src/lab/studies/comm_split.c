@@ -175,10 +175,11 @@ static void answer_estimate(ech__sheet *s)
     ech__tell_say(s, "The estimate takes everything for communication that is not an N-th of one "
                      "device's time. What it has too much or too little is computing that takes "
                      "more or less than that N-th.");
-    ech__tell_sayf(s,
-                   "At the smallest batch the computing of all devices in sum differs by {slow_%s} from "
-                   "that of one device ({slow_%s.low} to {slow_%s.high}).",
-                   first.s, first.s, first.s);
+    ech__tell_sayf(
+        s,
+        "At the smallest batch the computing of all devices in sum differs by {slow_%s} from "
+        "that of one device ({slow_%s.low} to {slow_%s.high}).",
+        first.s, first.s, first.s);
     ech__tell_say(s, apart ? "So the estimate cannot stand for the measured time here."
                            : "Here the two cannot be told apart.");
 }

@@ -276,8 +276,9 @@ static void say_step(ech__sheet *s, int last)
 {
     ech__tell_let(s, "image_s", "seconds", "slope(batch0, step0, batch%d, step%d)", last, last);
     ech__tell_let(s, "start_s", "seconds", "intercept(batch0, step0, batch%d, step%d)", last, last);
-    ech__tell_sayf(s, "Between batch {batch0} and {batch%d} a step takes {image_s} more for every "
-                      "image",
+    ech__tell_sayf(s,
+                   "Between batch {batch0} and {batch%d} a step takes {image_s} more for every "
+                   "image",
                    last);
     ech__tell_say(s, ech__tell_side(s, "start_s", 0) > 0
                          ? "and {start_s} besides ({start_s.low} to {start_s.high})."
@@ -320,10 +321,11 @@ static void answer_saturation(ech__sheet *s, int last)
                        "{of_best}.",
                        first);
     else
-        ech__tell_say(s, best < last ? "No smaller batch reaches {near} of that, and no larger one "
-                                       "is faster: it saturates there."
-                                     : "No smaller batch reaches {near} of that, so that it may not "
-                                       "have saturated yet.");
+        ech__tell_say(s, best < last
+                             ? "No smaller batch reaches {near} of that, and no larger one "
+                               "is faster: it saturates there."
+                             : "No smaller batch reaches {near} of that, so that it may not "
+                               "have saturated yet.");
     if (last > 0)
         say_step(s, last);
     if (ran(s, 1))

@@ -202,12 +202,13 @@ static void answer_cost(ech__sheet *s)
         ech__tell_real_images(s) ? "CIFAR-10" : "a synthetic set",
         ech__tell_param(s, "seeds") > 1 ? "seeds" : "seed");
     const int side = ech__tell_side(s, "lost", 0);
-    ech__tell_say(s, side > 0 ? "That loses {lost} points of accuracy ({lost.low} to {lost.high}): "
-                                "every image was seen as often, but the steps were fewer."
-                     : side < 0
-                         ? "That is better by {lost} points with its sign turned ({lost.low} to "
-                           "{lost.high}), against what large batches are known for."
-                         : "The difference, {lost} points, is not beyond what seeds differ by.");
+    ech__tell_say(
+        s, side > 0 ? "That loses {lost} points of accuracy ({lost.low} to {lost.high}): "
+                      "every image was seen as often, but the steps were fewer."
+           : side < 0
+               ? "The large batch is the better one, {lost} points are lost by it ({lost.low} to "
+                 "{lost.high}), against what large batches are known for."
+               : "The difference, {lost} points, is not beyond what seeds differ by.");
     if (ech__tell_quick(s))
         return;
     ech__tell_let(s, "published", "percent1", "0.290");
