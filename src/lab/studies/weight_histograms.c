@@ -107,8 +107,11 @@ static void say_shape(ech__sheet *s)
         near, near, far, far, near, far);
     ech__tell_sayf(
         s,
-        "Beyond three sigma are {beyond_%s} of the weights of %s: they stretch the scale for "
-        "all others.",
+        ech__tell_value(s, "beyond_%s", far).value > 0
+            ? "Beyond three sigma are {beyond_%s} of the weights of %s: they stretch the "
+              "scale for all others."
+            : "Beyond three sigma are {beyond_%s} of the weights of %s: no outlier "
+              "stretches the scale.",
         far, far);
     ech__tell_sayf(
         s,
