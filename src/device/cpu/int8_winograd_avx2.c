@@ -7,7 +7,8 @@ enum {
     POINTS = ECH__INT8_WINO_POINTS,
     SIDE = ECH__INT8_WINO_SIDE,
     TILE = ECH__INT8_WINO_TILE,
-    ROWS = 6, /* of a product, in registers */
+    ROWS = ECH__INT8_WINO_ROWS,
+    WIDE = ECH__INT8_WINO_WIDE,
 };
 
 #define INLINE static inline __attribute__((always_inline))
@@ -30,9 +31,9 @@ INLINE void spread(v16 a, v16 b, v16 c, v16 *out, int step)
     out[5 * step] = c;
 }
 
-static void weight(const int8_t *w, int64_t channels, int16_t *u, int64_t u_point)
+static void weight(const int8_t *w, int64_t channels, int16_t *u)
 {
-    const int64_t pairs = channels / 2;
+    const int64_t pairs = channels / 2, u_point = channels * WIDE;
     for (int64_t k = 0; k < pairs; k++) {
         v16 columns[SIDE * 3], all[POINTS];
         for (int s = 0; s < 3; s++) {
@@ -46,7 +47,8 @@ static void weight(const int8_t *w, int64_t channels, int16_t *u, int64_t u_poin
         for (int r = 0; r < SIDE; r++)
             spread(columns[r * 3], columns[r * 3 + 1], columns[r * 3 + 2], all + r * SIDE, 1);
         for (int point = 0; point < POINTS; point++)
-            _mm256_storeu_si256((__m256i *)(u + point * u_point + k * 16), (__m256i)all[point]);
+            _mm256_storeu_si256((__m256i *)(u + point * u_point + k * 2 * WIDE),
+                                (__m256i)all[point]);
     }
 }
 
@@ -107,63 +109,46 @@ INLINE __m256i pair_of(const int16_t *x)
 }
 
 /* As in int8_avx2.c, with weights of 16 bits and sums as results. */
-INLINE void product_of(const ech__int8_wino_product *t, int64_t first, const int rows,
-                       const int panels)
+INLINE void product_of(const ech__int8_wino_product *t, int64_t first, const int rows)
 {
     __m256i acc[ROWS][2];
     const int64_t channels = t->channels;
     const int16_t *v = t->v + first * channels, *u = t->u;
-    int32_t *m = t->m + first * 16;
+    int32_t *m = t->m + first * WIDE;
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < rows; r++)
+        acc[r][0] = acc[r][1] = _mm256_setzero_si256();
 #pragma GCC unroll 2
-        for (int p = 0; p < panels; p++)
-            acc[r][p] = _mm256_setzero_si256();
-    }
-    for (int64_t c = 0; c < channels; c += 2, u += 16) {
-        __m256i w[2];
-#pragma GCC unroll 2
-        for (int p = 0; p < panels; p++)
-            w[p] = _mm256_loadu_si256((const __m256i *)(u + (p ? t->u_panel : 0)));
+    for (int64_t c = 0; c < channels; c += 2, u += 2 * WIDE) {
+        const __m256i w0 = _mm256_loadu_si256((const __m256i *)u);
+        const __m256i w1 = _mm256_loadu_si256((const __m256i *)(u + WIDE));
 #pragma GCC unroll 6
         for (int r = 0; r < rows; r++) {
             const __m256i pair = pair_of(v + r * channels + c);
-#pragma GCC unroll 2
-            for (int p = 0; p < panels; p++)
-                acc[r][p] = _mm256_add_epi32(acc[r][p], _mm256_madd_epi16(pair, w[p]));
+            acc[r][0] = _mm256_add_epi32(acc[r][0], _mm256_madd_epi16(pair, w0));
+            acc[r][1] = _mm256_add_epi32(acc[r][1], _mm256_madd_epi16(pair, w1));
         }
     }
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 2
-        for (int p = 0; p < panels; p++)
-            _mm256_storeu_si256((__m256i *)(m + r * 16 + p * 8), acc[r][p]);
+        _mm256_storeu_si256((__m256i *)(m + r * WIDE), acc[r][0]);
+        _mm256_storeu_si256((__m256i *)(m + r * WIDE + 8), acc[r][1]);
     }
 }
 
 /* What is left of the rows; each number of them is a loop of its own. */
-#define REST(rows, panels)                                                                         \
+#define REST(rows)                                                                                 \
     case rows:                                                                                     \
-        product_of(t, first, rows, panels);                                                        \
+        product_of(t, first, rows);                                                                \
         break;
-#define RESTS(panels)                                                                              \
-    REST(1, panels) REST(2, panels) REST(3, panels) REST(4, panels) REST(5, panels)
 
 static void product(const ech__int8_wino_product *t)
 {
     int64_t first = 0;
-    if (t->panels == 2) {
-        for (; first + ROWS <= t->rows; first += ROWS)
-            product_of(t, first, ROWS, 2);
-        switch (t->rows - first) {
-            RESTS(2)
-        }
-    } else {
-        for (; first + ROWS <= t->rows; first += ROWS)
-            product_of(t, first, ROWS, 1);
-        switch (t->rows - first) {
-            RESTS(1)
-        }
+    for (; first + ROWS <= t->rows; first += ROWS)
+        product_of(t, first, ROWS);
+    switch (t->rows - first) {
+        REST(1) REST(2) REST(3) REST(4) REST(5)
     }
 }
 
@@ -193,24 +178,18 @@ INLINE __m256i whole(__m256 v)
     return _mm256_cvtps_epi32(_mm256_min_ps(v, _mm256_set1_ps(255)));
 }
 
-INLINE __m256i packed(__m256i low, __m256i high, bool is_signed)
+/* Four pixels of eight results. Packing to u8 is a ReLU in itself. */
+INLINE __m256i bytes_of(const ech__int8_wino_output *t, const v8 *acc, const bool is_signed)
 {
-    return is_signed ? _mm256_packs_epi16(low, high) : _mm256_packus_epi16(low, high);
-}
-
-/* Four pixels of eight results. */
-INLINE __m256i bytes_of(const ech__int8_wino_output *t, const v8 *acc)
-{
+    const __m256 least = _mm256_set1_ps(t->relu ? 0 : -128);
     __m256i w[TILE];
     for (int i = 0; i < TILE; i++) {
-        __m256 v = scaled(t, acc[i]);
-        if (t->relu)
-            v = _mm256_max_ps(v, _mm256_setzero_ps());
-        w[i] = whole(v);
+        const __m256 v = scaled(t, acc[i]);
+        w[i] = whole(is_signed ? _mm256_max_ps(v, least) : v);
     }
+    const __m256i low = _mm256_packs_epi32(w[0], w[1]), high = _mm256_packs_epi32(w[2], w[3]);
     /* Packing works in halves of a vector: the halves of each pixel are brought together at the end. */
-    const __m256i all =
-        packed(_mm256_packs_epi32(w[0], w[1]), _mm256_packs_epi32(w[2], w[3]), t->type == ECH_S8);
+    const __m256i all = is_signed ? _mm256_packs_epi16(low, high) : _mm256_packus_epi16(low, high);
     return _mm256_permutevar8x32_epi32(all, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
@@ -227,7 +206,7 @@ static void store_row(const ech__int8_wino_output *t, const v8 *acc, char *to)
         return;
     }
     char bytes[TILE * 8];
-    const __m256i all = bytes_of(t, acc);
+    const __m256i all = t->type == ECH_S8 ? bytes_of(t, acc, true) : bytes_of(t, acc, false);
     if (t->cols == TILE && t->y_pixel == 8) {
         _mm256_storeu_si256((__m256i *)to, all);
         return;
