@@ -306,19 +306,22 @@ static void plain_loops(void **state)
     const ech__int8_loops *all[] = {&ech__int8_loops_generic, &ech__int8_loops_avx2};
     float x[N], wide[2][N];
     uint8_t whole[2][N];
-    uint64_t blocks[2][N];
+    uint8_t joined[2][8 * N], apart[2][8 * N], pooled[2][9 * 8], line[5 * 8];
     for (int i = 0; i < N; i++)
         x[i] = i % 7 ? 600 * ech__rng_uniform(5, 0, (uint64_t)i) - 300 : (float)(i / 7) + 0.5f;
     x[3] = 1e20f;
     x[4] = -1e20f;
     for (int type = 0; type < 2; type++) {
         for (int k = 0; k < 2; k++) {
-            memset(blocks[k], 0, sizeof blocks[k]);
+            memset(apart[k], 0, sizeof apart[k]);
             all[k]->from_f32(N, x, INPUTS[type], whole[k]);
             all[k]->to_f32(N, whole[k], INPUTS[type], wide[k]);
-            all[k]->insert(N, whole[k], 16, blocks[k]);
-            all[k]->maxpool(&(ech__int8_pool){.x = (const char *)whole[k],
-                                              .y = (char *)blocks[k],
+            const uint8_t *const rows[8] = {whole[k], NULL, whole[k] + 1, whole[k] + 2};
+            all[k]->join(N - 2, rows, joined[k], 8);
+            all[k]->split(N - 2, joined[k], 8, 7, apart[k], N);
+            all[k]->maxpool(&(ech__int8_pool){.x = whole[k],
+                                              .y = pooled[k],
+                                              .line = line,
                                               .H = 5,
                                               .W = 5,
                                               .P = 3,
@@ -326,12 +329,19 @@ static void plain_loops(void **state)
                                               .kernel = 3,
                                               .stride = 2,
                                               .pad = 1,
-                                              .step = 8,
+                                              .block = 8,
                                               .is_signed = type == 1});
         }
         assert_memory_equal(whole[0], whole[1], sizeof whole[0]);
         assert_memory_equal(wide[0], wide[1], sizeof wide[0]);
-        assert_memory_equal(blocks[0], blocks[1], sizeof blocks[0]);
+        assert_memory_equal(joined[0], joined[1], (N - 2) * 8);
+        assert_memory_equal(apart[0], apart[1], sizeof apart[0]);
+        assert_memory_equal(pooled[0], pooled[1], sizeof pooled[0]);
+        for (int i = 0; i < N - 2; i++) {
+            assert_int_equal(joined[0][8 * i + 1], 0);
+            assert_int_equal(joined[0][8 * i + 3], whole[0][i + 2]);
+            assert_int_equal(apart[0][2 * N + i], whole[0][i + 1]);
+        }
         assert_int_equal(whole[0][3], type ? 127 : 255);
         assert_int_equal(whole[0][4], type ? 128 : 0);
     }

@@ -201,7 +201,7 @@ void ech__cpu_offer_wide(ech__device *device, const ech__kernel_desc *desc, ech_
         ech__int8_offer(cpu, device->threads, desc, offer);
     else {
         ech__simple_offer(cpu, device->threads, desc, offer);
-        ech__int8_image_offer(cpu, desc, offer);
+        ech__int8_image_offer(cpu, device->threads, desc, offer);
         ech__image_offer(cpu, device->threads, desc, offer);
     }
 }

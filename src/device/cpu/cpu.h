@@ -157,7 +157,8 @@ void ech__int8_wino_offer(const ech__cpu *cpu, int threads, const ech__kernel_de
                           const ech__candidate *like, ech__offer *offer);
 ech_status ech__int8_wino_create(ech__device *device, const ech__kernel_desc *desc,
                                  const ech__binding *binding, ech__kernel **out);
-void ech__int8_image_offer(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer);
+void ech__int8_image_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
+                           ech__offer *offer);
 ech_status ech__int8_image_create(ech__device *device, const ech__kernel_desc *desc,
                                   const ech__binding *binding, ech__kernel **out);
 

@@ -84,7 +84,7 @@ static void widen_sample(const product *k, int64_t n, int16_t *to)
 
 /* ---- tiles ---- */
 
-/* A row of tiles: a pixel of y, in the images that are widened and in the batch. Rows are gone through one by one, because a
+/* A row of tiles: a pixel of y, in the images that are widened and in the batch. Rows are gone through line by line, because a
  * division for each would take as long as its products. */
 typedef struct cursor {
     int64_t row, col, image; /* image: among those that are widened */
@@ -104,13 +104,22 @@ static cursor cursor_at(const product *k, int64_t n, int64_t row, int64_t panel)
     return c;
 }
 
-static void advance(const product *k, int64_t n, int64_t panel, cursor *c)
+/* The next rows of a tile, up to `rows`; returns how many: those up to the end of the line of pixels. */
+static int take_line(const product *k, int64_t n, int64_t panel, int rows, cursor *c,
+                     const int16_t **x, void **y)
 {
     const ech__int8_layer *l = &k->layer;
-    c->x += l->stride * l->I;
-    c->y += l->B * ech__dtype_bytes(l->type);
-    if (++c->col < l->Q)
-        return;
+    const int64_t x_step = l->stride * l->I, y_step = l->B * ech__dtype_bytes(l->type);
+    const int count = (int)least(rows, l->Q - c->col);
+    for (int r = 0; r < count; r++) {
+        x[r] = c->x + r * x_step;
+        y[r] = c->y + r * y_step;
+    }
+    c->x += count * x_step;
+    c->y += count * y_step;
+    c->col += count;
+    if (c->col < l->Q)
+        return count;
     c->col = 0;
     if (++c->row == l->P) {
         c->row = 0;
@@ -118,6 +127,7 @@ static void advance(const product *k, int64_t n, int64_t panel, cursor *c)
         c->y = ech__int8_layer_result(l, n + c->image, panel * EIGHT);
     }
     c->x = k->staged + c->image * k->staged_image + c->row * l->stride * k->staged_row;
+    return count;
 }
 
 static int valid_of(const ech__int8_layer *l, int64_t panel)
@@ -147,10 +157,8 @@ static void run_panels(const product *k, int64_t n, range rows, int64_t panel, i
     cursor c = cursor_at(k, n, rows.first, panel);
     for (int64_t row = rows.first; row < rows.end; row += tall) {
         t.rows = (int)least(tall, rows.end - row);
-        for (int r = 0; r < t.rows; r++, advance(k, n, panel, &c)) {
-            t.x[r] = c.x;
-            t.y[r] = c.y;
-        }
+        for (int r = 0; r < t.rows;)
+            r += take_line(k, n, panel, t.rows - r, &c, t.x + r, t.y + r);
         k->isa->tile(&t);
     }
 }

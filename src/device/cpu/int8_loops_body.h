@@ -71,46 +71,127 @@ static void round_scaled(int64_t n, const float *x, const float *restrict scale,
     }
 }
 
-static void insert(int64_t n, const uint8_t *restrict x, int shift, uint64_t *restrict y)
+/* ---- eight channels together, and apart ---- */
+
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+typedef uint16_t twos8 __attribute__((vector_size(16)));
+typedef uint32_t fours4 __attribute__((vector_size(16)));
+
+#define LOW_BYTES(a, b)                                                                            \
+    (twos8) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define LOW_TWOS(a, b) (fours4) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH_TWOS(a, b) (fours4) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define LOW_FOURS(a, b) (bytes16) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define HIGH_FOURS(a, b) (bytes16) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+
+/* The columns of eight rows of eight bytes, of which only the first halves count; two columns in each result. */
+static inline void transpose(const bytes16 row[8], bytes16 columns[4])
 {
-    for (int64_t i = 0; i < n; i++)
-        y[i] |= (uint64_t)x[i] << shift;
+    const twos8 a = LOW_BYTES(row[0], row[1]), b = LOW_BYTES(row[2], row[3]);
+    const twos8 c = LOW_BYTES(row[4], row[5]), d = LOW_BYTES(row[6], row[7]);
+    const fours4 left = LOW_TWOS(a, b), right = HIGH_TWOS(a, b);
+    const fours4 left2 = LOW_TWOS(c, d), right2 = HIGH_TWOS(c, d);
+    columns[0] = LOW_FOURS(left, left2);
+    columns[1] = HIGH_FOURS(left, left2);
+    columns[2] = LOW_FOURS(right, right2);
+    columns[3] = HIGH_FOURS(right, right2);
+}
+
+static void join(int64_t n, const uint8_t *const x[8], uint8_t *y, int64_t step)
+{
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        bytes16 rows[8] = {{0}}, columns[4];
+        for (int c = 0; c < 8; c++) {
+            if (x[c])
+                memcpy(&rows[c], x[c] + i, 8);
+        }
+        transpose(rows, columns);
+        for (int j = 0; j < 8; j++)
+            memcpy(y + (i + j) * step, (const uint8_t *)columns + j * 8, 8);
+    }
+    for (; i < n; i++) {
+        for (int c = 0; c < 8; c++)
+            y[i * step + c] = x[c] ? x[c][i] : 0;
+    }
+}
+
+static void split(int64_t n, const uint8_t *x, int64_t step, int64_t channels, uint8_t *y,
+                  int64_t row)
+{
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        bytes16 rows[8] = {{0}}, columns[4];
+        for (int j = 0; j < 8; j++)
+            memcpy(&rows[j], x + (i + j) * step, 8);
+        transpose(rows, columns);
+        for (int64_t c = 0; c < channels; c++)
+            memcpy(y + c * row + i, (const uint8_t *)columns + c * 8, 8);
+    }
+    for (; i < n; i++) {
+        for (int64_t c = 0; c < channels; c++)
+            y[c * row + i] = x[i * step + c];
+    }
+}
+
+/* ---- pools ---- */
+
+/* dst = the larger of both, of either sign. dst may be a. */
+static void larger(int64_t n, const uint8_t *a, const uint8_t *b, bool is_signed, uint8_t *dst)
+{
+    if (is_signed) {
+        for (int64_t i = 0; i < n; i++) {
+            const int8_t p = (int8_t)a[i], q = (int8_t)b[i];
+            dst[i] = (uint8_t)(p > q ? p : q);
+        }
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            dst[i] = a[i] > b[i] ? a[i] : b[i];
+    }
 }
 
 /* Eight bytes of either sign. Those with one are compared with their highest bit turned round. */
 typedef uint8_t bytes8 __attribute__((vector_size(8)));
 
-static inline bytes8 larger(bytes8 a, bytes8 b)
-{
-    const bytes8 mask = (bytes8)(a > b);
-    return (a & mask) | (b & ~mask);
-}
-
-static inline bytes8 load8(const char *from, bytes8 flip)
+static inline bytes8 load8(const uint8_t *from, bytes8 flip)
 {
     bytes8 v;
     memcpy(&v, from, sizeof v);
     return v ^ flip;
 }
 
-static void maxpool(const ech__int8_pool *p)
+/* A line of y from the largest of each column of its windows. */
+static void pool_line(const ech__int8_pool *p, const uint8_t *line, uint8_t *y)
 {
     const bytes8 flip = (bytes8){0} + (uint8_t)(p->is_signed ? 0x80 : 0);
+    for (int64_t j = 0; j < p->Q; j++) {
+        const int64_t left = j * p->stride - p->pad, right = left + p->kernel;
+        const int64_t w0 = left < 0 ? 0 : left, w1 = right < p->W ? right : p->W;
+        for (int64_t c = 0; c < p->block; c += 8) {
+            bytes8 most = load8(line + w0 * p->block + c, flip);
+            for (int64_t w = w0 + 1; w < w1; w++) {
+                const bytes8 other = load8(line + w * p->block + c, flip);
+                const bytes8 mask = (bytes8)(other > most);
+                most = (other & mask) | (most & ~mask);
+            }
+            most ^= flip;
+            memcpy(y + j * p->block + c, &most, sizeof most);
+        }
+    }
+}
+
+static void maxpool(const ech__int8_pool *p)
+{
+    const int64_t row = p->W * p->block;
     for (int64_t i = 0; i < p->P; i++) {
         const int64_t top = i * p->stride - p->pad, bottom = top + p->kernel;
         const int64_t h0 = top < 0 ? 0 : top, h1 = bottom < p->H ? bottom : p->H;
-        for (int64_t j = 0; j < p->Q; j++) {
-            const int64_t left = j * p->stride - p->pad, right = left + p->kernel;
-            const int64_t w0 = left < 0 ? 0 : left, w1 = right < p->W ? right : p->W;
-            bytes8 most = {0};
-            for (int64_t h = h0; h < h1; h++) {
-                const char *row = p->x + h * p->W * p->step;
-                for (int64_t w = w0; w < w1; w++)
-                    most = larger(load8(row + w * p->step, flip), most);
-            }
-            most ^= flip;
-            memcpy(p->y + (i * p->Q + j) * p->step, &most, sizeof most);
+        const uint8_t *line = p->x + h0 * row;
+        for (int64_t h = h0 + 1; h < h1; h++) {
+            larger(row, line, p->x + h * row, p->is_signed, p->line);
+            line = p->line;
         }
+        pool_line(p, line, p->y + i * p->Q * p->block);
     }
 }
 
@@ -131,7 +212,8 @@ const ech__int8_loops TABLE = {
     .multiply = multiply,
     .add = add,
     .round = round_scaled,
-    .insert = insert,
+    .join = join,
+    .split = split,
     .maxpool = maxpool,
     .sums = sums,
 };

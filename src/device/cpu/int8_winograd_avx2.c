@@ -1,6 +1,6 @@
 #include "device/cpu/int8_winograd.h"
+#include "device/cpu/int8_pack_avx2.h"
 
-#include <immintrin.h>
 #include <string.h>
 
 enum {
@@ -10,8 +10,6 @@ enum {
     ROWS = ECH__INT8_WINO_ROWS,
     WIDE = ECH__INT8_WINO_WIDE,
 };
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* 16 numbers of s16, or 8 of s32. The compiler turns * 4 and the like into shifts. Sums that wrap around are meant to. */
 typedef int16_t v16 __attribute__((vector_size(32)));
@@ -164,49 +162,16 @@ INLINE void collect(const v8u *m, int step, v8u *out, int out_step)
     out[3 * out_step] = minus + 2 * less + 6 * m[5 * step];
 }
 
-/* From sums to the unit of the output, not rounded yet. */
-INLINE __m256 scaled(const ech__int8_wino_output *t, v8 acc)
+static void store_row(const ech__int8_wino_output *t, const __m256i acc[TILE], char *to)
 {
-    const __m256 v = _mm256_add_ps(_mm256_cvtepi32_ps((__m256i)acc), _mm256_loadu_ps(t->bias));
-    return _mm256_mul_ps(v, _mm256_loadu_ps(t->scale));
-}
-
-/* Whole numbers that packing then saturates. It does so from below; above, a number beyond 32 bits would come out as the
- * smallest there is. */
-INLINE __m256i whole(__m256 v)
-{
-    return _mm256_cvtps_epi32(_mm256_min_ps(v, _mm256_set1_ps(255)));
-}
-
-/* Four pixels of eight results. Packing to u8 is a ReLU in itself. */
-INLINE __m256i bytes_of(const ech__int8_wino_output *t, const v8 *acc, const bool is_signed)
-{
-    const __m256 least = _mm256_set1_ps(t->relu ? 0 : -128);
-    __m256i w[TILE];
-    for (int i = 0; i < TILE; i++) {
-        const __m256 v = scaled(t, acc[i]);
-        w[i] = whole(is_signed ? _mm256_max_ps(v, least) : v);
-    }
-    const __m256i low = _mm256_packs_epi32(w[0], w[1]), high = _mm256_packs_epi32(w[2], w[3]);
-    /* Packing works in halves of a vector: the halves of each pixel are brought together at the end. */
-    const __m256i all = is_signed ? _mm256_packs_epi16(low, high) : _mm256_packus_epi16(low, high);
-    return _mm256_permutevar8x32_epi32(all, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-}
-
-static void store_row(const ech__int8_wino_output *t, const v8 *acc, char *to)
-{
+    const factors f = {t->bias, t->scale, t->relu};
     if (t->type == ECH_F32) {
-        for (int s = 0; s < t->cols; s++) {
-            __m256 v = scaled(t, acc[s]);
-            if (t->relu)
-                v = _mm256_max_ps(v, _mm256_setzero_ps());
-            void *at = to + s * t->y_pixel;
-            _mm256_storeu_ps(at, v);
-        }
+        for (int s = 0; s < t->cols; s++)
+            _mm256_storeu_ps((float *)(to + s * t->y_pixel), scaled_relu(&f, acc[s]));
         return;
     }
     char bytes[TILE * 8];
-    const __m256i all = t->type == ECH_S8 ? bytes_of(t, acc, true) : bytes_of(t, acc, false);
+    const __m256i all = t->type == ECH_S8 ? packed(&f, acc, true) : packed(&f, acc, false);
     if (t->cols == TILE && t->y_pixel == 8) {
         _mm256_storeu_si256((__m256i *)to, all);
         return;
@@ -228,9 +193,9 @@ static void output(const ech__int8_wino_output *t)
     for (int r = 0; r < TILE; r++)
         collect(half + r * SIDE, 1, all + r * TILE, 1);
     for (int r = 0; r < t->rows; r++) {
-        v8 acc[TILE];
+        __m256i acc[TILE];
         for (int s = 0; s < TILE; s++)
-            acc[s] = (v8)(all[r * TILE + s] * ninth) >> (shift[r] + shift[s]);
+            acc[s] = (__m256i)((v8)(all[r * TILE + s] * ninth) >> (shift[r] + shift[s]));
         store_row(t, acc, t->y + r * t->y_row);
     }
 }
