@@ -211,7 +211,7 @@ static void destroy(ech__kernel *base)
 
 /* ---- offering and creating ---- */
 
-static const ech__int8_isa *isa_of(const ech__cpu *cpu)
+const ech__int8_isa *ech__int8_best(const ech__cpu *cpu)
 {
 #ifdef ECH_X86
     if (cpu->vec != &ech__vec_generic)
@@ -223,7 +223,7 @@ static const ech__int8_isa *isa_of(const ech__cpu *cpu)
 
 static void measure(const ech__cpu *cpu, const ech__kernel_desc *desc, product *k)
 {
-    *k = (product){.isa = isa_of(cpu), .layer = ech__int8_layer_of(cpu, desc)};
+    *k = (product){.isa = ech__int8_best(cpu), .layer = ech__int8_layer_of(cpu, desc)};
     const ech__int8_layer *l = &k->layer;
     k->length = ceil_div(l->K * l->I, PAIR);
     k->staged_row = (l->W + 2 * l->pad) * l->I;

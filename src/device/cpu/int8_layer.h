@@ -10,6 +10,7 @@
 #define ECH_DEVICE_CPU_INT8_LAYER_H
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/int8.h"
 
 typedef struct ech__int8_layer {
     bool image; /* a convolution: x and y are blocked by channels */
@@ -27,6 +28,9 @@ typedef struct ech__int8_layer {
     char *y;
     float *biases, *scales; /* [outputs] in f32, zero from O on */
 } ech__int8_layer;
+
+/* The loops for this processor (int8.c). */
+const ech__int8_isa *ech__int8_best(const ech__cpu *cpu);
 
 ech__int8_layer ech__int8_layer_of(const ech__cpu *cpu, const ech__kernel_desc *desc);
 
