@@ -68,6 +68,16 @@ typedef struct ech__int8_pool {
     bool is_signed;
 } ech__int8_pool;
 
+/* a * scale + b * scale2, rounded: n numbers of s8 or u8. */
+typedef struct ech__int8_sum {
+    int64_t n;
+    const void *a, *b;
+    void *y;
+    ech_dtype a_type, b_type, y_type;
+    float scale, scale2;
+    bool relu;
+} ech__int8_sum;
+
 /* Loops that memory bounds, on arrays: whole numbers of an integer type, or in f32. */
 typedef struct ech__int8_loops {
     void (*to_f32)(int64_t n, const void *src, ech_dtype type, float *dst);
@@ -78,6 +88,7 @@ typedef struct ech__int8_loops {
     /* a * scale + b * scale2, or 0 where that is less */
     void (*add)(int64_t n, const float *a, float scale, const float *b, float scale2, bool relu,
                 float *dst);
+    void (*add_bytes)(const ech__int8_sum *s);
     /* x[n] * scale[n] as a whole number within the limits; scale is as long as a period, which divides n. */
     void (*round)(int64_t n, const float *x, const float *scale, int64_t period, float low,
                   float high, float *dst);

@@ -104,9 +104,30 @@ static void dequantize(const int8_kernel *k)
     });
 }
 
+static void qadd_bytes(const int8_kernel *k)
+{
+    const ech__attrs *a = &k->desc.attrs;
+    FOR_PIECES(k, {
+        k->loops->add_bytes(&(ech__int8_sum){.n = count,
+                                             .a = number_at(k, 0, first),
+                                             .b = number_at(k, 1, first),
+                                             .y = number_at(k, 2, first),
+                                             .a_type = type_of(k, 0),
+                                             .b_type = type_of(k, 1),
+                                             .y_type = type_of(k, 2),
+                                             .scale = (float)a->scale,
+                                             .scale2 = (float)a->scale2,
+                                             .relu = a->relu});
+    });
+}
+
 static void qadd(const int8_kernel *k)
 {
     const ech__attrs *a = &k->desc.attrs;
+    if (ech__is_int8(type_of(k, 0)) && ech__is_int8(type_of(k, 1)) && ech__is_int8(type_of(k, 2))) {
+        qadd_bytes(k);
+        return;
+    }
     FOR_PIECES(k, {
         float x[PIECE];
         float z[PIECE];

@@ -62,6 +62,34 @@ static void add(int64_t n, const float *restrict a, float scale, const float *re
     }
 }
 
+/* A loop for each three types, so that the compiler sees them. */
+#define ADD_BYTES(name, a_number, b_number, y_number, low, high)                                   \
+    static void name(const ech__int8_sum *s)                                                       \
+    {                                                                                              \
+        const a_number *restrict a = s->a;                                                         \
+        const b_number *restrict b = s->b;                                                         \
+        y_number *restrict y = s->y;                                                               \
+        const float scale = s->scale, scale2 = s->scale2, lowest = s->relu ? 0 : (low);            \
+        for (int64_t i = 0; i < s->n; i++)                                                         \
+            y[i] = (y_number)(int32_t)within((float)a[i] * scale + (float)b[i] * scale2, lowest,   \
+                                             high);                                                \
+    }
+ADD_BYTES(add_sss, int8_t, int8_t, int8_t, -128, 127)
+ADD_BYTES(add_ssu, int8_t, int8_t, uint8_t, 0, 255)
+ADD_BYTES(add_sus, int8_t, uint8_t, int8_t, -128, 127)
+ADD_BYTES(add_suu, int8_t, uint8_t, uint8_t, 0, 255)
+ADD_BYTES(add_uss, uint8_t, int8_t, int8_t, -128, 127)
+ADD_BYTES(add_usu, uint8_t, int8_t, uint8_t, 0, 255)
+ADD_BYTES(add_uus, uint8_t, uint8_t, int8_t, -128, 127)
+ADD_BYTES(add_uuu, uint8_t, uint8_t, uint8_t, 0, 255)
+
+static void add_bytes(const ech__int8_sum *s)
+{
+    static void (*const adders[2][2][2])(const ech__int8_sum *) = {
+        {{add_sss, add_ssu}, {add_sus, add_suu}}, {{add_uss, add_usu}, {add_uus, add_uuu}}};
+    adders[s->a_type == ECH_U8][s->b_type == ECH_U8][s->y_type == ECH_U8](s);
+}
+
 static void round_scaled(int64_t n, const float *x, const float *restrict scale, int64_t period,
                          float low, float high, float *dst)
 {
@@ -211,6 +239,7 @@ const ech__int8_loops TABLE = {
     .divide = divide,
     .multiply = multiply,
     .add = add,
+    .add_bytes = add_bytes,
     .round = round_scaled,
     .join = join,
     .split = split,
