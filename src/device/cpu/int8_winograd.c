@@ -75,12 +75,13 @@ static void transform_tile(const wino *k, int64_t tile, int16_t *v)
     const place p = place_of(k, tile);
     const char *image = l->x + p.n * l->I * l->H * l->W;
     ech__int8_wino_input t = k->input;
+    const int64_t h = p.row - l->pad, w = p.col - l->pad; /* of the tile's first pixel */
     t.v = v;
-    for (int64_t point = 0; point < POINTS; point++) {
-        const int64_t h = p.row - l->pad + point / SIDE, w = p.col - l->pad + point % SIDE;
-        const bool inside = h >= 0 && h < l->H && w >= 0 && w < l->W;
-        t.pixel[point] = inside ? image + (h * l->W + w) * l->B : NULL;
-    }
+    t.top = (int)least(SIDE, most(0, -h));
+    t.left = (int)least(SIDE, most(0, -w));
+    t.bottom = (int)most(t.top, least(SIDE, l->H - h));
+    t.right = (int)most(t.left, least(SIDE, l->W - w));
+    t.x = image + ((h + t.top) * l->W + w + t.left) * l->B;
     k->isa->input(&t);
 }
 
@@ -209,6 +210,7 @@ static void measure(const ech__cpu *cpu, int threads, const ech__kernel_desc *de
     measure_blocks(threads, k);
     k->input = (ech__int8_wino_input){.block = l->B,
                                       .plane = l->H * l->W * l->B,
+                                      .line = l->W * l->B,
                                       .channels = l->I,
                                       .is_signed = l->is_signed,
                                       .v_point = k->v_point};

@@ -29,11 +29,13 @@ enum {
     ECH__INT8_WINO_BOUND = 1 << 25,
 };
 
-/* A tile of x: where each of its pixels begins, or NULL outside of the image. */
+/* A tile of x; what is outside of the image is zero. */
 typedef struct ech__int8_wino_input {
-    const char *pixel[ECH__INT8_WINO_POINTS];
-    int64_t block; /* channels that lie together: 8 or 16 */
-    int64_t plane; /* bytes from a block of channels to the next */
+    const char *x;                /* the first pixel that is inside */
+    int top, bottom, left, right; /* lines [top, bottom) and columns [left, right) are inside */
+    int64_t line;                 /* bytes from a line of pixels to the next */
+    int64_t block;                /* channels that lie together: 8 or 16 */
+    int64_t plane;                /* bytes from a block of channels to the next */
     int64_t channels;
     bool is_signed;
     int16_t *v;

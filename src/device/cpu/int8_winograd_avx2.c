@@ -65,31 +65,63 @@ INLINE void gather(const v16 *d, int step, v16 *out, int out_step)
     out[5 * out_step] = 4 * (d1 - d3) - d3 + d5;
 }
 
-/* 16 channels of a pixel. */
-INLINE v16 pixel_of(const ech__int8_wino_input *t, int point, int64_t c)
+INLINE v16 widened(const ech__int8_wino_input *t, __m128i bytes)
 {
-    const char *at = t->pixel[point];
-    if (!at)
-        return (v16){0};
-    __m128i bytes;
-    if (t->block == 16) {
-        bytes = _mm_loadu_si128((const __m128i *)(at + c / 16 * t->plane));
-    } else {
-        at += c / 8 * t->plane;
-        bytes = _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)at),
-                                   _mm_loadl_epi64((const __m128i *)(at + t->plane)));
-    }
     return (v16)(t->is_signed ? _mm256_cvtepi8_epi16(bytes) : _mm256_cvtepu8_epi16(bytes));
+}
+
+/* 16 channels of a pixel. */
+INLINE v16 pixel_at(const ech__int8_wino_input *t, const char *at)
+{
+    if (t->block == 16)
+        return widened(t, _mm_loadu_si128((const __m128i *)at));
+    return widened(t, _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)at),
+                                         _mm_loadl_epi64((const __m128i *)(at + t->plane))));
+}
+
+/* Columns of a tile at the border, transformed: 16 channels from x on. */
+INLINE void columns_at_border(const ech__int8_wino_input *t, const char *x, v16 *half)
+{
+    v16 d[POINTS] = {{0}};
+    for (int r = t->top; r < t->bottom; r++, x += t->line) {
+        for (int s = t->left; s < t->right; s++)
+            d[r * SIDE + s] = pixel_at(t, x + (s - t->left) * t->block);
+    }
+    for (int s = 0; s < SIDE; s++)
+        gather(d + s, SIDE, half + s, SIDE);
+}
+
+/* The same where all is inside and a block has 8 channels: two pixels at a time of one block, then brought together with the
+ * other. */
+INLINE void columns_inside(const ech__int8_wino_input *t, const char *x, v16 *half)
+{
+    for (int s = 0; s < SIDE; s += 2) {
+        v16 both[2][SIDE];
+        for (int block = 0; block < 2; block++) {
+            const char *at = x + block * t->plane + s * 8;
+            v16 d[SIDE];
+            for (int r = 0; r < SIDE; r++)
+                d[r] = widened(t, _mm_loadu_si128((const __m128i *)(at + r * t->line)));
+            gather(d, 1, both[block], 1);
+        }
+        for (int r = 0; r < SIDE; r++) {
+            const __m256i a = (__m256i)both[0][r], b = (__m256i)both[1][r];
+            half[r * SIDE + s] = (v16)_mm256_permute2x128_si256(a, b, 0x20);
+            half[r * SIDE + s + 1] = (v16)_mm256_permute2x128_si256(a, b, 0x31);
+        }
+    }
 }
 
 static void input(const ech__int8_wino_input *t)
 {
+    const bool inside = t->top == 0 && t->bottom == SIDE && t->left == 0 && t->right == SIDE;
     for (int64_t c = 0; c < t->channels; c += 16) {
-        v16 d[POINTS], half[POINTS], all[POINTS];
-        for (int point = 0; point < POINTS; point++)
-            d[point] = pixel_of(t, point, c);
-        for (int s = 0; s < SIDE; s++)
-            gather(d + s, SIDE, half + s, SIDE);
+        const char *x = t->x + c / t->block * t->plane;
+        v16 half[POINTS], all[POINTS];
+        if (inside && t->block == 8)
+            columns_inside(t, x, half);
+        else
+            columns_at_border(t, x, half);
         for (int r = 0; r < SIDE; r++)
             gather(half + r * SIDE, 1, all + r * SIDE, 1);
         for (int point = 0; point < POINTS; point++)
