@@ -422,7 +422,7 @@ static void plain_loops(void **state)
     const ech__int8_loops *all[] = {&ech__int8_loops_generic, &ech__int8_loops_avx2};
     float x[N], wide[2][N];
     uint8_t whole[2][N];
-    uint8_t joined[2][8 * N], apart[2][8 * N], pooled[2][9 * 8], line[5 * 8];
+    uint8_t joined[2][8 * N], apart[2][8 * N], pooled[2][9 * 8], lines[8 * 8];
     for (int i = 0; i < N; i++)
         x[i] = i % 7 ? 600 * ech__rng_uniform(5, 0, (uint64_t)i) - 300 : (float)(i / 7) + 0.5f;
     x[3] = 1e20f;
@@ -437,7 +437,7 @@ static void plain_loops(void **state)
             all[k]->split(N - 2, joined[k], 8, 7, apart[k], N);
             all[k]->maxpool(&(ech__int8_pool){.x = whole[k],
                                               .y = pooled[k],
-                                              .line = line,
+                                              .lines = lines,
                                               .H = 5,
                                               .W = 5,
                                               .P = 3,

@@ -62,7 +62,7 @@ typedef struct ech__int8_isa {
 typedef struct ech__int8_pool {
     const uint8_t *x;
     uint8_t *y;
-    uint8_t *line; /* [W * block] of scratch */
+    uint8_t *lines; /* [(W + Q) * block] of scratch */
     int64_t H, W, P, Q;
     int64_t kernel, stride, pad, block;
     bool is_signed;

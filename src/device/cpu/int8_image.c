@@ -203,10 +203,12 @@ static void qavgpool(const int8_kernel *k)
     }
 }
 
-/* Bytes of a line of pixels of a block. */
+/* Bytes of a line of pixels of x and one of y, in a block of channels. */
 static int64_t line_bytes(const int8_kernel *k)
 {
-    return ech__round_up(k->desc.operands[0].layout.shape.dims[3] * k->B, 64);
+    const ech__operand *operands = k->desc.operands;
+    return ech__round_up(
+        (operands[0].layout.shape.dims[3] + operands[1].layout.shape.dims[3]) * k->B, 64);
 }
 
 static void qmaxpool(const int8_kernel *k)
@@ -219,7 +221,7 @@ static void qmaxpool(const int8_kernel *k)
         k->loops->maxpool(
             &(ech__int8_pool){.x = (const uint8_t *)k->at[0] + plane * k->pixels * k->B,
                               .y = (uint8_t *)k->at[1] + plane * out[2] * out[3] * k->B,
-                              .line = k->scratch + omp_get_thread_num() * line_bytes(k),
+                              .lines = k->scratch + omp_get_thread_num() * line_bytes(k),
                               .H = in[2],
                               .W = in[3],
                               .P = out[2],

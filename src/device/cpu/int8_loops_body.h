@@ -125,15 +125,22 @@ static inline void transpose(const bytes16 row[8], bytes16 columns[4])
     columns[3] = HIGH_FOURS(right, right2);
 }
 
+/* Eight bytes, in the first half. Going through memory as a half of 16 would stall the load of the whole. */
+static inline bytes16 row_of(const uint8_t *from)
+{
+    typedef uint64_t eights2 __attribute__((vector_size(16)));
+    uint64_t eight;
+    memcpy(&eight, from, sizeof eight);
+    return (bytes16)(eights2){eight, 0};
+}
+
 static void join(int64_t n, const uint8_t *const x[8], uint8_t *y, int64_t step)
 {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) {
-        bytes16 rows[8] = {{0}}, columns[4];
-        for (int c = 0; c < 8; c++) {
-            if (x[c])
-                memcpy(&rows[c], x[c] + i, 8);
-        }
+        bytes16 rows[8], columns[4];
+        for (int c = 0; c < 8; c++)
+            rows[c] = x[c] ? row_of(x[c] + i) : (bytes16){0};
         transpose(rows, columns);
         for (int j = 0; j < 8; j++)
             memcpy(y + (i + j) * step, (const uint8_t *)columns + j * 8, 8);
@@ -149,9 +156,9 @@ static void split(int64_t n, const uint8_t *x, int64_t step, int64_t channels, u
 {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) {
-        bytes16 rows[8] = {{0}}, columns[4];
+        bytes16 rows[8], columns[4];
         for (int j = 0; j < 8; j++)
-            memcpy(&rows[j], x + (i + j) * step, 8);
+            rows[j] = row_of(x + (i + j) * step);
         transpose(rows, columns);
         for (int64_t c = 0; c < channels; c++)
             memcpy(y + c * row + i, (const uint8_t *)columns + c * 8, 8);
@@ -164,62 +171,46 @@ static void split(int64_t n, const uint8_t *x, int64_t step, int64_t channels, u
 
 /* ---- pools ---- */
 
-/* dst = the larger of both, of either sign. dst may be a. */
-static void larger(int64_t n, const uint8_t *a, const uint8_t *b, bool is_signed, uint8_t *dst)
+/* dst = the larger of both, of either sign. */
+static void larger(int64_t n, const uint8_t *restrict x, bool is_signed, uint8_t *restrict dst)
 {
     if (is_signed) {
         for (int64_t i = 0; i < n; i++) {
-            const int8_t p = (int8_t)a[i], q = (int8_t)b[i];
-            dst[i] = (uint8_t)(p > q ? p : q);
+            const int8_t a = (int8_t)x[i], b = (int8_t)dst[i];
+            dst[i] = (uint8_t)(a > b ? a : b);
         }
     } else {
         for (int64_t i = 0; i < n; i++)
-            dst[i] = a[i] > b[i] ? a[i] : b[i];
+            dst[i] = x[i] > dst[i] ? x[i] : dst[i];
     }
 }
 
-/* Eight bytes of either sign. Those with one are compared with their highest bit turned round. */
-typedef uint8_t bytes8 __attribute__((vector_size(8)));
-
-static inline bytes8 load8(const uint8_t *from, bytes8 flip)
+/* The pixels of a line that are number k of their windows. Beside the image stands its last pixel, which the window has too. */
+static void pick(const ech__int8_pool *p, const uint8_t *line, int64_t k, uint8_t *to)
 {
-    bytes8 v;
-    memcpy(&v, from, sizeof v);
-    return v ^ flip;
-}
-
-/* A line of y from the largest of each column of its windows. */
-static void pool_line(const ech__int8_pool *p, const uint8_t *line, uint8_t *y)
-{
-    const bytes8 flip = (bytes8){0} + (uint8_t)(p->is_signed ? 0x80 : 0);
     for (int64_t j = 0; j < p->Q; j++) {
-        const int64_t left = j * p->stride - p->pad, right = left + p->kernel;
-        const int64_t w0 = left < 0 ? 0 : left, w1 = right < p->W ? right : p->W;
-        for (int64_t c = 0; c < p->block; c += 8) {
-            bytes8 most = load8(line + w0 * p->block + c, flip);
-            for (int64_t w = w0 + 1; w < w1; w++) {
-                const bytes8 other = load8(line + w * p->block + c, flip);
-                const bytes8 mask = (bytes8)(other > most);
-                most = (other & mask) | (most & ~mask);
-            }
-            most ^= flip;
-            memcpy(y + j * p->block + c, &most, sizeof most);
-        }
+        const int64_t w = j * p->stride - p->pad + k;
+        const int64_t at = w < 0 ? 0 : w < p->W ? w : p->W - 1;
+        for (int64_t c = 0; c < p->block; c += 8)
+            memcpy(to + j * p->block + c, line + at * p->block + c, 8);
     }
 }
 
 static void maxpool(const ech__int8_pool *p)
 {
-    const int64_t row = p->W * p->block;
-    for (int64_t i = 0; i < p->P; i++) {
+    const int64_t row = p->W * p->block, out = p->Q * p->block;
+    uint8_t *line = p->lines, *picked = p->lines + row, *y = p->y;
+    for (int64_t i = 0; i < p->P; i++, y += out) {
         const int64_t top = i * p->stride - p->pad, bottom = top + p->kernel;
         const int64_t h0 = top < 0 ? 0 : top, h1 = bottom < p->H ? bottom : p->H;
-        const uint8_t *line = p->x + h0 * row;
-        for (int64_t h = h0 + 1; h < h1; h++) {
-            larger(row, line, p->x + h * row, p->is_signed, p->line);
-            line = p->line;
+        memcpy(line, p->x + h0 * row, (size_t)row);
+        for (int64_t h = h0 + 1; h < h1; h++)
+            larger(row, p->x + h * row, p->is_signed, line);
+        pick(p, line, 0, y);
+        for (int64_t k = 1; k < p->kernel; k++) {
+            pick(p, line, k, picked);
+            larger(out, picked, p->is_signed, y);
         }
-        pool_line(p, line, p->y + i * p->Q * p->block);
     }
 }
 

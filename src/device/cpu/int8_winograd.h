@@ -3,12 +3,12 @@
  * 36 products make 16 results of a channel, instead of 144. With its rows scaled to whole numbers, the transform of the weight
  * fits into 14 bits and that of the image into 16:
  *
- *     G =  1  0  0      B' =  4  0 -5  0  1  0      A' =  6  4  4  1  1  0   / 24
+ *     G =  6  0  0      B' =  4  0 -5  0  1  0      A' =  1  4  4  1  1  0   / 24
  *         -1 -1 -1            0 -4 -4  1  1  0            0  2 -2  1 -1  0   / 12
  *         -1  1 -1            0  4 -4 -1  1  0            0  1  1  1  1  0   / 6
- *          1  2  4            0 -2 -1  2  1  0            0  1 -1  2 -2  6   / 6
+ *          1  2  4            0 -2 -1  2  1  0            0  1 -1  2 -2  1   / 6
  *          1 -2  4            0  2 -1 -2  1  0
- *          0  0  1            0  4  0 -5  0  1
+ *          0  0  6            0  4  0 -5  0  1
  *
  * Sums may wrap around in 32 bits. What comes out is a multiple of up to 9 * 64 of the true sum, and modulo 2^32 a division by 9 is a
  * multiplication; then a shift leaves the true sum, wherever that is below 2^25.
