@@ -15,7 +15,7 @@ enum {
     EIGHT = ECH__INT8_OUTPUTS,
     PAIR = ECH__INT8_PAIR,
     STAGED_BYTES = 96 << 10, /* of images that are widened at a time */
-    CHUNK = 96,              /* rows that a thread takes at a time */
+    CHUNK = 192,             /* rows that a thread takes at a time */
     SLACK = 16,              /* numbers behind an image that vectors may touch */
 };
 

@@ -109,11 +109,36 @@ static void tile(const ech__int8_tile *t)
     (t->panels == 1 ? one : two)[t->rows](t);
 }
 
+/* Of blocks of 8 channels that have up to 4, two pixels at a time: their numbers one behind the other. Returns how many
+ * pixels that were. */
+static int64_t widen_few(const char *from, bool is_signed, int64_t count, int64_t channels,
+                         int16_t *dst)
+{
+    char order[16];
+    for (int i = 0; i < 16; i++)
+        order[i] = (char)(i < channels ? i : i < 2 * channels ? 8 + i - channels : -1);
+    const __m128i places = _mm_loadu_si128((const __m128i *)order);
+    int64_t i = 0;
+    for (; i + 2 <= count; i += 2, dst += 2 * channels) {
+        const __m128i two = _mm_loadu_si128((const __m128i *)(from + i * 8));
+        const __m128i bytes = _mm_shuffle_epi8(two, places);
+        _mm_storeu_si128((__m128i *)dst,
+                         is_signed ? _mm_cvtepi8_epi16(bytes) : _mm_cvtepu8_epi16(bytes));
+    }
+    return i;
+}
+
 static void widen(const void *src, bool is_signed, int64_t count, int64_t src_step,
                   int64_t dst_step, int16_t *dst)
 {
     const char *from = src;
-    for (int64_t i = 0; i < count; i++, from += src_step, dst += dst_step) {
+    int64_t i = 0;
+    if (src_step == 8 && dst_step <= 4) {
+        i = widen_few(from, is_signed, count, dst_step, dst);
+        from += i * src_step;
+        dst += i * dst_step;
+    }
+    for (; i < count; i++, from += src_step, dst += dst_step) {
         const __m128i bytes = _mm_loadl_epi64((const __m128i *)from);
         _mm_storeu_si128((__m128i *)dst,
                          is_signed ? _mm_cvtepi8_epi16(bytes) : _mm_cvtepu8_epi16(bytes));
