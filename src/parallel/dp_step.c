@@ -1,6 +1,6 @@
 /* A step of DataParallel. What device 0 does for all runs as jobs of its worker, so it counts as its busy time. */
 #include "base/clock.h"
-#include "comm/tree.h"
+#include "comm/reduce.h"
 #include "parallel/dp_inside.h"
 
 #include <assert.h>
@@ -150,27 +150,7 @@ static ech_status compute_loss(ech__dp *dp)
 
 /* ---- the sum of the gradients ---- */
 
-enum { BLOCK = 1024 }; /* floats that stay in the nearest cache while they are added up */
-
-/* sum[elems] = the terms' elements from `at` on, in the order of the tree. sum may be where the first term is. */
-static void add_up(const float *const *terms, int n, int64_t at, int elems, float *sum)
-{
-    if (n == 1) {
-        if (terms[0] + at != sum)
-            memcpy(sum, terms[0] + at, (size_t)elems * sizeof *sum);
-        return;
-    }
-    const int half = ech__tree_split(n);
-    float other[BLOCK];
-    const float *second = terms[half] + at;
-    add_up(terms, half, at, elems, sum);
-    if (n - half > 1) {
-        add_up(terms + half, n - half, at, elems, other);
-        second = other;
-    }
-    for (int i = 0; i < elems; i++)
-        sum[i] += second[i];
-}
+enum { BLOCK = 64 << 10 }; /* floats that a thread adds up at a time */
 
 static void reduce(ech__dp *dp)
 {
@@ -191,10 +171,14 @@ static void reduce(ech__dp *dp)
     float *sum = ech__exec_block(first->now->exec, ECH__MEMORY_GRADIENTS, &bytes);
     const int64_t elems = bytes / (int64_t)sizeof *sum;
     const int64_t blocks = (elems + BLOCK - 1) / BLOCK;
-#pragma omp parallel for schedule(static) if (blocks > 64)
+#pragma omp parallel for schedule(static) if (blocks > 1)
     for (int64_t b = 0; b < blocks; b++) {
         const int64_t at = b * BLOCK, rest = elems - at;
-        add_up(terms, n, at, (int)(rest < BLOCK ? rest : BLOCK), sum + at);
+        const void *from[ECH__DP_MAX_DEVICES];
+        for (int d = 0; d < n; d++)
+            from[d] = terms[d] + at;
+        ech__reduce(dp->ctx, ECH__REDUCTION_SUM, ECH_F32, rest < BLOCK ? rest : BLOCK, from, n,
+                    (void *[]){sum + at}, 1, 1); /* f32 can always be added */
     }
 }
 

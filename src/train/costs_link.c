@@ -2,6 +2,7 @@
  * has just written its own, and uses it again afterwards. Cores fetch from each other what the other one has changed, so the
  * exchange is not over when it has returned: what comes next takes longer. */
 #include "base/clock.h"
+#include "comm/reduce.h"
 #include "device/device.h"
 #include "parallel/dp.h"
 #include "train/costs.h"
@@ -126,6 +127,7 @@ _Static_assert(sizeof COPY_SIZES / sizeof *COPY_SIZES <= ECH__COSTS_SIZES, "room
 /* Memory as a step of DataParallel uses it: device 0 copies its weights to the second device; both read theirs and write their
  * gradients; device 0 adds up gradients and changes its weights by them. */
 typedef struct copying {
+    ech_ctx *ctx;
     ech__device *first, *second;
     float *weights[2], *gradients[2];
     int64_t count;
@@ -174,8 +176,10 @@ static ech_status add_and_update(void *arg)
 {
     copying *c = arg;
     const int64_t start = ech__clock_wall();
-    if (c->exchange)
-        add_to(c->gradients[0], c->gradients[1], c->count);
+    if (c->exchange) /* as parallel/dp_step.c does */
+        ECH_TRY(ech__reduce(c->ctx, ECH__REDUCTION_SUM, ECH_F32, c->count,
+                            (const void *[]){c->gradients[0], c->gradients[1]}, 2,
+                            (void *[]){c->gradients[0]}, 1, 1));
     c->add_ns = ech__clock_wall() - start;
     add_to(c->weights[0], c->gradients[0], c->count);
     return ECH_OK;
@@ -312,7 +316,7 @@ ech_status ech__costs_measure_copies(ech_ctx *ctx, ech__costs *costs)
 {
     const int64_t most = COPY_SIZES[sizeof COPY_SIZES / sizeof *COPY_SIZES - 1];
     const ech__device_options options = {.kind = ECH__DEVICE_CPU, .threads = 1};
-    copying c = {.first = NULL};
+    copying c = {.ctx = ctx};
     ech_status status = ech__dp_open_device(ctx, 0, 2, &options, &c.first);
     if (status == ECH_OK)
         status = ech__dp_open_device(ctx, 1, 2, &options, &c.second);
