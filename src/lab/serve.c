@@ -106,7 +106,8 @@ static enum MHD_Result reply_state(ech__lab_server *s, struct MHD_Connection *co
 
 static enum MHD_Result answer(void *server, struct MHD_Connection *connection, const char *path,
                               const char *method, const char *version, const char *body,
-                              size_t *body_bytes, void **request)
+                              size_t *body_bytes, /* NOLINT: the library's type */
+                              void **request)
 {
     ech__lab_server *s = server;
     (void)version;
