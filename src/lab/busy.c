@@ -31,7 +31,15 @@ typedef struct thread {
     int64_t ticks; /* user and system */
 } thread;
 
-/* "PID (NAME) STATE ..." with the times as the 14th and 15th field. A name may hold spaces and brackets. */
+/* A number behind so many words, which have one space before each; 0 where there are fewer. */
+static int64_t word_at(const char *text, int words)
+{
+    for (; text && words > 0; words--)
+        text = strchr(text + 1, ' ');
+    return text ? strtoll(text, NULL, 10) : 0;
+}
+
+/* "PID (NAME) STATE ..." with the times as the 14th and 15th word. A name may hold spaces and brackets. */
 static bool read_stat(const char *path, thread *out)
 {
     char text[1024];
@@ -42,11 +50,7 @@ static bool read_stat(const char *path, thread *out)
         return false;
     const size_t length = (size_t)(close_at - open_at - 1);
     snprintf(out->name, sizeof out->name, "%.*s", (int)(length < 15 ? length : 15), open_at + 1);
-    unsigned long long user, system;
-    if (sscanf(close_at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,
-               &system) != 2)
-        return false;
-    out->ticks = (int64_t)(user + system);
+    out->ticks = word_at(close_at, 12) + word_at(close_at, 13);
     return true;
 }
 

@@ -136,8 +136,8 @@ static ech_json *report_json(const ech__live *live)
 static ech_json *groups_json(void)
 {
     ech_json *json = ech__json_object();
-    for (char group = 'A'; group <= 'E'; group++)
-        ech__json_set_string(&json, (const char[]){group, '\0'}, ech__group_title(group));
+    for (const char *group = "ABCDE"; *group; group++)
+        ech__json_set_string(&json, (const char[]){*group, '\0'}, ech__group_title(*group));
     return json;
 }
 

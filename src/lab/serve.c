@@ -22,8 +22,8 @@ enum {
     BACKLOG = 16,
 };
 
-static const double WATCHED_S = 2.5;  /* who has asked within this time is still looking */
-static const double FAREWELL_S = 1.5; /* how long a stop waits for them */
+static const double WATCHED_S = 3.5;  /* who has asked within this time is still looking */
+static const double FAREWELL_S = 2.5; /* how long a stop waits for them */
 
 struct ech__lab_server {
     ech_ctx *ctx; /* its own: the thread's sentences are not the lab's */
@@ -106,7 +106,8 @@ static enum MHD_Result reply_state(ech__lab_server *s, struct MHD_Connection *co
 
 static enum MHD_Result answer(void *server, struct MHD_Connection *connection, const char *path,
                               const char *method, const char *version, const char *body,
-                              size_t *body_bytes, void **request)
+                              size_t *body_bytes, /* NOLINT: the library's type */
+                              void **request)
 {
     ech__lab_server *s = server;
     (void)version;

@@ -25,7 +25,7 @@ typedef struct ech__lab_server ech__lab_server;
 ech_status ech__lab_serve_start(ech_ctx *ctx, ech__lab *lab, const char *out_dir, int port,
                                 ech__lab_server **out);
 int ech__lab_serve_port(const ech__lab_server *server);
-/* Closes connections and ends the thread. Where somebody has been looking it waits for at most a second and a half, so that
+/* Closes connections and ends the thread. Where somebody has been looking it waits for two and a half seconds at most, so that
  * the page gets to know how it ended. NULL is fine. */
 void ech__lab_serve_stop(ech__lab_server *server);
 

@@ -152,7 +152,7 @@ begin=$SECONDS
 kill -INT "$server"
 wait "$server"
 check "a signal ends the lab as it does without a view" test $? = 130
-check "soon" test $((SECONDS - begin)) -le 6
+check "soon" test $((SECONDS - begin)) -le 10
 server=''
 refuse "nobody listens any more" get /
 sleep 0.2
