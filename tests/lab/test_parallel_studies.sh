@@ -6,11 +6,11 @@
 export ECHELON_TUNING=$work/tuning.json ECHELON_COSTS=$work/costs.json
 cd "$work" || exit 1
 
-# holds WHAT DIR/STUDY EXPRESSION: of the study d, its runs r by id, its answers' figures f by name, and all of its text
+# holds WHAT STUDY EXPRESSION: of the study d, its runs r by id, its answers' figures f by name, and all of its text
 holds() {
     check "$1" python3 -c '
 import json, sys
-d = json.load(open("%s/studies/%s.json" % tuple(sys.argv[1].split("/"))))
+d = json.load(open("out/studies/%s.json" % sys.argv[1]))
 r = {x["id"]: x for x in d["runs"]}
 f = {x["name"]: x["value"] for a in d["answers"] for x in a["figures"]}
 text = " ".join(a["text"] for a in d["answers"])
@@ -22,29 +22,29 @@ studies=(warmup strong-scaling comm-vs-compute dp-vs-ddp delay batch-scaling imb
 tiny=(--quick --set dim=32 --set depth=2 --set small-dim=24 --set large-dim=40 --set batch=16 --set steps=8 --set delay=1 --set late=1)
 check "tiny studies" "$ECHELON" lab run "${studies[@]}" "${tiny[@]}" --out out
 for id in "${studies[@]}"; do
-    holds "$id has all of its runs" "out/$id" 'r and all(x["status"] in ("done", "reused") for x in r.values())'
-    holds "and complete answers" "out/$id" 'd["answers"] and d["tables"] and d["plots"] and "Not known" not in text and "Nothing can be said" not in text'
-    holds "of fifteen lines at most" "out/$id" 'all(len(a["text"]) <= 15 * 110 for a in d["answers"])'
+    holds "$id has all of its runs" "$id" 'r and all(x["status"] in ("done", "reused") for x in r.values())'
+    holds "and complete answers" "$id" 'd["answers"] and d["tables"] and d["plots"] and "Not known" not in text and "Nothing can be said" not in text'
+    holds "of fifteen lines at most" "$id" 'all(len(a["text"]) <= 15 * 110 for a in d["answers"])'
 done
 check "every figure can be computed again" python3 "$ECH_SRC/tests/lab/recompute.py" out
 
-holds "the same seed gives the same losses" out/warmup '"have the same bits." in text and "NOT" not in text'
-holds "and another seed others" out/warmup 'f["loss"] != f["other_loss"]'
-holds "repetitions are runs of their own" out/warmup 'len({x["record"] for x in r.values()}) == 4'
-holds "runs of the same words are one" out/delay \
+holds "the same seed gives the same losses" warmup '"have the same bits." in text and "NOT" not in text'
+holds "and another seed others" warmup 'f["loss"] != f["other_loss"]'
+holds "repetitions are runs of their own" warmup 'len({x["record"] for x in r.values()}) == 4'
+holds "runs of the same words are one" delay \
     'r["d0_n2"]["record"] == {x["id"]: x for x in json.load(open("out/studies/strong-scaling.json"))["runs"]}["n2"]["record"]'
 # Two layers of 32 x 32 with their biases make 2112 parameters.
-holds "DDP moves an all-reduce" out/dp-vs-ddp 'f["ddp_bytes2"] == 4 * 2112 * 4 / 2 and f["ddp_bytes4"] == 4 * 2112 * 4 * 3 / 4'
-holds "device 0 of DataParallel moves everything for everyone" out/dp-vs-ddp 'f["dp_bytes4"] > 2 * 3 * 2112 * 4 and f["bytes_ratio"] > 2.9'
-holds "another device of DataParallel adds its share" out/dp-vs-ddp 'f["each"] >= 2 * 2112 * 4'
+holds "DDP moves an all-reduce" dp-vs-ddp 'f["ddp_bytes2"] == 4 * 2112 * 4 / 2 and f["ddp_bytes4"] == 4 * 2112 * 4 * 3 / 4'
+holds "device 0 of DataParallel moves everything for everyone" dp-vs-ddp 'f["dp_bytes4"] > 2 * 3 * 2112 * 4 and f["bytes_ratio"] > 2.9'
+holds "another device of DataParallel adds its share" dp-vs-ddp 'f["each"] >= 2 * 2112 * 4'
 # A line through 0, 1, 2 and 4 ms: each second of delay is a second more.
-holds "a delay adds what it says" out/delay 'all(0.8 < f["slope%d" % n] < 1.5 for n in (1, 4))'
-holds "so does a late device" out/imbalance '0.8 < f["slope4"] < 1.5'
-holds "which is found" out/imbalance 'f["straggler"] == 0'
+holds "a delay adds what it says" delay 'all(0.8 < f["slope%d" % n] < 1.5 for n in (1, 4))'
+holds "so does a late device" imbalance '0.8 < f["slope4"] < 1.5'
+holds "which is found" imbalance 'f["straggler"] == 0'
 
-check "one device alone" "$ECHELON" lab run strong-scaling comm-vs-compute dp-vs-ddp delay batch-scaling imbalance "${tiny[@]}" --devices 1 --out one
+check "one device alone" "$ECHELON" lab run strong-scaling comm-vs-compute dp-vs-ddp delay batch-scaling imbalance "${tiny[@]}" --devices 1 --out out
 for id in strong-scaling dp-vs-ddp imbalance comm-vs-compute; do
-    holds "$id says that there is nothing to compare" "one/$id" '"nothing to compare" in text'
+    holds "$id says that there is nothing to compare" "$id" '"nothing to compare" in text'
 done
-holds "batches saturate on one device too" one/batch-scaling '"saturate" in json.dumps(d["answers"]) and f["n1"] == 1'
+holds "batches saturate on one device too" batch-scaling '"saturate" in json.dumps(d["answers"]) and f["n1"] == 1'
 finish
