@@ -291,7 +291,7 @@ const ech__study_card ech__study_accum_sweep = {
              "size; and single steps whose gradients are held against that of the whole batch.",
     .params = params,
     .quick_seconds = 25,
-    .full_seconds = 320,
+    .full_seconds = 230,
     .runs = runs,
     .tell = tell,
 };
