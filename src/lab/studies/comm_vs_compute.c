@@ -57,10 +57,20 @@ static void runs(ech__lab_runs *lab)
 
 /* ---- figures ---- */
 
+/* The bucket that nothing is computed beside. */
+static size_t last_bucket(ech__sheet *s, const char *run)
+{
+    const ech_json *buckets =
+        ech__lab_path(ech__tell_record(s, run), "summary.communication.buckets");
+    const size_t count = buckets ? ech__json_count(buckets) : 0;
+    return count ? count - 1 : 0;
+}
+
 /* Of a case on n devices: what a device computes and moves in a step, and how fast. */
 static void name_rates(ech__sheet *s, int c, int64_t n)
 {
     const char *p = CASES[c].prefix;
+    const ech__lab_id run = ech__lab_name("%sn%" PRId64, p, n);
     /* Forward, data gradient (not of the first layer) and weight gradient: two operations for each weight and sample. */
     ech__tell_let(s, ech__lab_name("%sflops", p).s, "fixed2 Gflop",
                   "1e-9 * (6 * %" PRId64 " - 2) * %" PRId64 " * %" PRId64 " * %" PRId64
@@ -76,7 +86,7 @@ static void name_rates(ech__sheet *s, int c, int64_t n)
     ech__tell_let(s, ech__lab_name("%srate", p).s, "fixed1 Gflop/s", "%sflops / %sc%" PRId64, p, p,
                   n);
     ech__tell_let(s, ech__lab_name("%sbandwidth", p).s, "fixed1 GB/s",
-                  "%sbytes / %sx%" PRId64 " * 1e-9", p, p, n);
+                  "[%s summary.communication.buckets.%zu.busbw_gbs]", run.s, last_bucket(s, run.s));
     ech__tell_let(s, ech__lab_name("%sshare", p).s, "percent0",
                   "(%sx%" PRId64 " + %sw%" PRId64 ") / %st%" PRId64, p, n, p, n, p, n);
 }
@@ -131,10 +141,10 @@ static void tell_tables(ech__sheet *s)
 
 static void tell_rates(ech__sheet *s)
 {
-    ech__tell_table(
-        s, "Bytes for each operation",
-        "Of one device in a step. An all-reduce moves two N-1 N-ths of the gradients in and as "
-        "much out.");
+    ech__tell_table(s, "Bytes for each operation",
+                    "Of one device in a step; the exchange is that of the last bucket. An "
+                    "all-reduce moves two N-1 N-ths of the gradients in and as "
+                    "much out.");
     ech__tell_column(s, "case", "text");
     ech__tell_column(s, "parameters", "integer");
     ech__tell_column(s, "devices", "integer");
