@@ -448,24 +448,32 @@ static ech_status compare_chunk(void *user, const tensor *t, int64_t first, int6
     return ECH_OK;
 }
 
-ech_status ech__params_distance(ech_trainer *trainer, const char *path, ech__params_gap *out)
+static ech_status compare_all(ech_trainer *trainer, const char *path, comparison *c)
 {
-    ech__safetensors *file;
-    ECH_TRY(ech__safetensors_open(trainer->ctx, path, &file));
-    comparison c = {.trainer = trainer, .theirs = ech__new(trainer->ctx, CHUNK)};
-    ech_status status = c.theirs ? check_file(trainer->graph, is_saved, path, file)
-                                 : ech__fail(trainer->ctx, ECH_E_NOMEM,
-                                             "no memory for a buffer of %d bytes", CHUNK);
-    for (size_t v = 0; v < trainer->graph->nvalues && status == ECH_OK; v++) {
+    ECH_TRY(check_file(trainer->graph, is_saved, path, c->file.file));
+    for (size_t v = 0; v < trainer->graph->nvalues; v++) {
         if (!is_param(trainer, v))
             continue;
         const tensor t = tensor_of(trainer, (ech_value)v);
-        c.file = (reading){file, find_tensor(trainer->graph, file, t.value->name)};
-        status = by_chunks(trainer, &t, compare_chunk, &c);
+        c->file.from = find_tensor(trainer->graph, c->file.file, t.value->name);
+        ECH_TRY(by_chunks(trainer, &t, compare_chunk, c));
     }
-    *out = (ech__params_gap){.distance = sqrt(c.square), .norm = sqrt(c.theirs_square)};
-    if (c.theirs)
-        ech__delete(trainer->ctx, c.theirs, CHUNK);
-    ech__safetensors_close(file);
+    return ECH_OK;
+}
+
+ech_status ech__params_distance(ech_trainer *trainer, const char *path, ech__params_gap *out)
+{
+    ech__safetensors *file;
+    float *chunk = ech__new(trainer->ctx, CHUNK);
+    if (!chunk)
+        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory for a buffer of %d bytes", CHUNK);
+    ech_status status = ech__safetensors_open(trainer->ctx, path, &file);
+    if (status == ECH_OK) {
+        comparison c = {.trainer = trainer, .file.file = file, .theirs = chunk};
+        status = compare_all(trainer, path, &c);
+        *out = (ech__params_gap){.distance = sqrt(c.square), .norm = sqrt(c.theirs_square)};
+        ech__safetensors_close(file);
+    }
+    ech__delete(trainer->ctx, chunk, CHUNK);
     return status;
 }

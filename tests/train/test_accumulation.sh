@@ -34,7 +34,7 @@ check "itself again" run again --batch-size 24 --lr $LR --params-against whole.s
 holds "is at no distance" "d['again'] == 0 and s['again']['params_against']['norm'] > 0" again
 for devices in 1 2; do
     for K in 2 4; do
-        words=(--devices $devices --batch-size $((24 / K / devices)) --accum $K --params-against whole.safetensors)
+        words=(--devices "$devices" --batch-size $((24 / K / devices)) --accum "$K" --params-against whole.safetensors)
         check "$K micro-steps on $devices devices" run part "${words[@]}" --lr $LR
         holds "have its gradient" "d['part'] <= 1e-5 and abs(l['part'] / l['whole'] - 1) <= 1e-6" part
         check "their losses undivided" run sum "${words[@]}" --lr $LR --undivided

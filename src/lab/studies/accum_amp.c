@@ -314,7 +314,7 @@ const ech__study_card ech__study_accum_amp = {
              "mixed precision, and both; beside plain DDP.",
     .params = params,
     .quick_seconds = 8,
-    .full_seconds = 90,
+    .full_seconds = 45,
     .runs = runs,
     .tell = tell,
 };

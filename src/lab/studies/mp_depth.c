@@ -156,7 +156,7 @@ const ech__study_card ech__study_mp_depth = {
              "of two.",
     .params = params,
     .quick_seconds = 6,
-    .full_seconds = 75,
+    .full_seconds = 70,
     .runs = runs,
     .tell = tell,
 };

@@ -224,7 +224,8 @@ static bool follows_rule(ech__sheet *s, const char *run, int64_t depth, int64_t 
     for (int64_t i = 0; i < depth; i++) {
         const ech__lab_figure f =
             ech__tell_value(s, "[%s summary.placement.%" PRId64 ".device]", run, i);
-        if (!f.known || f.value != (double)(i * devices / depth))
+        const int64_t device = i * devices / depth;
+        if (!f.known || f.value != (double)device)
             return false;
     }
     return true;
@@ -352,8 +353,8 @@ const ech__study_card ech__study_mp_devices = {
     .about = "One stack with its layers spread evenly over more and more devices, one at work at a "
              "time; and the same as a pipeline of micro-batches.",
     .params = params,
-    .quick_seconds = 30,
-    .full_seconds = 500,
+    .quick_seconds = 45,
+    .full_seconds = 450,
     .runs = runs,
     .tell = tell,
 };

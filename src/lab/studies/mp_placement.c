@@ -141,7 +141,7 @@ const ech__study_card ech__study_mp_placement = {
              "on another, in one process.",
     .params = params,
     .quick_seconds = 2,
-    .full_seconds = 10,
+    .full_seconds = 8,
     .runs = runs,
     .tell = tell,
 };

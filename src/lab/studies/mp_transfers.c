@@ -214,7 +214,7 @@ const ech__study_card ech__study_mp_transfers = {
              "numbers of devices.",
     .params = params,
     .quick_seconds = 3,
-    .full_seconds = 40,
+    .full_seconds = 10,
     .runs = runs,
     .tell = tell,
 };
