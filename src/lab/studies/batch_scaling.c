@@ -225,7 +225,7 @@ const ech__study_card ech__study_batch_scaling = {
         "Larger and larger batches on one and more devices, each against one device with the same "
         "batch.",
     .params = params,
-    .quick_seconds = 20,
+    .quick_seconds = 8,
     .full_seconds = 180,
     .runs = runs,
     .tell = tell,

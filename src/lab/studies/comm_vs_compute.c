@@ -333,7 +333,7 @@ const ech__study_card ech__study_comm_vs_compute = {
         "A small and a large linear stack on one and more devices, and runs at the batch at which "
         "communication should take half of the step.",
     .params = params,
-    .quick_seconds = 40,
+    .quick_seconds = 35,
     .full_seconds = 900,
     .runs = runs,
     .tell = tell,

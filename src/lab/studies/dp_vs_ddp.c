@@ -395,7 +395,7 @@ const ech__study_card ech__study_dp_vs_ddp = {
         "One process in which device 0 hands out parameters and adds up gradients, against one "
         "process for each device.",
     .params = params,
-    .quick_seconds = 25,
+    .quick_seconds = 30,
     .full_seconds = 150,
     .runs = runs,
     .tell = tell,

@@ -268,7 +268,7 @@ const ech__study_card ech__study_strong_scaling = {
     .about = "The same step of a linear stack, with the same samples in all, on more and more "
              "devices under DDP.",
     .params = params,
-    .quick_seconds = 20,
+    .quick_seconds = 12,
     .full_seconds = 90,
     .runs = runs,
     .tell = tell,

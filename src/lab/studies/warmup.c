@@ -234,7 +234,7 @@ const ech__study_card ech__study_warmup = {
     .about = "The same training on one device three times with the same seed, and once with "
              "another.",
     .params = params,
-    .quick_seconds = 6,
+    .quick_seconds = 5,
     .full_seconds = 30,
     .runs = runs,
     .tell = tell,
