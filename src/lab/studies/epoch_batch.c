@@ -233,6 +233,8 @@ static void answer_largest(ech__sheet *s, int last)
     ech__tell_let(s, "fixed", "bytes", "need0 - batch0 * each");
     ech__tell_let(s, "peak", "bytes", "[%s summary.peak_memory_bytes.0]", run.s);
     ech__tell_let(s, "off", "percent2", "peak / need%d - 1", last);
+    ech__tell_let(s, "own_off", "percent2", "peak / [%s summary.planned_memory_bytes.0] - 1",
+                  run.s);
     ech__tell_ask(s, "What is the largest batch that fits?");
     ech__tell_say(s, "{largest}, of a device with {room}: from the plan alone, before anything is "
                      "run. {fixed} are there for any batch, and every image adds {each}.");
@@ -243,12 +245,15 @@ static void answer_largest(ech__sheet *s, int last)
                        refused, refused);
     else
         ech__tell_say(s, "No batch of the table needs more than there is.");
-    ech__tell_sayf(s,
-                   ech__tell_value(s, "off").value == 0
-                       ? "The run at batch {batch%d} took {peak}, to the byte what was planned."
-                       : "The run at batch {batch%d} took {peak}, which differs from the plan by "
-                         "{off}.",
-                   last);
+    ech__tell_sayf(
+        s,
+        ech__tell_value(s, "own_off").value == 0
+            ? "The run at batch {batch%d} took {peak}, to the byte what its own plan said "
+              "before it began; the table, which times no kernels and so may choose others, "
+              "is {off} away from that."
+            : "The run at batch {batch%d} took {peak}, which differs from its own plan by "
+              "{own_off} and from the table by {off}.",
+        last);
 }
 
 /* The smallest batch whose throughput is within a twentieth of the best one's. */
