@@ -204,7 +204,7 @@ static int by_x(const void *a, const void *b)
 /* The first argument is the level. */
 static double of_crossing(call c)
 {
-    pair pairs[ECH__LAB_MAX_ARGS / 2];
+    pair pairs[ECH__LAB_MAX_ARGS / 2] = {{0, 0}};
     const double level = c.args[0];
     const size_t n = (c.count - 1) / 2;
     for (size_t i = 0; i < n; i++)

@@ -159,7 +159,7 @@ INLINE void finish_rows(const ech__int8_sums *t, const factors *f, int64_t first
     }
     if (t->type == ECH_F32) {
         for (int i = 0; i < count; i++, y += t->y_step)
-            _mm256_maskstore_ps((float *)y, t->fills ? _mm256_set1_epi32(-1) : there,
+            _mm256_maskstore_ps((float *)(void *)y, t->fills ? _mm256_set1_epi32(-1) : there,
                                 scaled_relu(f, acc[i]));
         return;
     }

@@ -238,7 +238,7 @@ INLINE void store_line(const ech__int8_wino_output *t, const __m256i acc[TILE],
     const factors f = {t->bias, t->scale, t->relu};
     if (type == ECH_F32) {
         for (int s = 0; s < t->cols; s++)
-            _mm256_storeu_ps((float *)(to + s * t->y_pixel), scaled_relu(&f, acc[s]));
+            _mm256_storeu_ps((float *)(void *)(to + s * t->y_pixel), scaled_relu(&f, acc[s]));
         return;
     }
     const __m256i all = packed(&f, acc, type == ECH_S8);
