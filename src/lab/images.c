@@ -93,7 +93,7 @@ ech_status ech__lab_find_images(ech__lab *lab)
         return ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for the place of CIFAR-10");
     if (ech__images_are_in(own))
         return decide(lab, own, NULL);
-    char reason[240];
+    char reason[240] = "";
     ech__lab_show(lab, ECH__LAB_EVENT_IMAGES, NULL, NULL, NULL);
     ECH_TRY(fetch(lab, own, reason, sizeof reason));
     if (*reason && !ech__lab_is_stopped(lab))

@@ -70,9 +70,9 @@ struct ech__lab {
     ech__lab_options options; /* with copies of the strings */
     ech__lab_set sets[ECH__LAB_MAX_SETS];
     char **env; /* of every run */
-    const ech__study_card **cards;
+    const ech__study_card *cards[ECH__LAB_MAX_STUDIES];
     size_t card_count; /* all there are, in the order of the report */
-    ech__lab_study *studies;
+    ech__lab_study studies[ECH__LAB_MAX_STUDIES];
     size_t study_count;   /* to be run, in that order */
     ech__lab_study noise; /* the runs of equal words */
     ech__lab_noise figures;

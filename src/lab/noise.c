@@ -100,7 +100,7 @@ static ech_status add_repeats(ech__lab *lab, int repeats)
 
 ech_status ech__lab_measure_noise(ech__lab *lab)
 {
-    double medians[MOST_REPEATS];
+    double medians[MOST_REPEATS] = {0};
     ech__lab_noise noise = {.runs = 0};
     ech__lab_show(lab, ECH__LAB_EVENT_NOISE, NULL, NULL, NULL);
     ECH_TRY(ech__noise_idle(lab->ctx, IDLE_SECONDS, &noise));

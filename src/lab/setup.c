@@ -48,9 +48,6 @@ static ech_status take_cards(ech__lab *lab, const ech__lab_options *o)
 {
     const ech__study_card *const *from = o->cards ? o->cards : ech__lab_cards;
     lab->card_count = o->cards ? o->card_count : ech__lab_card_count;
-    lab->cards = ech__arena_array(&lab->arena, lab->card_count + 1, sizeof *lab->cards);
-    if (!lab->cards)
-        return no_memory(lab);
     if (lab->card_count > ECH__LAB_MAX_STUDIES)
         return ech__fail(lab->ctx, ECH_E_LIMIT, "%zu studies: at most %d are possible",
                          lab->card_count, ECH__LAB_MAX_STUDIES);
@@ -100,10 +97,7 @@ static bool is_wanted(const ech__lab_options *o, const ech__study_card *card)
 
 static ech_status choose_studies(ech__lab *lab, const ech__lab_options *o)
 {
-    lab->studies = ech__arena_array(&lab->arena, lab->card_count, sizeof *lab->studies);
-    if (!lab->studies)
-        return no_memory(lab);
-    for (size_t i = 0; o->studies && i < o->study_count; i++) {
+    for (size_t i = 0; i < o->study_count; i++) {
         const ech__study_card *card;
         ECH_TRY(find_card(lab, o->studies[i], &card));
     }
