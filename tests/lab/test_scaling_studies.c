@@ -200,7 +200,8 @@ static void add_scaling(fixture *f, const char *prefix, double t1, double t2, do
                         double exchange)
 {
     char id[3][32];
-    const char *bytes = "\"communication\":{\"gradient_bytes\":4000},";
+    const char *bytes = "\"communication\":{\"gradient_bytes\":4000,\"buckets\":[{\"transfer_s\":0."
+                        "001},{\"transfer_s\":0.002}]},";
     for (int i = 0; i < 3; i++)
         snprintf(id[i], sizeof id[i], "%sn%d", prefix, 1 << i);
     add_train(f, (made){id[0], 1, t1, t1, 0, {0}, 0, NULL});

@@ -57,10 +57,27 @@ static void runs(ech__lab_runs *lab)
 
 /* ---- figures ---- */
 
+/* Names the time that all buckets of a run were on their way, and gives its name. */
+static ech__lab_id name_transfer(ech__sheet *s, const char *run)
+{
+    const ech_json *buckets =
+        ech__lab_path(ech__tell_record(s, run), "summary.communication.buckets");
+    const size_t count = buckets ? ech__json_count(buckets) : 1; /* one that is not known */
+    ech__lab_id sum = {"0"};
+    for (size_t b = 0; b < count; b++) {
+        const ech__lab_id before = sum;
+        sum = ech__lab_name("%s_transfer%zu", run, b);
+        ech__tell_let(s, sum.s, "seconds", "%s + [%s summary.communication.buckets.%zu.transfer_s]",
+                      before.s, run, b);
+    }
+    return sum;
+}
+
 /* Of a case on n devices: what a device computes and moves in a step, and how fast. */
 static void name_rates(ech__sheet *s, int c, int64_t n)
 {
     const char *p = CASES[c].prefix;
+    const ech__lab_id run = ech__lab_name("%sn%" PRId64, p, n);
     /* Forward, data gradient (not of the first layer) and weight gradient: two operations for each weight and sample. */
     ech__tell_let(s, ech__lab_name("%sflops", p).s, "fixed2 Gflop",
                   "1e-9 * (6 * %" PRId64 " - 2) * %" PRId64 " * %" PRId64 " * %" PRId64
@@ -75,8 +92,8 @@ static void name_rates(ech__sheet *s, int c, int64_t n)
                   "1e-6 * %sbytes / %sflops", p, p);
     ech__tell_let(s, ech__lab_name("%srate", p).s, "fixed1 Gflop/s", "%sflops / %sc%" PRId64, p, p,
                   n);
-    ech__tell_let(s, ech__lab_name("%sbandwidth", p).s, "fixed1 GB/s",
-                  "%sbytes / %sx%" PRId64 " * 1e-9", p, p, n);
+    ech__tell_let(s, ech__lab_name("%sbandwidth", p).s, "fixed1 GB/s", "%sbytes / %s * 1e-9", p,
+                  name_transfer(s, run.s).s);
     ech__tell_let(s, ech__lab_name("%sshare", p).s, "percent0",
                   "(%sx%" PRId64 " + %sw%" PRId64 ") / %st%" PRId64, p, n, p, n, p, n);
 }
@@ -133,8 +150,8 @@ static void tell_rates(ech__sheet *s)
 {
     ech__tell_table(
         s, "Bytes for each operation",
-        "Of one device in a step. An all-reduce moves two N-1 N-ths of the gradients in and as "
-        "much out.");
+        "Of one device in a step. An all-reduce moves two N-1 N-ths of the gradients in and "
+        "as much out; exchanges are timed from when all had a bucket until all had its sum.");
     ech__tell_column(s, "case", "text");
     ech__tell_column(s, "parameters", "integer");
     ech__tell_column(s, "devices", "integer");

@@ -155,8 +155,8 @@ static void answer_linear(ech__sheet *s)
     for (size_t i = 0; i < ech__tell_devices(s); i++) {
         const int64_t devices = ech__tell_device(s, i);
         ech__tell_sayf(s,
-                       "On {n%" PRId64 "} device%s a second of delay adds {slope%" PRId64
-                       "} s ({slope%" PRId64 ".low} to {slope%" PRId64
+                       "On {n%" PRId64 "} device%s a millisecond of delay adds {slope%" PRId64
+                       "} ms ({slope%" PRId64 ".low} to {slope%" PRId64
                        ".high}) to the step; a line explains {line%" PRId64 "} of the variance.",
                        devices, devices == 1 ? "" : "s", devices, devices, devices, devices);
     }

@@ -187,7 +187,7 @@ static void answer_total(ech__sheet *s)
         ech__tell_sayf(
             s,
             "On {n%" PRId64 "} devices a step takes {t0_%" PRId64 "}, and {t%d_%" PRId64
-            "} when one of them is late by {late%d}: each second of it adds {%s} s ({%s.low} "
+            "} when one of them is late by {late%d}: each millisecond of it adds {%s} ms ({%s.low} "
             "to {%s.high}), and a line explains {line%" PRId64 "} of the variance.",
             n, n, last, n, last, slope.s, slope.s, slope.s, n);
         /* An N-th of the delay is what it would cost if the others took over its work. */
