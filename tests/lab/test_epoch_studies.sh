@@ -18,6 +18,7 @@ for id in "${studies[@]}"; do
     holds "of fifteen lines at most" "$id" 'all(len(a["text"]) <= 15 * 110 for a in d["answers"])'
 done
 
+check "every figure is what its source gives, and answers have no other digits" python3 "$ECH_SRC/tests/lab/recompute.py" out
 holds "a batch that does not fit is known before" epoch-batch 'r["b512n1"]["status"] == "skipped" and "out of memory: a batch of 512 needs" in r["b512n1"]["reason"]'
 holds "and the largest one that fits" epoch-batch 'f["largest"] == record("fit")["largest_batch"] and f["room"] == 30e6'
 holds "a run takes what its plan said, to the byte" epoch-batch '"to the byte what its own plan said" in text and abs(f["off"]) < 0.2'
