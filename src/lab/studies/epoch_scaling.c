@@ -138,7 +138,7 @@ static void answer_speedup(ech__sheet *s)
     ech__tell_let(s, "further", "fixed2", "only_%s / only_%s", run.s, further.s);
     ech__tell_sayf(s,
                    "From {n%" PRId64 "} to {n%" PRId64 "} devices it is {further} times as fast "
-                   "at the smallest batch.",
+                   "at the smallest batch ({further.low} to {further.high}).",
                    shown, most);
     ech__tell_say_emulated(s);
 }
