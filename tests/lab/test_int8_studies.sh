@@ -18,6 +18,7 @@ for id in "${studies[@]}"; do
     holds "of fifteen lines at most" "$id" 'all(len(a["text"]) <= 15 * 110 for a in d["answers"])'
 done
 
+check "every figure is what its source gives, and answers have no other digits" python3 "$ECH_SRC/tests/lab/recompute.py" out
 holds "accuracies are those of the ladder" quant-bias 'all(f["r%dacc" % k] == record("best")["ladder"][k]["accuracy"]["share"] for k in (1, 2, 3))'
 holds "differences too" quant-bias 'abs(f["r5diff"] - 100 * (record("best")["ladder"][5]["accuracy"]["share"] - record("best")["ladder"][0]["accuracy"]["share"])) < 1e-9'
 holds "behind ReLUs the negative side is empty" activation-histograms '"nothing lies below zero" in text and f["after"] == 4'

@@ -77,40 +77,57 @@ static void name_figures(ech__sheet *s)
 
 /* ---- tables and plot ---- */
 
-static void tell_row(ech__sheet *s, int64_t b, int64_t n)
+/* Begins a row for every batch and number of devices above one; false past the last. */
+static bool next_row(ech__sheet *s, size_t row, ech__lab_id *run)
 {
-    const ech__lab_id run = ech__epoch_run(b, n);
+    const size_t counts = ech__tell_devices(s) - 1;
+    if (row >= ECH__EPOCH_BATCHES * counts)
+        return false;
+    const int64_t b = ech__tell_batch(s, row / counts), n = ech__tell_device(s, 1 + row % counts);
+    *run = ech__epoch_run(b, n);
     ech__tell_row(s);
     ech__tell_plain(s, "%" PRId64, b);
     ech__tell_plain(s, "%" PRId64, n);
-    ech__tell_plain(s, "steps_%s", run.s);
-    ech__tell_plain(s, "m_%s", run.s);
-    ech__tell_plain(s, "sum_%s", run.s);
-    ech__tell_cell(s, "x_%s", run.s);
-    ech__tell_cell(s, "eff_%s", run.s);
-    ech__tell_cell(s, "bus_%s", run.s);
-    ech__tell_cell(s, "use_%s", run.s);
-    ech__tell_plain(s, "slip_%s", run.s);
+    return true;
 }
 
 static void tell_epoch_table(ech__sheet *s)
 {
+    ech__lab_id run;
     ech__tell_table(s, "Every all-reduce of the second epoch",
-                    "Communication is the time that was not hidden, on rank 0. The last column is "
-                    "the mistake: the bytes of one all-reduce by the time of all.");
-    ech__tell_column(s, "batch a device", "integer");
+                    "The batch is that of a device. Communication is the time that was not hidden, "
+                    "on rank 0, in sum over the epoch.");
+    ech__tell_column(s, "batch", "integer");
     ech__tell_column(s, "devices", "integer");
     ech__tell_column(s, "all-reduces", "integer");
     ech__tell_column(s, "bytes of one", "bytes");
     ech__tell_column(s, "bytes of all", "bytes");
     ech__tell_column(s, "communication", "seconds");
-    ech__tell_column(s, "effective", "general GB/s");
-    ech__tell_column(s, "bus", "general GB/s");
+    for (size_t row = 0; next_row(s, row, &run); row++) {
+        ech__tell_plain(s, "steps_%s", run.s);
+        ech__tell_plain(s, "m_%s", run.s);
+        ech__tell_plain(s, "sum_%s", run.s);
+        ech__tell_cell(s, "x_%s", run.s);
+    }
+}
+
+static void tell_rate_table(ech__sheet *s)
+{
+    ech__lab_id run;
+    ech__tell_table(s, "Bandwidth over the second epoch",
+                    "The last column is the mistake: the bytes of one all-reduce by the "
+                    "communication time of all.");
+    ech__tell_column(s, "batch", "integer");
+    ech__tell_column(s, "devices", "integer");
+    ech__tell_column(s, "effective", "fixed3 GB/s");
+    ech__tell_column(s, "bus", "fixed3 GB/s");
     ech__tell_column(s, "of the peak", "percent2");
     ech__tell_column(s, "one by all", "percent4");
-    for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
-        for (size_t i = 1; i < ech__tell_devices(s); i++)
-            tell_row(s, ech__tell_batch(s, k), ech__tell_device(s, i));
+    for (size_t row = 0; next_row(s, row, &run); row++) {
+        ech__tell_plain(s, "eff_%s", run.s);
+        ech__tell_cell(s, "bus_%s", run.s);
+        ech__tell_cell(s, "use_%s", run.s);
+        ech__tell_plain(s, "slip_%s", run.s);
     }
 }
 
@@ -120,22 +137,16 @@ static void tell_one_table(ech__sheet *s)
                     "Ring: 2M(N-1)/(N B) with the measured peak as B. Transfer: from when the last "
                     "rank has its gradients until all have the sum. Exposed: a step's share of the "
                     "communication above.");
-    ech__tell_column(s, "batch a device", "integer");
+    ech__lab_id run;
+    ech__tell_column(s, "batch", "integer");
     ech__tell_column(s, "devices", "integer");
     ech__tell_column(s, "ring at the peak", "seconds");
     ech__tell_column(s, "transfer", "seconds");
     ech__tell_column(s, "exposed", "seconds");
-    for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
-        for (size_t i = 1; i < ech__tell_devices(s); i++) {
-            const int64_t b = ech__tell_batch(s, k), n = ech__tell_device(s, i);
-            const ech__lab_id run = ech__epoch_run(b, n);
-            ech__tell_row(s);
-            ech__tell_plain(s, "%" PRId64, b);
-            ech__tell_plain(s, "%" PRId64, n);
-            ech__tell_plain(s, "ring_%s", run.s);
-            ech__tell_cell(s, "tr_%s", run.s);
-            ech__tell_cell(s, "x_%s / steps_%s", run.s, run.s);
-        }
+    for (size_t row = 0; next_row(s, row, &run); row++) {
+        ech__tell_plain(s, "ring_%s", run.s);
+        ech__tell_cell(s, "tr_%s", run.s);
+        ech__tell_cell(s, "x_%s / steps_%s", run.s, run.s);
     }
 }
 
@@ -247,6 +258,7 @@ static void tell(ech__sheet *s)
     const int64_t real = ech__tell_most_real(s), n = real > 1 ? real : ech__tell_most(s);
     name_figures(s);
     tell_epoch_table(s);
+    tell_rate_table(s);
     tell_one_table(s);
     tell_plot(s);
     answer_use(s, n);

@@ -50,35 +50,37 @@ static void tell_row(ech__sheet *s, int64_t b, int64_t n)
     ech__tell_row(s);
     ech__tell_plain(s, "%" PRId64, b);
     ech__tell_plain(s, "%" PRId64, n);
-    ech__tell_cell(s, "t_%s", run.s);
+    ech__tell_plain(s, "t_%s", run.s);
     if (n == 1) {
-        ech__tell_cell(s, "t_%s", run.s);
+        ech__tell_plain(s, "t_%s", run.s);
         for (int k = 0; k < 5; k++)
             ech__tell_none(s);
         return;
     }
-    ech__tell_cell(s, "c_%s", run.s);
+    ech__tell_plain(s, "c_%s", run.s);
     ech__tell_cell(s, "x_%s", run.s);
     ech__tell_plain(s, "w_%s", run.s);
-    ech__tell_cell(s, "xs_%s", run.s);
+    ech__tell_plain(s, "xs_%s", run.s);
     ech__tell_cell(s, "est_%s", run.s);
     ech__tell_cell(s, "gap_%s", run.s);
 }
 
 static void tell_table(ech__sheet *s)
 {
-    ech__tell_table(s, "Compute and communication of the second epoch",
-                    "Of rank 0, in sum over the steps. Exposed: not computing because of the "
-                    "exchange, working on it or waiting. Estimate: T_N - T_1/N.");
-    ech__tell_column(s, "batch a device", "integer");
+    ech__tell_table(
+        s, "Compute and communication of the second epoch",
+        "Of rank 0, in sum over the steps; the batch is that of a device. Exposed: communication "
+        "in which it does not compute, working on it or waiting. Estimate: T_N - T_1/N. "
+        "Difference: estimate - exposed.");
+    ech__tell_column(s, "batch", "integer");
     ech__tell_column(s, "devices", "integer");
     ech__tell_column(s, "T_N", "seconds");
     ech__tell_column(s, "compute", "seconds");
-    ech__tell_column(s, "communication, exposed", "seconds");
-    ech__tell_column(s, "of it, waiting", "seconds");
-    ech__tell_column(s, "share of T_N", "percent1");
-    ech__tell_column(s, "communication, estimate", "seconds");
-    ech__tell_column(s, "estimate - exposed", "seconds");
+    ech__tell_column(s, "exposed", "seconds");
+    ech__tell_column(s, "waiting", "seconds");
+    ech__tell_column(s, "of T_N", "percent1");
+    ech__tell_column(s, "estimate", "seconds");
+    ech__tell_column(s, "difference", "seconds");
     for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
         for (size_t i = 0; i < ech__tell_devices(s); i++)
             tell_row(s, ech__tell_batch(s, k), ech__tell_device(s, i));

@@ -47,14 +47,14 @@ static void tell_row(ech__sheet *s, int64_t b, int64_t n)
     ech__tell_plain(s, "%" PRId64, n);
     ech__tell_plain(s, "%" PRId64, b * n);
     ech__tell_plain(s, "steps_%s", run.s);
-    ech__tell_cell(s, "with_%s", run.s);
+    ech__tell_plain(s, "with_%s", run.s);
     ech__tell_cell(s, "only_%s", run.s);
     if (n == 1) {
         ech__tell_plain(s, "1");
         ech__tell_plain(s, "1");
     } else {
         ech__tell_cell(s, "s_%s", run.s);
-        ech__tell_cell(s, "e_%s", run.s);
+        ech__tell_plain(s, "e_%s", run.s);
     }
     ech__tell_plain(s, "p_%s", run.s);
 }
@@ -62,9 +62,10 @@ static void tell_row(ech__sheet *s, int64_t b, int64_t n)
 static void tell_table(ech__sheet *s)
 {
     ech__tell_table(s, "The second epoch by devices",
-                    "Speedup and efficiency are those of computing alone, the exchange between "
+                    "The batch is that of a device. Speedup and efficiency are those of computing "
+                    "alone, the exchange between "
                     "devices included, against one device with the same batch.");
-    ech__tell_column(s, "batch a device", "integer");
+    ech__tell_column(s, "batch", "integer");
     ech__tell_column(s, "devices", "integer");
     ech__tell_column(s, "images a step", "integer");
     ech__tell_column(s, "steps", "integer");
@@ -137,7 +138,7 @@ static void answer_speedup(ech__sheet *s)
     ech__tell_let(s, "further", "fixed2", "only_%s / only_%s", run.s, further.s);
     ech__tell_sayf(s,
                    "From {n%" PRId64 "} to {n%" PRId64 "} devices it is {further} times as fast "
-                   "at the smallest batch.",
+                   "at the smallest batch ({further.low} to {further.high}).",
                    shown, most);
     ech__tell_say_emulated(s);
 }

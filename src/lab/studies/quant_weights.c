@@ -8,9 +8,9 @@ static const struct {
     const char *id, *text, *options;
 } ways[] = {
     {"tensor", "max-abs, per layer", "--weights max --per tensor --sensitivity 0"},
-    {"sigma", "3-sigma, per layer", "--weights 3sigma --per tensor --sensitivity 0"},
+    {"sigma", "three sigma, per layer", "--weights 3sigma --per tensor --sensitivity 0"},
     {"channel", "max-abs, per channel", "--weights max --per channel --sensitivity 0"},
-    {"csigma", "3-sigma, per channel", "--weights 3sigma --per channel --sensitivity 0"},
+    {"csigma", "three sigma, per channel", "--weights 3sigma --per channel --sensitivity 0"},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 

@@ -97,21 +97,22 @@ static void tell_row(ech__sheet *s, const char *run, const char *label)
     ech__tell_cell(s, "steps[%s time_s]", run);
     ech__tell_plain(s, "std[%s time_s]", run);
     ech__tell_plain(s, "[%s summary.final_loss]", run);
-    ech__tell_words(s, "%.16s", ech__tell_text(s, run, "summary.losses_sha256"));
+    ech__tell_words(s, "%.12s", ech__tell_text(s, run, "summary.losses_sha256"));
 }
 
 static void tell_tables(ech__sheet *s)
 {
-    ech__tell_table(s, "The same training, and another seed",
-                    "The hash is over the bits of the losses of all steps.");
+    ech__tell_table(
+        s, "The same training, and another seed",
+        "Timed steps: the median. Losses: the beginning of a hash over the bits of all of them.");
     ech__tell_column(s, "run", "text");
     ech__tell_column(s, "seed", "integer");
     ech__tell_column(s, "step 1", "seconds");
     ech__tell_column(s, "step 2", "seconds");
-    ech__tell_column(s, "timed steps, median", "seconds");
-    ech__tell_column(s, "their deviation", "seconds");
-    ech__tell_column(s, "last loss", "fixed9");
-    ech__tell_column(s, "hash of the losses", "text");
+    ech__tell_column(s, "timed steps", "seconds");
+    ech__tell_column(s, "deviation", "seconds");
+    ech__tell_column(s, "last loss", "fixed6");
+    ech__tell_column(s, "losses", "text");
     for (int i = 0; i < REPEATS; i++)
         tell_row(s, SAME[i], SAME[i]);
     tell_row(s, "other", "other seed");
