@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/lab_show.h"
 #include "cli/report_write.h"
+#include "lab/serve.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -16,6 +17,7 @@ typedef struct args {
     bool quick, force, csv;
     int64_t seed;
     double run_limit;
+    int64_t serve; /* port; -1: none */
     int format;
 } args;
 
@@ -58,6 +60,14 @@ typedef struct args {
          .max = 1e6,                                                                               \
          .help = "A run that takes longer is stopped, and failed. Default: 120, or 14400 without " \
                  "--quick."},                                                                      \
+        {.name = "serve",                                                                          \
+         ECH_OPTION(INT, args, serve),                                                             \
+         .arg = "PORT",                                                                            \
+         .min = 0,                                                                                 \
+         .max = 65535,                                                                             \
+         .help = "Show the lab while it runs on http://127.0.0.1:PORT/, which only this machine "  \
+                 "can reach; 0 takes any port that is free. A browser that looks on takes time "   \
+                 "of a core from what is measured."},                                              \
         {.name = "out",                                                                            \
          ECH_OPTION(STRING, args, out),                                                            \
          .arg = "DIR",                                                                             \
@@ -96,6 +106,7 @@ static const ech__option run_options[] = {
 static const ech__option_example all_examples[] = {
     {"echelon lab all --quick", "runs every study in small sizes: lab/report.html, lab/report.pdf"},
     {"echelon lab all --out full --devices 1,2", "full sizes, on one and two devices"},
+    {"echelon lab all --quick --serve 8080", "progress and curves on http://127.0.0.1:8080/"},
 };
 
 static const ech__option_example run_examples[] = {
@@ -245,37 +256,58 @@ static int conclude(ech_ctx *ctx, const ech__command *command, const args *a,
     return code;
 }
 
+/* Where the lab can be looked at, if that was asked for. */
+static ech_status serve(ech_ctx *ctx, const args *a, ech__lab *lab, ech__lab_server **out)
+{
+    *out = NULL;
+    if (a->serve < 0)
+        return ECH_OK;
+    ECH_TRY(ech__lab_serve_start(ctx, lab, a->out, (int)a->serve, out));
+    fprintf(stderr, "live view: http://127.0.0.1:%d/\n", ech__lab_serve_port(*out));
+    return ECH_OK;
+}
+
+/* Runs what was asked for, writes the report, and shows both meanwhile. */
+static int perform(ech_ctx *ctx, const ech__command *command, const args *a, ech__lab *lab,
+                   ech__lab_shown *shown)
+{
+    ech__lab_server *server;
+    struct sigaction old[SIGNALS];
+    if (ech__lab_shown_init(ctx, shown, ech__lab_studies(lab)) < 0 ||
+        serve(ctx, a, lab, &server) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    catch_signals(lab, old);
+    const ech_status status = ech__lab_execute(lab);
+    release_signals(old);
+    ech__lab_show_end(shown);
+    const int code = conclude(ctx, command, a, shown, status);
+    fflush(stdout);
+    ech__lab_serve_stop(server);
+    return code;
+}
+
 static int run_lab(ech_ctx *ctx, const ech__command *command, const args *a)
 {
     ech__lab_options options;
-    ech__lab_shown shown;
+    ech__lab_shown shown = {0};
     ech__lab *lab;
-    struct sigaction old[SIGNALS];
     if (options_of(ctx, a, &options) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     options.show = ech__lab_show_event;
     options.user = &shown;
-    ech_status status = ech__lab_create(ctx, &options, &lab);
+    const ech_status status = ech__lab_create(ctx, &options, &lab);
     if (status < 0)
         return ech__cli_fail(ctx, command,
                              status == ECH_E_INVALID ? ECH__EXIT_USAGE : ECH__EXIT_FAILED);
-    status = ech__lab_shown_init(ctx, &shown, ech__lab_studies(lab));
-    if (status == ECH_OK) {
-        catch_signals(lab, old);
-        status = ech__lab_execute(lab);
-        release_signals(old);
-        ech__lab_show_end(&shown);
-    }
+    const int code = perform(ctx, command, a, lab, &shown);
     ech__lab_destroy(lab);
-    const int code = shown.studies ? conclude(ctx, command, a, &shown, status)
-                                   : ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     ech__lab_shown_fini(ctx, &shown);
     return code;
 }
 
 int ech__run_lab_run(ech_ctx *ctx, const ech__command *command, char **argv)
 {
-    args a = {0};
+    args a = {.serve = -1};
     ech__option_result result;
     int code;
     if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))

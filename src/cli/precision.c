@@ -39,9 +39,13 @@ static ech_status check(ech_ctx *ctx, const ech__train_args *a)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--grad-dtype bf16: --reproducible has the same bits on one device, which "
                          "exchanges nothing; it needs f32");
-    if (a->against && a->fit)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--fit runs nothing; --against has nothing to compare");
+    if ((a->against || a->params_against) && a->fit)
+        return ech__fail(ctx, ECH_E_INVALID, "--fit runs nothing; --%s has nothing to compare",
+                         a->against ? "against" : "params-against");
+    if (a->undivided && (a->accum < 2 || a->reproducible))
+        return ech__fail(ctx, ECH_E_INVALID, "--undivided: is of --accum 2 or more, %s",
+                         a->reproducible ? "without --reproducible"
+                                         : "and there is one micro-step");
     return ECH_OK;
 }
 

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- quantize.json ---- */
 
@@ -54,6 +55,8 @@ static ech_json *ladder_json(const ech__quantization *study)
         ech__json_set_string(&row, "what", ech__rung_what(r->kind));
         ech__json_set(&row, "accuracy", share_json(&r->accuracy));
         ech__json_set(&row, "agreement", share_json(&r->agreement));
+        ech__json_set_int(&row, "lost", r->lost);
+        ech__json_set_int(&row, "gained", r->gained);
         if (r->bytes)
             ech__json_set_int(&row, "bytes", r->bytes);
         ech__json_set_real(&row, "time_per_image_s", r->image_s);
@@ -79,6 +82,34 @@ static ech_json *sensitivity_json(const ech__quantization *study)
     return json;
 }
 
+/* The scales of a weight: one for each output channel, or the same for all. */
+static void set_weight_scales(ech_json **json, const ech__quantization *study, const char *layer)
+{
+    const ech__layer_scales *l = NULL;
+    for (size_t i = 0; i < study->scales.nlayers; i++) {
+        if (strcmp(study->scales.layers[i].name, layer) == 0)
+            l = &study->scales.layers[i];
+    }
+    ech_json *scales = ech__json_array();
+    for (int64_t o = 0; l && o < l->outputs; o++)
+        ech__json_append_real(&scales, (double)l->scale[o]);
+    ech__json_set_string(json, "type", ech__dtype_name(ECH_S8));
+    ech__json_set(json, "scales", scales);
+}
+
+/* Bars of equal width, the zeros among them: they are zeros times count. */
+static void set_bars(ech_json **json, const ech__histogram *histogram)
+{
+    const ech__bars bars = ech__histogram_bars(histogram);
+    ech_json *counts = ech__json_array();
+    for (int b = 0; b < bars.count; b++)
+        ech__json_append_int(&counts, bars.height[b]);
+    ech__json_set_real(json, "first_bin", bars.low);
+    ech__json_set_real(json, "bin_width", bars.width);
+    ech__json_set_int(json, "zero_bin", bars.zero);
+    ech__json_set(json, "counts", counts);
+}
+
 static ech_json *seen_json(const ech__quantization *study, const ech__seen *seen)
 {
     const ech__spread s = ech__histogram_spread(seen->histogram);
@@ -92,11 +123,14 @@ static ech_json *seen_json(const ech__quantization *study, const ech__seen *seen
     ech__json_set_real(&json, "sigma", s.sigma);
     ech__json_set_real(&json, "outliers", s.outliers);
     ech__json_set_real(&json, "zeros", s.zeros);
+    if (seen->value < 0)
+        set_weight_scales(&json, study, seen->layer);
     if (seen->value >= 0 && ech__has_scale(&study->model, seen->value)) {
         const ech_dtype type = ech__scale_type(study->model.fused, seen->value);
         ech__json_set_string(&json, "type", ech__dtype_name(type));
         ech__json_set_real(&json, "scale", (double)study->scales.activation[seen->value]);
     }
+    set_bars(&json, seen->histogram);
     return json;
 }
 
@@ -151,25 +185,6 @@ ech_json *ech__quantize_json(const ech__quantization *study)
 }
 
 /* ---- histograms as data ---- */
-
-static ech_json *histograms_json(const ech__quantization *study)
-{
-    ech_json *all = ech__json_array();
-    ech__seen seen;
-    for (size_t i = 0; ech__quantize_seen(study, i, &seen); i++) {
-        if (!seen.histogram)
-            continue;
-        const ech__bars bars = ech__histogram_bars(seen.histogram);
-        ech_json *json = seen_json(study, &seen), *counts = ech__json_array();
-        for (int b = 0; b < bars.count; b++)
-            ech__json_append_int(&counts, bars.height[b]);
-        ech__json_set_real(&json, "first_bin", bars.low);
-        ech__json_set_real(&json, "bin_width", bars.width);
-        ech__json_set(&json, "counts", counts);
-        ech__json_append(&all, json);
-    }
-    return all;
-}
 
 static void print_histograms(const ech__quantization *study, FILE *out)
 {
@@ -230,7 +245,7 @@ ech_status ech__quantize_record(const ech__quantization *study)
     ECH_TRY(write_csv(study, "predictions.csv", print_predictions));
     if (!study->config.init)
         return ECH_OK;
-    ECH_TRY(save_json(study, "histograms.json", histograms_json(study)));
+    ECH_TRY(save_json(study, "histograms.json", spreads_json(study)));
     ECH_TRY(write_csv(study, "histograms.csv", print_histograms));
     return ech__quantize_plot(study);
 }

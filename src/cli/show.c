@@ -297,6 +297,9 @@ static void show_summary(const ech__run *run)
            ech__format_bytes(ech_trainer_planned_memory(run->trainer)).s,
            ech__format_bytes(ech_trainer_peak_memory(run->trainer)).s);
     printf("parameters   sha256 %s\n", s->params_sha256);
+    if (run->config.params_against)
+        printf("             norm of the difference to %s %.6g, of those %.6g\n",
+               run->config.params_against, s->gap.distance, s->gap.norm);
     if (run->saves)
         printf("checkpoints  %s, %lld saved in %s each\n", run->config.save, (long long)run->saves,
                ech__format_seconds(run->save_s / (double)run->saves).s);

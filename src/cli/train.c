@@ -61,6 +61,8 @@ static ech__run_config config_of(const ech__train_args *a)
     c.train.clip_norm = a->clip_norm;
     c.train.grad_dtype = a->grad_dtype ? ECH_BF16 : ECH_F32;
     c.against = a->against;
+    c.params_against = a->params_against;
+    c.undivided = a->undivided;
     c.run_dir = a->run_dir;
     c.trace = a->trace;
     c.command = ech__cli_command_line();

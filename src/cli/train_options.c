@@ -378,6 +378,10 @@ static const ech__option train_options[] = {
      .help = "Idle time before every backward pass, to see what a serial part costs."},
     PRECISION_ROWS,
     DEVICE_ROWS,
+    {.name = "undivided",
+     ECH_OPTION(FLAG, args, undivided),
+     .help = "Add up the losses of the micro-steps of --accum without dividing them by their "
+             "number, to see what the division is for: the gradient is that many times as long."},
     {.name = "sync-bn",
      ECH_OPTION(FLAG, args, sync_bn),
      .help = "Batch norms take their statistics over the samples of all devices."},
@@ -441,6 +445,11 @@ static const ech__option train_options[] = {
      .arg = "DIR",
      .help = "The run directory of an f32 run of the same training: how far the losses are from "
              "its losses is recorded."},
+    {.name = "params-against",
+     ECH_OPTION(STRING, args, params_against),
+     .arg = "FILE",
+     .help = "Parameters as --save-params writes them: how far the final ones are from these is "
+             "recorded."},
 };
 
 static const ech__option_example train_examples[] = {

@@ -28,10 +28,12 @@ typedef struct ech__train_args {
     int64_t lr_scale_base;
     double lr_warmup_epochs, lr_warmup_from;
     double lr, momentum, weight_decay, beta1, beta2, epsilon, gamma, delay_ms, bucket_mb, clip_norm;
-    bool nesterov, fit, trace, json, no_shuffle, no_augment, sync_bn, no_broadcast, reproducible;
+    bool nesterov, fit, trace, json, no_shuffle, no_augment, sync_bn, no_broadcast, reproducible,
+        undivided;
     int64_t epochs, limit, save_every;
     const char *data_dir, *save, *resume, *devices, *straggle, *link, *cluster;
-    const char *data, *init, *save_params, *run_dir, *tuning_file, *loss_scale_text, *against;
+    const char *data, *init, *save_params, *run_dir, *tuning_file, *loss_scale_text, *against,
+        *params_against;
     /* What follows from them. */
     int device_count; /* 0: not given */
     int ranks;        /* of a launcher: devices, or groups of --mp; 0: not given */

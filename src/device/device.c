@@ -7,6 +7,7 @@
 #include <omp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -54,9 +55,19 @@ static int64_t physical_memory(int sharers)
 
 /* ---- worker ---- */
 
+/* The threads that a device starts take its name over, so that from outside the threads of one device can be told from those of
+ * another. */
+static void name_worker(void)
+{
+    char name[16];
+    snprintf(name, sizeof name, "device %u", (unsigned)gettid() % 10000000);
+    pthread_setname_np(pthread_self(), name);
+}
+
 static void *work(void *arg)
 {
     device *dev = arg;
+    name_worker();
     if (dev->bound)
         pthread_setaffinity_np(pthread_self(), sizeof dev->cores, &dev->cores);
     omp_set_dynamic(0);

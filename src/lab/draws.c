@@ -221,10 +221,19 @@ static bool work_init(work *w, size_t all)
     return w->columns && w->sorted && w->drawn && w->steps;
 }
 
-static void read_column(work *w, const ech__lab_source *s, const char *field)
+/* What there is to draw from: the steps behind the warm-up, or an array of the record. */
+typedef struct population {
+    const ech__lab_source *source;
+    const ech_json *array; /* NULL: steps */
+    size_t count;
+} population;
+
+static void read_column(work *w, const population *from, const char *field)
 {
+    const ech__lab_source *s = from->source;
     for (size_t i = 0; i < w->all; i++) {
-        const ech_json *found = ech__lab_path(s->steps[s->first + i], field);
+        const ech_json *found = from->array ? ech__json_at(from->array, i)
+                                            : ech__lab_path(s->steps[s->first + i], field);
         if (ech__lab_is_number(found, &w->columns[w->count].value))
             w->columns[w->count++].step = i;
     }
@@ -279,27 +288,44 @@ static ech_status draw_all(ech__lab_facts *facts, const ech__lab_source *source,
     return ECH_OK;
 }
 
-static ech_status compute(ech__lab_facts *facts, ech__lab_source *source,
+static ech_status compute(ech__lab_facts *facts, const population *from,
                           ech__lab_statistic statistic, const char *field, ech__lab_value *out)
 {
     work w;
     ech_status status = ECH_OK;
-    const size_t all = source->nsteps - source->first;
-    if (!work_init(&w, all)) {
+    if (!work_init(&w, from->count)) {
         work_fini(&w);
-        return ech__fail(facts->ctx, ECH_E_NOMEM, "no memory for %zu steps", all);
+        return ech__fail(facts->ctx, ECH_E_NOMEM, "no memory for %zu steps", from->count);
     }
-    read_column(&w, source, field);
+    read_column(&w, from, field);
     if (w.count)
-        status = draw_all(facts, source, &w, statistic, out);
+        status = draw_all(facts, from->source, &w, statistic, out);
     else
-        out->reason =
-            ech__lab_reason(facts, "%s: no step behind its warm-up has %s", out->run, field);
+        out->reason = ech__lab_reason(facts,
+                                      from->array ? "%s: there is no number in its %s"
+                                                  : "%s: no step behind its warm-up has %s",
+                                      out->run, field);
     work_fini(&w);
     out->known = status == ECH_OK && isfinite(out->at);
     if (status == ECH_OK && !out->known && !out->reason)
         out->reason = ech__lab_reason(facts, "%s: too few steps have %s", out->run, field);
     return status;
+}
+
+static bool find_population(ech__lab_facts *facts, ech__lab_source *source, const char *field,
+                            population *out)
+{
+    *out = (population){.source = source};
+    if (ech__lab_source_steps(facts, source)) {
+        out->count = source->nsteps - source->first;
+        return true;
+    }
+    const ech_json *found = ech__lab_path(source->record, field);
+    if (!found || ech__json_kind_of(found) != ECH_JSON_ARRAY)
+        return false;
+    out->array = found;
+    out->count = ech__json_count(found);
+    return true;
 }
 
 ech_status ech__lab_statistic_of(ech__lab_facts *facts, ech__lab_source *source,
@@ -314,12 +340,13 @@ ech_status ech__lab_statistic_of(ech__lab_facts *facts, ech__lab_source *source,
         return ECH_OK;
     }
     *out = (ech__lab_value){.at = NAN, .run = source->result->id};
-    if (!ech__lab_source_steps(facts, source)) {
+    population from;
+    if (!find_population(facts, source, field, &from)) {
         out->reason = source->no_steps;
         return ECH_OK;
     }
     out->basis = ech__lab_source_basis(facts, source);
-    ECH_TRY(compute(facts, source, statistic, field, out));
+    ECH_TRY(compute(facts, &from, statistic, field, out));
     if (statistic != ECH__LAB_STATISTIC_count)
         ECH_TRY(ech__lab_add_noise(facts, source, field, out));
     k = ech__arena_alloc(&facts->arena, sizeof *k);

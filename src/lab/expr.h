@@ -9,7 +9,7 @@
  * [RUN PATH] is a number of a run's record (true and false are 1 and 0): members and elements joined by dots,
  * an element by its index or by KEY=VALUE, several of them joined by '&'. NAME[RUN FIELD] is a statistic of a field of
  * steps.jsonl, over the steps behind the warm-up that have it; FIELD may go inside: wait_s.1. first[RUN FIELD K] is that of step K,
- * counted from 1, warm-up included.
+ * counted from 1, warm-up included. Of a run that has no steps, FIELD is the path of an array of its record.
  *
  * An expression is not computed once but ECH__LAB_DRAWS times: draw 0 on the steps as they are, every other draw on
  * steps that are drawn with replacement, the same ones wherever a run occurs; and the times of a run that was not only
@@ -47,6 +47,9 @@ enum { ECH__LAB_DRAWS = 1001, ECH__LAB_EXPR_MAX = 2000 /* characters */ };
     X(sqrt)                                                                                             \
     X(log)                                                                                              \
     X(exp)                                                                                              \
+    X(share)   /* share(hits, count), as uncertain as a sample of so many is (Wilson) */                \
+    X(paired)  /* paired(gained, lost, count): difference of two shares of the same sample */           \
+    X(average) /* mean of repetitions, as uncertain as they differ (Student) */                         \
     X(amdahl) /* x devices, y step time: serial fraction f of y = t (f + (1 - f) / x), least squares */ \
     X(slope)     /* of the line of least squares */                                                     \
     X(intercept) /* the same line's */                                                                  \

@@ -1,6 +1,8 @@
 #include "lab/facts.h"
+#include "base/rng.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,10 +21,11 @@ void ech__lab_settle(ech__lab_value *value, const char *reason)
             (ech__lab_value){.at = NAN, .basis = value->basis, .run = value->run, .reason = reason};
 }
 
-/* Arguments of one draw. */
+/* Arguments of one draw, and for functions that draw themselves, where their random numbers come from. */
 typedef struct call {
     const double *args;
     size_t count;
+    uint64_t stream, draw;
 } call;
 
 /* ---- of any numbers ---- */
@@ -61,6 +64,64 @@ static double of_log(call c)
 static double of_exp(call c)
 {
     return exp(c.args[0]);
+}
+
+/* ---- of samples ---- */
+
+enum { SEED = 0 };
+
+/* Random number k of the draw, standard normal; 0 in draw 0, which is the sample as it is. */
+static double normal(call c, uint64_t k)
+{
+    return c.draw ? (double)ech__rng_normal(SEED, c.stream, c.draw * ECH__LAB_MAX_ARGS + k) : 0;
+}
+
+/* 95 % of the draws lie in Wilson's interval. */
+static double draw_share(call c, double hits, double count, uint64_t k)
+{
+    static const double z = 1.959963984540054; /* 97.5 % of the normal distribution */
+    const double p = hits / count, more = z * z / count;
+    if (!c.draw)
+        return p;
+    const double half = sqrt(p * (1 - p) / count + more / (4 * count)) / (1 + more);
+    return (p + more / 2) / (1 + more) + normal(c, k) * half;
+}
+
+static bool is_sample(double hits, double count)
+{
+    return count > 0 && hits >= 0 && hits <= count;
+}
+
+static double of_share(call c)
+{
+    if (!is_sample(c.args[0], c.args[1]))
+        return NAN;
+    return fmax(0, fmin(1, draw_share(c, c.args[0], c.args[1], 0)));
+}
+
+/* Samples on which both say the same do not count, so it is less uncertain than two shares apart. */
+static double of_paired(call c)
+{
+    const double gained = c.args[0], lost = c.args[1], count = c.args[2];
+    if (!is_sample(gained + lost, count) || gained < 0 || lost < 0)
+        return NAN;
+    return draw_share(c, gained, count, 0) - draw_share(c, lost, count, 1);
+}
+
+/* A mean of n that differ by s is uncertain by Student's t times s by the root of n. A single one says nothing of that. */
+static double of_average(call c)
+{
+    double mean = 0, squares = 0, chi = 0;
+    for (size_t i = 0; i < c.count; i++)
+        mean += c.args[i] / (double)c.count;
+    for (size_t i = 0; i < c.count; i++)
+        squares += (c.args[i] - mean) * (c.args[i] - mean);
+    if (c.count < 2 || !c.draw)
+        return mean;
+    for (uint64_t k = 1; k < c.count; k++)
+        chi += normal(c, k) * normal(c, k);
+    /* t = z / sqrt(chi / (n - 1)), and s = sqrt(squares / (n - 1)) */
+    return mean + normal(c, 0) * sqrt(squares / (chi * (double)c.count));
 }
 
 /* ---- of pairs x1, y1, x2, y2, ... ---- */
@@ -123,7 +184,7 @@ static double of_amdahl(call c)
     memcpy(inverse, c.args, c.count * sizeof *inverse);
     for (size_t i = 0; i < c.count; i += 2)
         inverse[i] = 1 / c.args[i];
-    const moments m = moments_of((call){inverse, c.count});
+    const moments m = moments_of((call){.args = inverse, .count = c.count});
     const double b = m.xy / m.xx, a = m.y - b * m.x;
     if (isnan(a) || isnan(b) || a + b <= 0)
         return NAN;
@@ -143,7 +204,7 @@ static int by_x(const void *a, const void *b)
 /* The first argument is the level. */
 static double of_crossing(call c)
 {
-    pair pairs[ECH__LAB_MAX_ARGS / 2];
+    pair pairs[ECH__LAB_MAX_ARGS / 2] = {{0, 0}};
     const double level = c.args[0];
     const size_t n = (c.count - 1) / 2;
     for (size_t i = 0; i < n; i++)
@@ -186,6 +247,7 @@ typedef struct function_row {
     size_t least, most; /* arguments */
     size_t odd;         /* where they are pairs: how many stand before them; else ANY */
     const char *why;    /* nothing may come out of it */
+    bool draws;         /* also where its arguments have no draws */
 } function_row;
 
 enum { ANY = 2 };
@@ -198,6 +260,9 @@ static const function_row rows[] = {
     [ECH__LAB_FUNCTION_sqrt] = {"sqrt", of_sqrt, 1, 1, ANY, "a negative number has no root"},
     [ECH__LAB_FUNCTION_log] = {"log", of_log, 1, 1, ANY, "only positive numbers have a logarithm"},
     [ECH__LAB_FUNCTION_exp] = {"exp", of_exp, 1, 1, ANY, "an exponential is too large"},
+    [ECH__LAB_FUNCTION_share] = {"share", of_share, 2, 2, ANY, "there are no such samples", true},
+    [ECH__LAB_FUNCTION_paired] = {"paired", of_paired, 3, 3, ANY, "there are no such samples", true},
+    [ECH__LAB_FUNCTION_average] = {"average", of_average, 1, ECH__LAB_MAX_ARGS, ANY, "", true},
     [ECH__LAB_FUNCTION_amdahl] = {"amdahl", of_amdahl, 4, ECH__LAB_MAX_ARGS - 1, 0, "the times fit no law of Amdahl"},
     [ECH__LAB_FUNCTION_slope] = {"slope", of_slope, 4, ECH__LAB_MAX_ARGS - 1, 0, "one place alone has no line"},
     [ECH__LAB_FUNCTION_intercept] = {"intercept", of_intercept, 4, ECH__LAB_MAX_ARGS - 1, 0, "one place alone has no line"},
@@ -232,8 +297,21 @@ static ech_status check_count(ech__lab_facts *facts, const function_row *row, si
     return ECH_OK;
 }
 
+/* The same function of the same numbers of the same runs draws the same. */
+static uint64_t stream_of(const function_row *row, const ech__lab_value *args, size_t count)
+{
+    uint64_t stream = ech__rng_stream(row->name);
+    for (size_t i = 0; i < count; i++) {
+        char text[96];
+        snprintf(text, sizeof text, "%.64s %.17g", args[i].run ? args[i].run : "", args[i].at);
+        stream = stream * 0x9e3779b97f4a7c15u + ech__rng_stream(text);
+    }
+    return stream;
+}
+
 /* Draw d of the function; NaN where an argument has none. */
-static double call_once(const function_row *row, const ech__lab_value *args, size_t count, size_t d)
+static double call_once(const function_row *row, const ech__lab_value *args, size_t count,
+                        uint64_t stream, size_t d)
 {
     double now[ECH__LAB_MAX_ARGS];
     for (size_t i = 0; i < count; i++) {
@@ -241,7 +319,7 @@ static double call_once(const function_row *row, const ech__lab_value *args, siz
         if (!isfinite(now[i]))
             return NAN;
     }
-    return row->of((call){now, count});
+    return row->of((call){now, count, stream, d});
 }
 
 ech_status ech__lab_call(ech__lab_facts *facts, ech__arena *arena, ech__lab_function function,
@@ -249,7 +327,7 @@ ech_status ech__lab_call(ech__lab_facts *facts, ech__arena *arena, ech__lab_func
 {
     const function_row *row = &rows[function];
     double *draws = NULL;
-    bool drawn = false;
+    bool drawn = row->draws;
     ECH_TRY(check_count(facts, row, count));
     *out = (ech__lab_value){.at = NAN, .known = true};
     for (size_t i = 0; i < count; i++) {
@@ -260,9 +338,10 @@ ech_status ech__lab_call(ech__lab_facts *facts, ech__arena *arena, ech__lab_func
         return ECH_OK;
     if (drawn && !(draws = ech__arena_array(arena, ECH__LAB_DRAWS, sizeof *draws)))
         return ech__fail(facts->ctx, ECH_E_NOMEM, "no memory for draws of %s", row->name);
-    out->at = call_once(row, args, count, 0);
+    const uint64_t stream = row->draws ? stream_of(row, args, count) : 0;
+    out->at = call_once(row, args, count, stream, 0);
     for (size_t d = 0; drawn && d < ECH__LAB_DRAWS; d++)
-        draws[d] = call_once(row, args, count, d);
+        draws[d] = call_once(row, args, count, stream, d);
     out->draws = draws;
     ech__lab_settle(out, *row->why ? row->why : "no number came out");
     return ECH_OK;

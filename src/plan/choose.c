@@ -58,6 +58,7 @@ static int64_t trial_bytes(const ech__kernel_desc *desc, const ech__candidate *c
     int64_t bytes = candidate->scratch_bytes > TOO_MANY
                         ? TOO_MANY
                         : ech__round_up(candidate->scratch_bytes, ECH__ALIGN);
+    bytes += ech__round_up(candidate->kept_bytes, ECH__ALIGN);
     for (int i = 0; i < desc->nin + desc->nout; i++)
         bytes += operand_bytes(desc, i);
     return bytes;
@@ -122,11 +123,14 @@ static ech_status run_trial(void *arg)
         fill(&t->desc->operands[i], at);
         at += operand_bytes(t->desc, i);
     }
-    binding.scratch = at;
+    binding.kept = at;
+    binding.scratch = at + ech__round_up(t->candidate->kept_bytes, ECH__ALIGN);
     ech__kernel *kernel;
     ech_status status = device->ops->create(device, t->desc, t->candidate, &binding, &kernel);
     if (status == ECH_OK) {
-        status = time_runs(t, kernel);
+        status = kernel->prepare ? kernel->prepare(kernel) : ECH_OK;
+        if (status == ECH_OK)
+            status = time_runs(t, kernel);
         kernel->destroy(kernel);
     }
     device->ops->free(device, memory, bytes);
@@ -188,6 +192,13 @@ static void look_up_time(const chooser *ch, const ech__kernel_desc *desc,
 
 /* ---- choosing ---- */
 
+/* Whether timing it takes too much; or it would keep something, and the plan lives in the blocks of another one, which has what
+ * its own kernels keep. */
+static bool is_out(const chooser *ch, const ech__kernel_desc *desc, const ech__candidate *candidate)
+{
+    return trial_bytes(desc, candidate) > ch->allowed || (ch->plan->like && candidate->kept_bytes);
+}
+
 /* 0 for what a plan wants, 2 for a library's reference code, which only stands in where there is nothing else. */
 static int rank_of(const chooser *ch, const ech__candidate *candidate)
 {
@@ -203,7 +214,7 @@ static ech_status best_kernel(chooser *ch, const ech__kernel_desc *desc, bool mu
     ECH_TRY(ch->plan->device->ops->candidates(ch->plan->device, desc, all, &count));
     for (int rank = 0; rank <= (ch->anything ? 2 : 0) && !usable; rank++) {
         for (int i = 0; i < count; i++) {
-            if (rank_of(ch, &all[i]) == rank && trial_bytes(desc, &all[i]) <= ch->allowed)
+            if (rank_of(ch, &all[i]) == rank && !is_out(ch, desc, &all[i]))
                 all[usable++] = all[i];
         }
     }
@@ -480,16 +491,8 @@ static ech_status find_kernel(chooser *ch, ech__instr *instr)
  * computes follows from the first plan alone, and not from timings that are taken later, on a rank of their own. */
 static ech_status take_over(chooser *ch, ech__instr *instr, bool *found)
 {
-    const ech__plan *like = ch->plan->like;
-    const ech__node *node = instr->node;
-    const ech__instr *other = NULL;
+    const ech__instr *other = ech__plan_like_instr(ch->plan, instr);
     *found = false;
-    for (size_t n = 0; like && n < like->ninstrs && !other; n++) {
-        const ech__node *theirs = like->instrs[n].node;
-        if (theirs->op == node->op && theirs->phase == node->phase &&
-            !strcmp(theirs->name ? theirs->name : "", node->name ? node->name : ""))
-            other = &like->instrs[n];
-    }
     if (!other)
         return ECH_OK;
     ech__candidate all[ECH__MAX_CANDIDATES];

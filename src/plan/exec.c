@@ -11,6 +11,7 @@ struct ech__exec {
     bool borrowed[ECH__MEMORY_COUNT]; /* from the host */
     ech__kernel **kernels;            /* [ninstrs]; NULL where there is nothing to do */
     ech__span *spans;                 /* [ninstrs] */
+    bool prepared;                    /* since the weights were written, as far as anybody said */
     bool *written; /* [ninstrs] casts that an optimizer's kernel does on its way, where it runs */
     /* The call that is under way. */
     unsigned phases;
@@ -99,6 +100,8 @@ static ech_status prepare(ech__exec *exec, const ech__instr *instr, ech__kernel 
     const ech__node *node = instr->node;
     ech__binding binding = {.scratch =
                                 exec->blocks[ECH__MEMORY_ACTIVATIONS] + instr->scratch_offset};
+    if (instr->choice.kept_bytes)
+        binding.kept = exec->blocks[ECH__MEMORY_COPIES] + instr->kept_offset;
     for (int i = 0; i < node->nin + node->nout; i++)
         binding.operands[i] =
             ech__exec_address(exec, i < node->nin ? node->in[i] : node->out[i - node->nin]);
@@ -334,6 +337,7 @@ static ech_status run_phases(void *arg)
         ech__span *span = &exec->spans[n];
         if (!(exec->phases & 1u << node->phase) || !kernel)
             continue;
+        assert(exec->prepared || !kernel->prepare);
         if (exec->written[n] && exec->phases & ECH__PHASE_BIT(OPTIMIZER)) {
             span->start_ns = span->end_ns; /* it took no time of its own */
             continue;
@@ -350,6 +354,23 @@ static ech_status run_phases(void *arg)
             return ech__fail_in(plan->ctx, status, "%s '%s'", ech__op_name(node->op), node->name);
     }
     return ECH_OK;
+}
+
+static ech_status prepare_weights(void *arg)
+{
+    ech__exec *exec = arg;
+    for (size_t n = 0; n < exec->plan->ninstrs; n++) {
+        ech__kernel *kernel = exec->kernels[n];
+        if (kernel && kernel->prepare)
+            ECH_TRY(kernel->prepare(kernel));
+    }
+    exec->prepared = true;
+    return ECH_OK;
+}
+
+ech_status ech__exec_prepare(ech__exec *exec)
+{
+    return exec->plan->device->ops->call(exec->plan->device, prepare_weights, exec);
 }
 
 ech_status ech__exec_run(ech__exec *exec, unsigned phases, const ech__scalars *scalars,

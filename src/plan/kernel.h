@@ -3,6 +3,7 @@
  *     describe   ech__kernel_desc: an operator with types and layouts, bound to a batch size
  *     offer      device->ops->candidates: the ways this device can do it, without any memory
  *     create     device->ops->create: one way made ready for fixed addresses (slow, once)
+ *     prepare    kernel->prepare: makes what follows from weights alone, once they are written
  *     run        kernel->run: does it (fast, every step, allocates nothing)
  *
  * A device is a set of cores with a worker thread of its own. candidates, create, run and destroy are called
@@ -42,6 +43,7 @@ typedef struct ech__kernel_desc {
 typedef struct ech__candidate {
     char name[40]; /* "onednn:brgemm", "openblas", "plain": stable, used in the tuning file */
     int64_t scratch_bytes; /* of workspace while it runs */
+    int64_t kept_bytes;    /* of what prepare makes; the same for every batch */
     bool is_fallback;      /* a library's own reference code: a plan should never need it */
     bool only_timed;       /* rounds otherwise than the plain way: taken when timing says so */
     ech__layout layouts[ECH__MAX_OPERANDS];
@@ -54,6 +56,8 @@ typedef struct ech__kernel ech__kernel;
 struct ech__kernel {
     ech_status (*run)(ech__kernel *kernel, const ech__scalars *scalars);
     void (*destroy)(ech__kernel *kernel);
+    /* Writes what it keeps: for kernels of weights that stay as they are, and only for those. NULL: it keeps nothing. */
+    ech_status (*prepare)(ech__kernel *kernel);
     /* Of an optimizer's kernel: elements first to first + count only, by a gradient that lies elsewhere, on the calling
      * thread alone. NULL: it cannot. */
     ech_status (*run_part)(ech__kernel *kernel, const ech__scalars *scalars, int64_t first,
@@ -64,6 +68,7 @@ struct ech__kernel {
 typedef struct ech__binding {
     void *operands[ECH__MAX_OPERANDS];
     void *scratch;
+    void *kept; /* from one run to the next */
     /* Of an optimizer: a copy of its parameter in a 16-bit type, which lies alike and is written with it. NULL: none. */
     void *copy;
     ech_dtype copy_type;

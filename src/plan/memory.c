@@ -162,6 +162,25 @@ static ech_status place_lasting(ech__plan *plan)
     return ECH_OK;
 }
 
+/* What kernels keep of the weights lies behind the copies; or where the plan that this one is like has it, of the same kernel and
+ * so the same to the bit. */
+static ech_status place_kept(ech__plan *plan)
+{
+    int64_t *block = &plan->memory[ECH__MEMORY_COPIES];
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        ech__instr *instr = &plan->instrs[n];
+        const int64_t bytes = instr->choice.kept_bytes;
+        const ech__instr *like = bytes ? ech__plan_like_instr(plan, instr) : NULL;
+        int64_t end;
+        assert(!like || like->choice.kept_bytes == bytes);
+        instr->kept_offset = like ? like->kept_offset : *block;
+        if (bytes < 0 || !ech__add(instr->kept_offset, ech__round_up(bytes, ECH__ALIGN), &end))
+            return too_large(plan, instr->node->name);
+        *block = end > *block ? end : *block;
+    }
+    return ECH_OK;
+}
+
 static void find_last_uses(layout_state *st)
 {
     const ech__plan *plan = st->plan;
@@ -301,6 +320,7 @@ ech_status ech__plan_memory(ech__plan *plan)
     for (int k = 0; k < ECH__MEMORY_COUNT; k++)
         plan->memory[k] = 0;
     ECH_TRY(place_lasting(plan));
+    ECH_TRY(place_kept(plan));
     ECH_TRY(place_passing(&st));
     plan->total_bytes = 0;
     for (int k = 0; k < ECH__MEMORY_COUNT; k++) {

@@ -4,6 +4,7 @@
 #include "plan/largest.h"
 
 #include <stdio.h>
+#include <string.h>
 
 const char *ech__memory_name(ech__memory_kind kind)
 {
@@ -36,6 +37,18 @@ const ech__place *ech__plan_like(const ech__plan *plan, ech_value v)
         return NULL;
     const ech_value same = ech__graph_find(plan->like->graph, plan->graph->values[v].name);
     return same >= 0 ? &plan->like->places[same] : NULL;
+}
+
+const ech__instr *ech__plan_like_instr(const ech__plan *plan, const ech__instr *instr)
+{
+    const ech__node *node = instr->node;
+    for (size_t n = 0; plan->like && n < plan->like->ninstrs; n++) {
+        const ech__node *theirs = plan->like->instrs[n].node;
+        if (theirs->op == node->op && theirs->phase == node->phase &&
+            !strcmp(theirs->name ? theirs->name : "", node->name ? node->name : ""))
+            return &plan->like->instrs[n];
+    }
+    return NULL;
 }
 
 bool ech__plan_shares_inputs(const ech__plan *plan, const ech__plan *host)

@@ -54,6 +54,7 @@ typedef struct ech__instr {
     ech__candidate choice;
     double seconds;         /* its time when it was tuned; 0: not timed */
     int64_t scratch_offset; /* in the block of the activations */
+    int64_t kept_offset;    /* in the block of the copies */
 } ech__instr;
 
 struct ech__plan {
@@ -103,6 +104,9 @@ bool ech__plan_needs_no_copy(const ech__plan *plan, ech_value v);
 /* Whether an instruction would refresh such a copy: it has no kernel and takes no time. */
 bool ech__plan_is_idle(const ech__plan *plan, const ech__instr *instr);
 
+/* The instruction of the plan that this one is like for the same operator, or NULL. */
+const ech__instr *ech__plan_like_instr(const ech__plan *plan, const ech__instr *instr);
+
 /* ---- parts, one file each ---- */
 
 /* Fills in instrs: kernels and layouts (choose.c). allowed: most scratch bytes of a kernel. */
@@ -135,6 +139,11 @@ typedef struct ech__exec_memory {
 } ech__exec_memory;
 ech_status ech__exec_create_in(ech__plan *plan, const ech__exec_memory *memory, ech__exec **out);
 void ech__exec_destroy(ech__exec *exec);
+
+/* Lets kernels make what they keep of the weights. To be called when weights have been written, before the next run, where the
+ * graph has operators for weights that nothing changes. */
+ech_status ech__exec_prepare(ech__exec *exec);
+
 /* Where the time of a run went. Operators of the exchange, whatever their phase, and what happens for it between others
  * count as EXCHANGE; all other time counts for the phase of the operator it leads to. */
 typedef struct ech__phase_times {

@@ -67,11 +67,16 @@ static ech_status score_batch(scoring *s, const ech__batch *b, int64_t count, in
         s->seconds[s->full++] = ech__seconds(net->run_ns);
     for (int64_t i = 0; i < count; i++) {
         const int32_t answer = largest(s->y + i * net->out_elems, net->out_elems);
-        out->correct += answer == b->y[i];
+        const bool right = answer == b->y[i];
+        out->correct += right;
         if (predicted)
             predicted[out->samples] = answer;
-        if (expected)
+        if (expected) {
+            const bool was_right = expected[out->samples] == b->y[i];
             out->agree += answer == expected[out->samples];
+            out->lost += was_right && !right;
+            out->gained += right && !was_right;
+        }
         out->samples++;
     }
     return ECH_OK;
@@ -241,6 +246,8 @@ static ech_status climb(ech__ladder *ladder, ech__rung_kind kind)
         .kind = kind,
         .accuracy = ech__share_of(scored.correct, scored.samples),
         .agreement = ech__share_of(first ? scored.samples : scored.agree, scored.samples),
+        .lost = scored.lost,
+        .gained = scored.gained,
         .bytes = kind <= ECH__RUNG_INT8 ? bytes_of(ladder, kind) : 0,
         .image_s = scored.batch_s / (double)ladder->options.batch};
     return ECH_OK;

@@ -61,8 +61,11 @@ typedef struct ech__rung {
     ech__rung_kind kind;
     ech__share accuracy;
     ech__share agreement; /* samples with the prediction of f32 */
-    int64_t bytes;        /* of parameters; 0 where nobody would keep them so */
-    double image_s;       /* median over full batches, divided by the batch */
+    /* Samples that f32 has right and this rung wrong, and the other way round: what a difference between the two is made of,
+     * and what its interval follows from, because both have seen the same samples. */
+    int64_t lost, gained;
+    int64_t bytes;  /* of parameters; 0 where nobody would keep them so */
+    double image_s; /* median over full batches, divided by the batch */
 } ech__rung;
 
 /* One layer in int8, the rest in f32. */
@@ -105,7 +108,8 @@ ech_status ech__ladder_layers(ech__ladder *ladder, int64_t samples);
 /* Predictions of a network for samples, and its time. */
 typedef struct ech__scored {
     int64_t samples, correct;
-    int64_t agree;  /* with expected, where that was given */
+    /* Where expected was given: the same prediction, right there and wrong here, wrong there and right here. */
+    int64_t agree, lost, gained;
     double batch_s; /* median of the full batches; 0 where there was none */
 } ech__scored;
 

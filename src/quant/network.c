@@ -62,7 +62,8 @@ static ech_status prepare(ech__network *net, const ech__tensors *weights,
     ECH_TRY(ech__exec_create(net->plan, NULL, &net->exec));
     net->in_elems = ech__network_elems(net, net->input);
     net->out_elems = ech__network_elems(net, net->output);
-    return load_weights(net, weights);
+    ECH_TRY(load_weights(net, weights));
+    return ech__exec_prepare(net->exec);
 }
 
 ech_status ech__network_create(const ech_graph *graph, ech_value output,

@@ -122,7 +122,7 @@ void ech__page_style(FILE *file)
 
 /* ---- script: the page can be read without it ---- */
 
-static const char script[] =
+static const char theme_script[] =
     "'use strict';\n"
     "(function(){\n"
     "const root=document.documentElement,button=document.getElementById('theme');\n"
@@ -136,6 +136,12 @@ static const char script[] =
     "button.hidden=false;label();\n"
     "button.addEventListener('click',()=>{root.dataset.theme=dark()?'light':'dark';"
     "try{localStorage.setItem('theme',root.dataset.theme)}catch(e){}label()});\n"
+    "})();\n";
+
+static const char script[] =
+    "'use strict';\n"
+    "(function(){\n"
+    "const root=document.documentElement;\n"
     "const wide=matchMedia('(min-width:60.01rem)'),menu=document.querySelector('nav details');\n"
     "const fold=()=>{menu.open=wide.matches};wide.addEventListener('change',fold);fold();\n"
     "for(const b of document.querySelectorAll('.run button')){b.hidden=false;"
@@ -169,7 +175,13 @@ static const char script[] =
     "document.addEventListener('keydown',e=>{if(e.key==='Escape')tip.hidden=true});\n"
     "})();\n";
 
+void ech__page_theme_script(FILE *file)
+{
+    fputs(theme_script, file);
+}
+
 void ech__page_script(FILE *file)
 {
+    ech__page_theme_script(file);
     fputs(script, file);
 }

@@ -1,4 +1,5 @@
-/* What every page of the report has in it: its style, in colours from the canvas's table, and its script. */
+/* What every page of the report has in it: its style, in colours from the canvas's table, and its script. The live view of a lab
+ * takes the style and the switch of colours over. */
 #ifndef ECH_REPORT_PAGE_H
 #define ECH_REPORT_PAGE_H
 
@@ -6,7 +7,9 @@
 
 /* Inside of <style>. */
 void ech__page_style(FILE *file);
-/* Inside of <script>. */
+/* The switch between light and dark: a button of the id theme. Inside of <script>. */
+void ech__page_theme_script(FILE *file);
+/* All of the report's, that switch included. */
 void ech__page_script(FILE *file);
 
 #endif

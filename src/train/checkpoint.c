@@ -37,6 +37,8 @@ static void set_data(ech_json **json, const ech__run *run)
         ech__json_set_int(json, "batch-size", run->feed.batch);
         ech__json_set_int(json, "devices", run->world);
         ech__json_set_int(json, "accum", c->train.accum);
+        if (c->undivided)
+            ech__json_set_bool(json, "undivided", true);
         ech__json_set_bool(json, "sync-bn", c->train.sync_bn);
     }
     if (c->train.mp_devices) {

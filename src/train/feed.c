@@ -11,6 +11,7 @@ static ech_status size_steps(ech__feed *feed, const ech__feed_options *o, int64_
     feed->rank = o->rank;
     feed->world = o->world;
     feed->micros = o->micros;
+    feed->undivided = o->undivided;
     if (o->global)
         feed->global = o->global;
     else if (rows && !o->batch)
@@ -211,6 +212,8 @@ ech_status ech__feed_micro(ech__feed *feed, ech_trainer *trainer, int index, ech
                           .count = feed->now.micros,
                           .weight = (double)part.count / (double)feed->now.global,
                           .share = (double)part.count / (double)together};
+    if (feed->undivided)
+        micro->weight *= feed->now.micros;
     ECH_TRY(ech__trainer_variant(trainer, part.count ? part.count : 1, micro, variant));
     if (!feed->train)
         return write_vectors(feed, trainer, *variant, part);

@@ -29,6 +29,7 @@ typedef struct ech__feed_options {
         global; /* samples of a step over all ranks; 0: batch of each, or the rows of the file */
     int rank, world;
     int micros;     /* micro-steps of a step */
+    bool undivided; /* losses of micro-steps are added up instead of averaged */
     bool drop_last; /* leaves out what does not fill a step at the end of an epoch */
     bool shuffle, augment;
     uint64_t seed;
@@ -38,6 +39,7 @@ typedef struct ech__feed_options {
 typedef struct ech__feed {
     ech_ctx *ctx;
     int rank, world, micros;
+    bool undivided;
     int64_t global;    /* samples of a full step, over all ranks */
     int64_t batch;     /* most samples of a micro-step */
     int64_t per_epoch; /* steps */

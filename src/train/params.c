@@ -3,6 +3,7 @@
 #include "base/sha256.h"
 #include "tensor/safetensors.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -420,4 +421,59 @@ ech_status ech_trainer_save(ech_trainer *trainer, const char *path)
 ech_status ech__optimizer_save(ech_trainer *trainer, const char *path)
 {
     return save_part(trainer, is_state, path);
+}
+
+/* ---- distance ---- */
+
+typedef struct comparison {
+    ech_trainer *trainer;
+    reading file;
+    float *theirs; /* a chunk of the file's */
+    double square, theirs_square;
+} comparison;
+
+static ech_status compare_chunk(void *user, const tensor *t, int64_t first, int64_t count,
+                                void *chunk)
+{
+    comparison *c = user;
+    const float *ours = chunk;
+    ECH_TRY(put_chunk(&(outlet){.trainer = c->trainer}, t, first, count, chunk));
+    ECH_TRY(ech__safetensors_read(c->file.file, c->file.from, first * t->elem_bytes, c->theirs,
+                                  (size_t)(count * t->elem_bytes)));
+    for (int64_t i = 0; i < count; i++) {
+        const double theirs = (double)c->theirs[i], gap = (double)ours[i] - theirs;
+        c->square += gap * gap;
+        c->theirs_square += theirs * theirs;
+    }
+    return ECH_OK;
+}
+
+static ech_status compare_all(ech_trainer *trainer, const char *path, comparison *c)
+{
+    ECH_TRY(check_file(trainer->graph, is_saved, path, c->file.file));
+    for (size_t v = 0; v < trainer->graph->nvalues; v++) {
+        if (!is_param(trainer, v))
+            continue;
+        const tensor t = tensor_of(trainer, (ech_value)v);
+        c->file.from = find_tensor(trainer->graph, c->file.file, t.value->name);
+        ECH_TRY(by_chunks(trainer, &t, compare_chunk, c));
+    }
+    return ECH_OK;
+}
+
+ech_status ech__params_distance(ech_trainer *trainer, const char *path, ech__params_gap *out)
+{
+    ech__safetensors *file;
+    float *chunk = ech__new(trainer->ctx, CHUNK);
+    if (!chunk)
+        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory for a buffer of %d bytes", CHUNK);
+    ech_status status = ech__safetensors_open(trainer->ctx, path, &file);
+    if (status == ECH_OK) {
+        comparison c = {.trainer = trainer, .file.file = file, .theirs = chunk};
+        status = compare_all(trainer, path, &c);
+        *out = (ech__params_gap){.distance = sqrt(c.square), .norm = sqrt(c.theirs_square)};
+        ech__safetensors_close(file);
+    }
+    ech__delete(trainer->ctx, chunk, CHUNK);
+    return status;
 }

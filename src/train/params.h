@@ -12,6 +12,13 @@ ech_status ech__params_check(const ech_graph *graph, const char *path);
 ech_status ech__optimizer_load(ech_trainer *trainer, const char *path);
 ech_status ech__optimizer_save(ech_trainer *trainer, const char *path);
 
+/* The difference of all parameters of the trainer and of those in a file, as one vector: its norm, and that of the file's. In
+ * double, in canonical order. Where devices are in several processes all of them take part. */
+typedef struct ech__params_gap {
+    double distance, norm;
+} ech__params_gap;
+ech_status ech__params_distance(ech_trainer *trainer, const char *path, ech__params_gap *out);
+
 /* Copies all inputs of one variant into another of the same batch size. */
 ech_status ech__variant_take_inputs(ech_trainer *trainer, const ech__variant *from,
                                     const ech__variant *to);

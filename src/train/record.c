@@ -130,6 +130,7 @@ static ech_json *config_json(const ech__run *run)
     ech__json_set_int(&json, "batch_size", o->batch);
     ech__json_set_int(&json, "global_batch", run->feed.global);
     ech__json_set_int(&json, "accum", o->accum);
+    ech__json_set_bool(&json, "undivided", c->undivided);
     ech__json_set_string(&json, "parallel", ech__run_parallel(run));
     if (o->mp_devices) {
         ech__json_set_int(&json, "mp", o->mp_devices);
@@ -457,6 +458,13 @@ static ech_json *summary_json(const ech__run *run)
     }
     ech__json_set_string(&json, "losses_sha256", s->losses_sha256);
     ech__json_set_string(&json, "params_sha256", s->params_sha256);
+    if (run->config.params_against) {
+        ech_json *gap = ech__json_object();
+        ech__json_set_string(&gap, "file", run->config.params_against);
+        ech__json_set_real(&gap, "distance", s->gap.distance);
+        ech__json_set_real(&gap, "norm", s->gap.norm);
+        ech__json_set(&json, "params_against", gap);
+    }
     return json;
 }
 

@@ -62,9 +62,18 @@ static ech_json *transfers_json(const ech__run *run)
     return json;
 }
 
-static ech_json *stage_json(const ech__stage_total *s)
+static ech_json *stage_json(const ech__run *run, int device)
 {
+    const ech__stage_total *s = &run->pipe_totals.stage[device];
+    const ech__layers *layers = &run->trainer->layers;
+    int64_t count = 0, params = 0;
+    for (int i = 0; i < layers->count; i++) {
+        count += layers->at[i].device == device;
+        params += layers->at[i].device == device ? layers->at[i].params : 0;
+    }
     ech_json *json = ech__json_object();
+    ech__json_set_int(&json, "layers", count);
+    ech__json_set_int(&json, "parameters", params);
     ech__json_set_real(&json, "forward_s", s->forward_s);
     ech__json_set_real(&json, "backward_s", s->backward_s);
     ech__json_set_real(&json, "optimizer_s", s->update_s);
@@ -82,7 +91,7 @@ void ech__record_pipe(const ech__run *run, ech_json **summary)
     const ech__pipe_totals *t = &run->pipe_totals;
     ech_json *stages = ech__json_array(), *bubble = ech__json_object();
     for (int d = 0; d < t->devices; d++)
-        ech__json_append(&stages, stage_json(&t->stage[d]));
+        ech__json_append(&stages, stage_json(run, d));
     ech__json_set_real(&bubble, "measured", t->bubble);
     ech__json_set_real(&bubble, "ideal", t->ideal);
     ech__json_set(summary, "placement", placement_json(run));

@@ -112,6 +112,7 @@ static ech__feed_options feed_options(const ech__run *run)
                                .rank = run->world > 1 ? run->rank : 0,
                                .world = run->world,
                                .micros = micros_of(c, run->world),
+                               .undivided = c->undivided,
                                .drop_last = c->train.reproducible,
                                .shuffle = c->shuffle,
                                .augment = c->augment,
@@ -176,6 +177,8 @@ static ech_status make_trainer(ech__run *run)
     ech_graph *graph;
     ECH_TRY(ech_graph_create(ctx, &graph));
     ech_status status = ech__model_build(graph, &run->config.model, &run->model);
+    if (status == ECH_OK && run->config.params_against) /* before anything takes time */
+        status = ech__params_check(graph, run->config.params_against);
     if (status == ECH_OK)
         status = ech__trainer_create(ctx, graph, run->model.loss, &options, &run->trainer);
     if (status == ECH_OK)
@@ -717,7 +720,10 @@ ech_status ech__run_steps(ech__run *run, const ech__run_events *events)
     if (run->checkpoints && ech__checkpoint_last(run->checkpoints) != run->done)
         ECH_TRY(ech__checkpoint_save(run));
     ECH_TRY(sum_up(run));
-    if (run->config.save_params && (run->rank == 0 || run->trainer->stages))
+    const bool hands_in = run->rank == 0 || run->trainer->stages;
+    if (run->config.params_against && hands_in)
+        ECH_TRY(ech__params_distance(run->trainer, run->config.params_against, &run->summary.gap));
+    if (run->config.save_params && hands_in)
         ECH_TRY(ech_trainer_save(run->trainer, run->config.save_params));
     ech__trace *trace = run->trace;
     run->trace = NULL;

@@ -17,6 +17,7 @@
 #include "device/machine.h"
 #include "train/dp_totals.h"
 #include "train/feed.h"
+#include "train/params.h"
 #include "train/pipe_totals.h"
 #include "train/schedule.h"
 #include "train/stability.h"
@@ -54,9 +55,12 @@ typedef struct ech__run_config {
         lr_scale_base; /* train.lr is of steps of so many samples, and is scaled to those of this run; 0: it is not */
     double lr_warmup_epochs; /* 0: no warm-up; fractions are possible */
     double lr_warmup_from; /* rate of its first step; below 0: as ech__schedule_warmup_from says */
-    const char *save_params; /* where to put the final parameters; NULL: nowhere */
-    const char *save;        /* directory of checkpoints; NULL: none */
-    int64_t save_every;      /* steps; 0: at the end, and at the end of each of the epochs */
+    bool
+        undivided; /* losses of micro-steps are added up instead of averaged, to see what that does */
+    const char *params_against; /* a file that the final parameters are held against; NULL: none */
+    const char *save_params;    /* where to put the final parameters; NULL: nowhere */
+    const char *save;           /* directory of checkpoints; NULL: none */
+    int64_t save_every;         /* steps; 0: at the end, and at the end of each of the epochs */
     const char *resume;  /* directory of checkpoints, or one of them, to go on from; NULL: none */
     const char *run_dir; /* records; NULL: none */
     const char *against; /* run directory of an f32 run to hold the losses against; NULL: none */
@@ -96,6 +100,7 @@ typedef struct ech__run_summary {
     double first_loss, final_loss;
     int64_t timed; /* steps that the figures above are from */
     char params_sha256[65];
+    ech__params_gap gap;    /* to the parameters of config.params_against */
     char losses_sha256[65]; /* of the steps of this run, as f64 */
 } ech__run_summary;
 

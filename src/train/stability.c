@@ -255,6 +255,7 @@ ech_json *ech__stability_json(const ech__run *run, const ech__baseline *baseline
     ech__json_set(&json, "scale_history", history_json(run));
     if (run->trainer->checks)
         ech__json_set_real(&json, "largest_gradient", s.largest);
+    ech__json_set_int(&json, "nonfinite_steps", s.broken);
     ech__json_set(&json, "nonfinite_events", events_json(run));
     if (baseline)
         ech__json_set(&json, "loss_against_f32", against_json(run, &s));

@@ -37,10 +37,14 @@ holds "and mostly says the same" 'l["weights + activations + bias"]["agreement"]
 holds "fake quantization says what int8 says" 'abs(l["the same in float arithmetic"]["agreement"]["hits"] - l["weights + activations + bias"]["agreement"]["hits"]) <= 1' out/quantize.json
 holds "cutting off the upper half costs" 'l["slip: 255/max clamped at 127"]["agreement"]["share"] < l["weights + activations + bias"]["agreement"]["share"]' out/quantize.json
 holds "intervals hold their share" 'all(r["accuracy"]["low"] <= r["accuracy"]["share"] <= r["accuracy"]["high"] for r in d["ladder"])' out/quantize.json
+holds "what is lost and gained is the difference to f32" 'all(r["gained"] - r["lost"] == r["accuracy"]["hits"] - d["ladder"][0]["accuracy"]["hits"] and r["gained"] + r["lost"] <= r["agreement"]["count"] - r["agreement"]["hits"] for r in d["ladder"])' out/quantize.json
+holds "every output channel of a weight has its scale" '[len(v["scales"]) for v in d["values"] if v["what"] == "weight"] == [6, 16, 120, 84, 10]' out/quantize.json
 holds "the file is at most 28 % of f32" 'd["int8_file_bytes"] <= 0.28 * d["f32_file_bytes"]' out/quantize.json
 holds "behind a ReLU nothing is below zero" 'all(v["min"] >= 0 and v["type"] == "u8" for v in d["values"] if v["what"] == "after ReLU")' out/quantize.json
 holds "before it much is" 'all(v["min"] < 0 for v in d["values"] if v["what"] == "before ReLU")' out/quantize.json
 holds "histograms count every value" 'all(sum(h["counts"]) == h["count"] for h in d)' out/histograms.json
+holds "the record has them too" 'd["values"] == json.load(open("out/histograms.json"))' out/quantize.json
+holds "the bar of the zeros holds them" 'all(h["counts"][h["zero_bin"]] >= h["zeros"] * h["count"] - 0.5 for h in d)' out/histograms.json
 
 check "the file is loaded back" quantize --model lenet --load out/int8.safetensors --data synthetic --limit 300 --out again
 holds "with the same answers" 'l["weights + activations + bias"]["accuracy"]["hits"] == json.load(open("out/quantize.json"))["ladder"][3]["accuracy"]["hits"]' again/quantize.json

@@ -1,8 +1,10 @@
 /* Operators on integers, on every kind of device: bit for bit what the reference gives. */
 #include "support/op_harness.h"
 #include "base/rng.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/int8.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,6 +160,84 @@ static void extremes(void **state)
     }
 }
 
+/* ---- oneDNN's sums ---- */
+
+/* The device offers them only where the processor has VNNI. With weights of 7 bits no other can saturate either: then they are asked
+ * for directly. */
+typedef struct question {
+    harness *h;
+    const op_case *c;
+    ech__candidate answer[ECH__MAX_CANDIDATES];
+    int count;
+} question;
+
+static ech_status ask(void *arg)
+{
+    question *q = arg;
+    ech__offer offer = {q->answer, 0};
+    ech__onednn_offer_int8(ech__device_state(q->h->device), &q->c->desc, &offer);
+    q->count = offer.count;
+    return ECH_OK;
+}
+
+static void check_onednn(harness *h, const ech__node *node, const ech__type *in)
+{
+    op_case c = harness_case(h, node, in, 0);
+    question q = {.h = h, .c = &c};
+    assert_int_equal(h->device->ops->call(h->device, ask, &q), ECH_OK);
+    char text[OP_TEXT];
+    if (q.count != 1)
+        fail_msg("%s: %d kernels of oneDNN", op_describe(&c.desc, NULL, text), q.count);
+    for (int kind = 0; kind < DATA_KINDS; kind++) {
+        op_data data = op_data_create(&c, (data_kind)kind, 7);
+        for (int64_t i = 0; i < data.elems[1]; i++)
+            data.at[1][i] = data.at[1][i] < 0 ? ceil(data.at[1][i] / 2) : floor(data.at[1][i] / 2);
+        op_data expected = op_data_copy(&data);
+        harness_expect(h, &c, &expected);
+        assert_int_equal(harness_run(h, h->device, &c, &q.answer[0], false, &data), ECH_OK);
+        for (int64_t i = 0; i < data.elems[4]; i++) {
+            if (data.at[4][i] != expected.at[4][i])
+                fail_msg("%s: element %lld is %g, not %g", op_describe(&c.desc, q.answer, text),
+                         (long long)i, data.at[4][i], expected.at[4][i]);
+        }
+        op_data_destroy(&data);
+        op_data_destroy(&expected);
+    }
+}
+
+static void onednn(void **state)
+{
+    static const conv shapes[] = {
+        {2, 16, 8, 8, 24, 3, 1, 1}, {1, 9, 7, 6, 11, 3, 2, 1},  {3, 3, 12, 12, 6, 5, 1, 0},
+        {4, 32, 6, 6, 20, 1, 2, 0}, {2, 40, 5, 9, 17, 3, 1, 2}, {37, 16, 32, 32, 16, 3, 1, 1},
+    };
+    static const int64_t sizes[][3] = {{1, 16, 8}, {5, 33, 17}, {64, 400, 120}};
+    for (int variant = 0; variant < 12; variant++) {
+        const ech_dtype x = INPUTS[variant % 2];
+        ech__node node = {.op = ECH__OP_QLINEAR,
+                          .nin = 4,
+                          .attrs = {.dtype = RESULTS[variant % 3], .relu = variant % 4 >= 2}};
+        for (int i = 0; i < LENGTH(sizes); i++) {
+            const int64_t N = sizes[i][0], I = sizes[i][1], O = sizes[i][2];
+            check_onednn(*state, &node,
+                         (ech__type[]){matrix(x, N, I), matrix(ECH_S8, O, I), vector(ECH_S32, O),
+                                       vector(ECH_F32, O)});
+        }
+        node.op = ECH__OP_QCONV2D;
+        for (int i = 0; i < LENGTH(shapes) - (variant > 1); i++) {
+            const conv *c = &shapes[i];
+            node.attrs.kernel = c->K;
+            node.attrs.stride = c->stride;
+            node.attrs.pad = c->pad;
+            check_onednn(
+                *state, &node,
+                (ech__type[]){image(x, c->N, c->I, c->H, c->W),
+                              harness_type(ECH_S8, 3, (int64_t[]){c->O, c->K, c->K * c->I}),
+                              vector(ECH_S32, c->O), vector(ECH_F32, c->O)});
+        }
+    }
+}
+
 /* ---- all else ---- */
 
 static void elementwise(void **state)
@@ -299,6 +379,42 @@ static void plain_tiles(void **state)
     }
 }
 
+static void plain_sums(void **state)
+{
+    (void)state;
+    enum { ROWS = 7, STEP = 11 };
+    int32_t acc[ROWS * STEP], shift[8];
+    float bias[8], scale[8];
+    for (int i = 0; i < ROWS * STEP; i++)
+        acc[i] = (int32_t)(60000 * ech__rng_uniform(6, 0, (uint64_t)i)) - 30000;
+    for (int i = 0; i < 8; i++) {
+        shift[i] = 100 * i;
+        bias[i] = (float)(i - 4) * 1000;
+        scale[i] = 0.01f;
+    }
+    for (int valid = 1; valid <= 8; valid++) {
+        for (int variant = 0; variant < 12; variant++) {
+            char y[2][ROWS * 64] = {{0}};
+            ech__int8_sums t = {.acc = acc,
+                                .acc_step = STEP,
+                                .shift = shift,
+                                .bias = bias,
+                                .scale = scale,
+                                .type = RESULTS[variant % 3],
+                                .relu = variant % 4 >= 2,
+                                .valid = valid,
+                                .fills = variant % 2 && valid == 8,
+                                .rows = ROWS,
+                                .y_step = 64};
+            t.y = y[0];
+            ech__int8_generic.finish(&t);
+            t.y = y[1];
+            ech__int8_avx2.finish(&t);
+            assert_memory_equal(y[0], y[1], sizeof y[0]);
+        }
+    }
+}
+
 static void plain_loops(void **state)
 {
     (void)state;
@@ -306,19 +422,22 @@ static void plain_loops(void **state)
     const ech__int8_loops *all[] = {&ech__int8_loops_generic, &ech__int8_loops_avx2};
     float x[N], wide[2][N];
     uint8_t whole[2][N];
-    uint64_t blocks[2][N];
+    uint8_t joined[2][8 * N], apart[2][8 * N], pooled[2][9 * 8], lines[8 * 8];
     for (int i = 0; i < N; i++)
         x[i] = i % 7 ? 600 * ech__rng_uniform(5, 0, (uint64_t)i) - 300 : (float)(i / 7) + 0.5f;
     x[3] = 1e20f;
     x[4] = -1e20f;
     for (int type = 0; type < 2; type++) {
         for (int k = 0; k < 2; k++) {
-            memset(blocks[k], 0, sizeof blocks[k]);
+            memset(apart[k], 0, sizeof apart[k]);
             all[k]->from_f32(N, x, INPUTS[type], whole[k]);
             all[k]->to_f32(N, whole[k], INPUTS[type], wide[k]);
-            all[k]->insert(N, whole[k], 16, blocks[k]);
-            all[k]->maxpool(&(ech__int8_pool){.x = (const char *)whole[k],
-                                              .y = (char *)blocks[k],
+            const uint8_t *const rows[8] = {whole[k], NULL, whole[k] + 1, whole[k] + 2};
+            all[k]->join(N - 2, rows, joined[k], 8);
+            all[k]->split(N - 2, joined[k], 8, 7, apart[k], N);
+            all[k]->maxpool(&(ech__int8_pool){.x = whole[k],
+                                              .y = pooled[k],
+                                              .lines = lines,
                                               .H = 5,
                                               .W = 5,
                                               .P = 3,
@@ -326,12 +445,19 @@ static void plain_loops(void **state)
                                               .kernel = 3,
                                               .stride = 2,
                                               .pad = 1,
-                                              .step = 8,
+                                              .block = 8,
                                               .is_signed = type == 1});
         }
         assert_memory_equal(whole[0], whole[1], sizeof whole[0]);
         assert_memory_equal(wide[0], wide[1], sizeof wide[0]);
-        assert_memory_equal(blocks[0], blocks[1], sizeof blocks[0]);
+        assert_memory_equal(joined[0], joined[1], (N - 2) * 8);
+        assert_memory_equal(apart[0], apart[1], sizeof apart[0]);
+        assert_memory_equal(pooled[0], pooled[1], sizeof pooled[0]);
+        for (int i = 0; i < N - 2; i++) {
+            assert_int_equal(joined[0][8 * i + 1], 0);
+            assert_int_equal(joined[0][8 * i + 3], whole[0][i + 2]);
+            assert_int_equal(apart[0][2 * N + i], whole[0][i + 1]);
+        }
         assert_int_equal(whole[0][3], type ? 127 : 255);
         assert_int_equal(whole[0][4], type ? 128 : 0);
     }
@@ -349,11 +475,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #ifdef ECH_X86
         cmocka_unit_test(plain_tiles),
+        cmocka_unit_test(plain_sums),
         cmocka_unit_test(plain_loops),
 #endif
         ON_CPU(linear),
         ON_CPU(convolutions),
         ON_CPU(winograd),
+#ifdef ECH_X86
+        ON_CPU(onednn),
+#endif
         ON_CPU(extremes),
         ON_CPU(elementwise),
         ON_CPU(quantize_rows),

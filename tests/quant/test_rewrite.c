@@ -1,5 +1,6 @@
 /* Networks in int8: folded batch norms, integers bit for bit as the reference has them, near f32, and the fakes beside them. */
 #include "support/quant_fixture.h"
+#include "base/size.h"
 #include "graph/op_quant.h"
 #include "models/parts.h"
 
@@ -111,6 +112,41 @@ static void resnet8(void **state)
     (void)state;
     const ech__scale_options options = ech__scale_defaults();
     check_model(ECH__MODEL_RESNET8, &options, 0.15);
+}
+
+/* With the fastest kernels, which keep what they make of the weights: in memory that the plan counts, for every run. */
+static void tuned(void **state)
+{
+    (void)state;
+    quant_fixture q;
+    const ech__scale_options options = ech__scale_defaults();
+    ech__rewritten whole;
+    ech__network *network;
+    float reference[LOGITS], cpu[LOGITS];
+    quant_init(&q, ECH__MODEL_RESNET8, &options);
+    quant_good(&q, ech__quantize(&q.model, &q.scales, &q.whole, NULL, &whole));
+    quant_run(&q, q.reference, &whole, reference);
+    ech__tuning *tuning;
+    quant_good(&q, ech__tuning_open(q.ctx, NULL, &tuning));
+    const int64_t before = q.cpu->memory_used;
+    const ech__network_options o = {.device = q.cpu, .batch = QUANT_SAMPLES, .tuning = tuning};
+    quant_good(&q, ech__network_create(whole.graph, whole.output, &whole.weights, &o, &network));
+    for (int run = 0; run < 2; run++) {
+        memset(cpu, 0, sizeof cpu);
+        quant_good(&q, ech__network_run(network, q.x, QUANT_SAMPLES, cpu));
+        assert_memory_equal(cpu, reference, sizeof cpu);
+    }
+    const ech__plan *plan = network->plan;
+    int64_t kept = 0;
+    for (size_t n = 0; n < plan->ninstrs; n++)
+        kept += ech__round_up(plan->instrs[n].choice.kept_bytes, ECH__ALIGN);
+    assert_true(kept > 0);
+    assert_int_equal(plan->memory[ECH__MEMORY_COPIES], kept);
+    assert_int_equal(q.cpu->memory_used - before, plan->total_bytes);
+    ech__network_destroy(network);
+    ech__tuning_close(tuning);
+    ech__rewritten_fini(&whole);
+    quant_fini(&q);
 }
 
 /* In lenet sums stay below 2^24, and before the last layer fake and real are the same numbers. */
@@ -251,6 +287,7 @@ int main(void)
         cmocka_unit_test(folded_norms_change_nothing),
         cmocka_unit_test(lenet),
         cmocka_unit_test(resnet8),
+        cmocka_unit_test(tuned),
         cmocka_unit_test(fake_is_exact_where_sums_are_small),
         cmocka_unit_test(slips_are_worse),
         cmocka_unit_test(one_layer_alone),

@@ -258,6 +258,9 @@ op_kernel op_kernel_create(ech__device *device, const op_case *c, const ech__can
     p.scratch = guarded_create(candidate->scratch_bytes, 0xff);
     if (candidate->scratch_bytes)
         binding.scratch = p.scratch.data;
+    p.kept = guarded_create(candidate->kept_bytes, 0xff);
+    if (candidate->kept_bytes)
+        binding.kept = p.kept.data;
     char text[OP_TEXT];
     if (device->ops->create(device, &c->desc, &p.candidate, &binding, &p.kernel) < 0)
         fail_msg("%s: %s", op_describe(&c->desc, candidate, text), ech_ctx_error(device->ctx));
@@ -277,6 +280,7 @@ void op_kernel_destroy(op_kernel *p)
     for (int i = 0; i < op_operands(&p->c->desc); i++)
         free(p->operand[i].block);
     free(p->scratch.block);
+    free(p->kept.block);
 }
 
 static bool shares(const op_kernel *p, int i)
@@ -291,11 +295,14 @@ void op_kernel_load(op_kernel *p, const op_data *data)
             to_memory(&p->c->desc.operands[i], data->at[i], data->elems[i], p->operand[i].data);
     }
     memset(p->scratch.data, 0xff, (size_t)p->scratch.bytes);
+    memset(p->kept.data, 0xff, (size_t)p->kept.bytes);
 }
 
 ech_status op_kernel_run(void *arg)
 {
     op_kernel *p = arg;
+    if (p->kernel->prepare)
+        ECH_TRY(p->kernel->prepare(p->kernel));
     return p->kernel->run(p->kernel, &p->c->scalars);
 }
 
@@ -322,6 +329,8 @@ void op_kernel_check(const op_kernel *p, const op_data *data)
     const unsigned changes = ech__op_info(p->c->desc.op)->changes;
     if (!guards_hold(&p->scratch))
         fail_msg("%s: wrote outside of its scratch", text);
+    if (!guards_hold(&p->kept))
+        fail_msg("%s: wrote outside of what it keeps", text);
     for (int i = 0; i < data->count; i++) {
         const ech__operand *o = &p->c->desc.operands[i];
         const guarded *g = &p->operand[i];

@@ -57,7 +57,7 @@ typedef struct op_kernel {
     const op_case *c;
     ech__candidate candidate;
     int reused; /* operand whose memory the first output shares, or -1 */
-    guarded operand[ECH__MAX_OPERANDS], scratch;
+    guarded operand[ECH__MAX_OPERANDS], scratch, kept;
     ech__kernel *kernel;
 } op_kernel;
 
@@ -69,7 +69,7 @@ void op_kernel_destroy(op_kernel *p);
 
 /* Writes every operand, the outputs too, and spoils the scratch. */
 void op_kernel_load(op_kernel *p, const op_data *data);
-/* A job for the device's worker: runs the op_kernel. */
+/* A job for the device's worker: prepares and runs the op_kernel. */
 ech_status op_kernel_run(void *kernel);
 /* Fails the test where guards, padding or inputs that nothing may change are not as loaded. */
 void op_kernel_check(const op_kernel *p, const op_data *loaded);

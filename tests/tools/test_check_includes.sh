@@ -39,6 +39,8 @@ offence "Jansson in another file" src/graph/graph.c '#include <jansson.h>' \
     '^src/graph/graph\.c:5: <jansson\.h> belongs to src/base/json\.c'
 offence "pango in another file" src/cli/main.c '#include <pango/pangocairo.h>' \
     '^src/cli/main\.c:3: <pango/pangocairo\.h> belongs to src/report/pages\.c'
+offence "the HTTP server in another file" src/cli/main.c '#include <microhttpd.h>' \
+    '^src/cli/main\.c:3: <microhttpd\.h> belongs to src/lab/serve\.c'
 offence "a report that looks at more than records" src/report/page.c '#include "plan/plan.h"' \
     '^src/report/page\.c:1: report includes only base and report, not plan'
 offence "oneDNN outside of the cpu device" src/plan/plan.c '#include <oneapi/dnnl/dnnl.h>' \

@@ -37,6 +37,7 @@ for devices in 2 5; do
     holds "take the memory that was planned" "s['mp$devices']['peak_memory_bytes'] == s['mp$devices']['planned_memory_bytes'] and len(s['mp$devices']['peak_memory_bytes']) == $devices" "mp$devices"
     holds "which is recorded by kind" "[sum(m.values()) for m in s['mp$devices']['memory_by_kind']] == s['mp$devices']['peak_memory_bytes']" "mp$devices"
     holds "are in the record" "[p['device'] for p in s['mp$devices']['placement']] == [i * $devices // 6 for i in range(6)] and all(p['time_s'] > 0 for p in s['mp$devices']['placement'])" "mp$devices"
+    holds "and are counted for each device" "[x['layers'] for x in s['mp$devices']['stages']] == [sum(p['device'] == d for p in s['mp$devices']['placement']) for d in range($devices)] and sum(x['parameters'] for x in s['mp$devices']['stages']) == s['mp$devices']['parameters']" "mp$devices"
     holds "work one at a time" "sum(s['mp$devices']['utilisation']) <= 1.1 and all(u > 0 for u in s['mp$devices']['utilisation'])" "mp$devices"
     holds "are lanes of the trace with transfers between them" "{e['tid'] for e in t['mp$devices'] if e['name'].startswith('linear ')} == set(range($devices)) and len([e for e in t['mp$devices'] if e.get('cat') == 'transfer' and e['ph'] == 'X']) == 8 * 2 * ($devices - 1)" "mp$devices"
 done

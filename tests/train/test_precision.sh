@@ -76,7 +76,7 @@ check "a scale that is too large" run over "${over[@]}" --steps 40
 holds "is halved from step to step" over/steps.jsonl \
     'r[0]["skipped"] and not r[-1]["skipped"] and all(b["scale"] == a["scale"] / (2 if a["skipped"] else 1) for a, b in zip(r, r[1:]))'
 holds "which is recorded" over.json \
-    't["skipped_steps"] == len(t["nonfinite_events"]) == len(t["scale_history"]) - 1 > 0 and t["nonfinite_events"][0] == 1'
+    't["skipped_steps"] == t["nonfinite_steps"] == len(t["nonfinite_events"]) == len(t["scale_history"]) - 1 > 0 and t["nonfinite_events"][0] == 1'
 holds "gradients that are not finite have no norm" over/steps.jsonl 'all((l["grad_norm"] is None) == l["skipped"] for l in r)'
 skipped=$(get over.json 's["stability"]["skipped_steps"]')
 run short "${free_of_scale[@]}" --steps $((40 - skipped))

@@ -197,11 +197,13 @@ void ech__cpu_offer_wide(ech__device *device, const ech__kernel_desc *desc, ech_
         offer_conv(device, desc, offer);
     else if (desc->op == ECH__OP_REORDER && f32)
         ech__onednn_offer_reorder(cpu->onednn, desc, offer);
-    else if (desc->op == ECH__OP_QLINEAR || desc->op == ECH__OP_QCONV2D)
+    else if (desc->op == ECH__OP_QLINEAR || desc->op == ECH__OP_QCONV2D) {
+        if (ech__onednn_has_vnni())
+            ech__onednn_offer_int8(cpu, desc, offer);
         ech__int8_offer(cpu, device->threads, desc, offer);
-    else {
+    } else {
         ech__simple_offer(cpu, device->threads, desc, offer);
-        ech__int8_image_offer(cpu, desc, offer);
+        ech__int8_image_offer(cpu, device->threads, desc, offer);
         ech__image_offer(cpu, device->threads, desc, offer);
     }
 }
@@ -262,6 +264,8 @@ ech_status ech__cpu_create_wide(ech__device *device, const ech__kernel_desc *des
         return ech__int8_create(device, desc, binding, out);
     if (!strcmp(candidate->name, "int8 winograd"))
         return ech__int8_wino_create(device, desc, binding, out);
+    if (!strcmp(candidate->name, "int8 onednn"))
+        return ech__onednn_create_int8(device, cpu->onednn, desc, binding, out);
     if (!strcmp(candidate->name, "int8 loops"))
         return ech__int8_image_create(device, desc, binding, out);
     if (!strcmp(candidate->name, "panels"))

@@ -4,6 +4,7 @@
  *   onednn.c         what oneDNN's primitives have in common
  *   onednn_linear.c  linear on oneDNN's inner product, with the weight in any layout it likes
  *   onednn_conv.c    convolutions, direct and Winograd where oneDNN has it
+ *   onednn_int8.c    linear layers and convolutions of integers, where the processor has VNNI
  *   panel.c    linear on tiles of our own, with the weight in panels of 16 outputs
  *   direct.c   convolutions of few channels, any kernel and stride, over the loops of direct.h
  *   winograd.c convolutions of 3 x 3 kernels at stride 1 by Winograd's way, over the loops of winograd.h
@@ -16,6 +17,7 @@
  *   int8.c     linear layers and convolutions of integers, over the tiles of int8.h
  *   int8_winograd.c  convolutions of integers by Winograd's way, exact too
  *   int8_image.c  other operators on integers
+ *   int8_layer.c  what int8.c, int8_winograd.c and onednn_int8.c have in common
  *
  * Every function here runs on the device's worker thread.
  */
@@ -72,6 +74,8 @@ ech_status ech__onednn_open(ech_ctx *ctx, ech__onednn **out);
 void ech__onednn_close(ech_ctx *ctx, ech__onednn *onednn);
 /* "oneDNN 2.6.3 avx2" */
 void ech__onednn_version(char *out, size_t bytes);
+/* Whether the processor adds up products of bytes in 32 bits. Others go through 16 bits, where sums of two saturate. */
+bool ech__onednn_has_vnni(void);
 /* Layouts that oneDNN would pick itself for the weight of a linear operator, forward first. */
 int ech__onednn_weight_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out,
                                int cap);
@@ -96,6 +100,13 @@ void ech__onednn_offer_reorder(ech__onednn *onednn, const ech__kernel_desc *desc
 ech_status ech__onednn_create_reorder(ech__device *device, ech__onednn *onednn,
                                       const ech__kernel_desc *desc, const ech__binding *binding,
                                       ech__kernel **out);
+
+/* Offers qlinear or qconv2d as "int8 onednn", with the weight row-major. The results are those of the other kernels where the
+ * processor has VNNI, or where the weights are from -64 to 64. */
+void ech__onednn_offer_int8(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer);
+ech_status ech__onednn_create_int8(ech__device *device, ech__onednn *onednn,
+                                   const ech__kernel_desc *desc, const ech__binding *binding,
+                                   ech__kernel **out);
 
 /* ---- panel.c ---- */
 
@@ -157,7 +168,8 @@ void ech__int8_wino_offer(const ech__cpu *cpu, int threads, const ech__kernel_de
                           const ech__candidate *like, ech__offer *offer);
 ech_status ech__int8_wino_create(ech__device *device, const ech__kernel_desc *desc,
                                  const ech__binding *binding, ech__kernel **out);
-void ech__int8_image_offer(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer);
+void ech__int8_image_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
+                           ech__offer *offer);
 ech_status ech__int8_image_create(ech__device *device, const ech__kernel_desc *desc,
                                   const ech__binding *binding, ech__kernel **out);
 

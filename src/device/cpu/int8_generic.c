@@ -10,16 +10,16 @@ static float within(float value, float low, float high)
     return rintf(value < high ? value : high);
 }
 
-static void store(const ech__int8_tile *t, int row, int64_t at, float value)
+static void store(ech_dtype type, bool relu, float value, void *y, int64_t at)
 {
-    if (t->relu && !(value > 0))
+    if (relu && !(value > 0))
         value = 0;
-    if (t->type == ECH_F32)
-        ((float *)t->y[row])[at] = value;
-    else if (t->type == ECH_S8)
-        ((int8_t *)t->y[row])[at] = (int8_t)within(value, -128, 127);
+    if (type == ECH_F32)
+        ((float *)y)[at] = value;
+    else if (type == ECH_S8)
+        ((int8_t *)y)[at] = (int8_t)within(value, -128, 127);
     else
-        ((uint8_t *)t->y[row])[at] = (uint8_t)within(value, 0, 255);
+        ((uint8_t *)y)[at] = (uint8_t)within(value, 0, 255);
 }
 
 static void tile(const ech__int8_tile *t)
@@ -37,8 +37,9 @@ static void tile(const ech__int8_tile *t)
                 }
             }
             for (int q = 0; q < t->valid[panel]; q++)
-                store(t, row, panel * t->y_panel + q,
-                      ((float)acc[q] + t->bias[panel * Q + q]) * t->scale[panel * Q + q]);
+                store(t->type, t->relu,
+                      ((float)acc[q] + t->bias[panel * Q + q]) * t->scale[panel * Q + q], t->y[row],
+                      panel * t->y_panel + q);
         }
     }
 }
@@ -55,4 +56,17 @@ static void widen(const void *src, bool is_signed, int64_t count, int64_t src_st
     }
 }
 
-const ech__int8_isa ech__int8_generic = {.rows = {8, 6}, .tile = tile, .widen = widen};
+static void finish(const ech__int8_sums *t)
+{
+    for (int64_t row = 0; row < t->rows; row++) {
+        const int32_t *acc = t->acc + row * t->acc_step;
+        for (int q = 0; q < (t->fills ? ECH__INT8_OUTPUTS : t->valid); q++) {
+            const int32_t sum = q < t->valid ? acc[q] + t->shift[q] : 0;
+            store(t->type, t->relu, ((float)sum + t->bias[q]) * t->scale[q],
+                  (char *)t->y + row * t->y_step, q);
+        }
+    }
+}
+
+const ech__int8_isa ech__int8_generic = {
+    .rows = {8, 6}, .tile = tile, .widen = widen, .finish = finish};

@@ -23,6 +23,7 @@ struct int8_kernel {
     int64_t B; /* channels in a block of an image */
     int64_t N, C, blocks, pixels;
     void *at[ECH__MAX_OPERANDS];
+    uint8_t *scratch;
 };
 
 static ech_dtype type_of(const int8_kernel *k, int operand)
@@ -49,37 +50,32 @@ static void *number_at(const int8_kernel *k, int operand, int64_t i)
 
 /* ---- element by element ---- */
 
-/* `count` pixels of one channel into blocks, whose bytes were zero. */
-static void insert_channel(const int8_kernel *k, const uint8_t *whole, int64_t count, int64_t c,
+/* Pixels [first, first + count) of the image's channels from c on, up to eight, into y of a block of channels. */
+static void quantize_piece(const int8_kernel *k, int64_t n, int64_t c, int64_t first, int64_t count,
                            uint8_t *y)
 {
-    if (k->B == 8) {
-        k->loops->insert(count, whole, (int)(8 * c), (uint64_t *)y);
-        return;
+    uint8_t whole[8][PIECE];
+    const uint8_t *rows[8] = {NULL};
+    for (int64_t i = 0; i < least(8, k->C - c); i++) {
+        const float *x = (const float *)k->at[0] + (n * k->C + c + i) * k->pixels;
+        float spread[PIECE];
+        k->loops->divide(count, x + first, (float)k->desc.attrs.scale, spread);
+        k->loops->from_f32(count, spread, type_of(k, 1), whole[i]);
+        rows[i] = whole[i];
     }
-    for (int64_t i = 0; i < count; i++)
-        y[i * k->B + c] = whole[i];
+    k->loops->join(count, rows, y + first * k->B, k->B);
 }
 
 /* x[N][C][pixels] in rows -> y[N][C/B][pixels][B] */
 static void quantize_rows(const int8_kernel *k)
 {
-    const float scale = (float)k->desc.attrs.scale;
 #pragma omp parallel for schedule(static) num_threads(k->device->threads)
     for (int64_t plane = 0; plane < k->N * k->blocks; plane++) {
         const int64_t n = plane / k->blocks, c0 = plane % k->blocks * k->B;
         uint8_t *y = (uint8_t *)k->at[1] + plane * k->pixels * k->B;
         for (int64_t first = 0; first < k->pixels; first += PIECE) {
-            const int64_t count = least(PIECE, k->pixels - first);
-            memset(y + first * k->B, 0, (size_t)(count * k->B));
-            for (int64_t c = c0; c < least(c0 + k->B, k->C); c++) {
-                const float *x = (const float *)k->at[0] + (n * k->C + c) * k->pixels;
-                float spread[PIECE];
-                uint8_t whole[PIECE];
-                k->loops->divide(count, x + first, scale, spread);
-                k->loops->from_f32(count, spread, type_of(k, 1), whole);
-                insert_channel(k, whole, count, c - c0, y + first * k->B);
-            }
+            for (int64_t c = 0; c < k->B; c += 8)
+                quantize_piece(k, n, c0 + c, first, least(PIECE, k->pixels - first), y + c);
         }
     }
 }
@@ -108,9 +104,30 @@ static void dequantize(const int8_kernel *k)
     });
 }
 
+static void qadd_bytes(const int8_kernel *k)
+{
+    const ech__attrs *a = &k->desc.attrs;
+    FOR_PIECES(k, {
+        k->loops->add_bytes(&(ech__int8_sum){.n = count,
+                                             .a = number_at(k, 0, first),
+                                             .b = number_at(k, 1, first),
+                                             .y = number_at(k, 2, first),
+                                             .a_type = type_of(k, 0),
+                                             .b_type = type_of(k, 1),
+                                             .y_type = type_of(k, 2),
+                                             .scale = (float)a->scale,
+                                             .scale2 = (float)a->scale2,
+                                             .relu = a->relu});
+    });
+}
+
 static void qadd(const int8_kernel *k)
 {
     const ech__attrs *a = &k->desc.attrs;
+    if (ech__is_int8(type_of(k, 0)) && ech__is_int8(type_of(k, 1)) && ech__is_int8(type_of(k, 2))) {
+        qadd_bytes(k);
+        return;
+    }
     FOR_PIECES(k, {
         float x[PIECE];
         float z[PIECE];
@@ -147,7 +164,7 @@ static void round_scaled(const int8_kernel *k)
     }
 }
 
-/* ---- pools: x[N][C/B][H][W][B], 8 channels at a time ---- */
+/* ---- pools: x[N][C/B][H][W][B] ---- */
 
 /* The part of a window that lies in the image, along one axis. */
 static range window(int64_t place, int64_t length, const ech__attrs *a)
@@ -172,41 +189,48 @@ static void average_at(const int8_kernel *k, const char *x, int64_t p, int64_t q
     k->loops->from_f32(8, spread, type_of(k, 1), y);
 }
 
-/* One plane, eight channels at a time. */
-static void pool_plane(const int8_kernel *k, const char *x, char *y)
+static void qavgpool(const int8_kernel *k)
+{
+    const int64_t *out = k->desc.operands[1].layout.shape.dims, places = out[2] * out[3];
+#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+    for (int64_t plane = 0; plane < k->N * k->blocks; plane++) {
+        const char *x = (const char *)k->at[0] + plane * k->pixels * k->B;
+        char *y = (char *)k->at[1] + plane * places * k->B;
+        for (int64_t i = 0; i < places; i++) {
+            for (int64_t c = 0; c < k->B; c += 8)
+                average_at(k, x + c, i / out[3], i % out[3], y + i * k->B + c);
+        }
+    }
+}
+
+/* Bytes of a line of pixels of x and one of y, in a block of channels. */
+static int64_t line_bytes(const int8_kernel *k)
+{
+    const ech__operand *operands = k->desc.operands;
+    return ech__round_up(
+        (operands[0].layout.shape.dims[3] + operands[1].layout.shape.dims[3]) * k->B, 64);
+}
+
+static void qmaxpool(const int8_kernel *k)
 {
     const ech__attrs *a = &k->desc.attrs;
     const int64_t *in = k->desc.operands[0].layout.shape.dims;
     const int64_t *out = k->desc.operands[1].layout.shape.dims;
-    for (int64_t c = 0; c < k->B; c += 8) {
-        if (k->desc.op == ECH__OP_QMAXPOOL2D) {
-            k->loops->maxpool(&(ech__int8_pool){.x = x + c,
-                                                .y = y + c,
-                                                .H = in[2],
-                                                .W = in[3],
-                                                .P = out[2],
-                                                .Q = out[3],
-                                                .kernel = a->kernel,
-                                                .stride = a->stride,
-                                                .pad = a->pad,
-                                                .step = k->B,
-                                                .is_signed = type_of(k, 0) == ECH_S8});
-            continue;
-        }
-        for (int64_t i = 0; i < out[2] * out[3]; i++)
-            average_at(k, x + c, i / out[3], i % out[3], y + i * k->B + c);
-    }
-}
-
-static void pool(const int8_kernel *k)
-{
-    const int64_t *out = k->desc.operands[1].layout.shape.dims;
 #pragma omp parallel for schedule(static) num_threads(k->device->threads)
-    for (int64_t plane = 0; plane < k->N * k->blocks; plane++) {
-        const char *x = (const char *)k->at[0] + plane * k->pixels * k->B;
-        char *y = (char *)k->at[1] + plane * out[2] * out[3] * k->B;
-        pool_plane(k, x, y);
-    }
+    for (int64_t plane = 0; plane < k->N * k->blocks; plane++)
+        k->loops->maxpool(
+            &(ech__int8_pool){.x = (const uint8_t *)k->at[0] + plane * k->pixels * k->B,
+                              .y = (uint8_t *)k->at[1] + plane * out[2] * out[3] * k->B,
+                              .lines = k->scratch + omp_get_thread_num() * line_bytes(k),
+                              .H = in[2],
+                              .W = in[3],
+                              .P = out[2],
+                              .Q = out[3],
+                              .kernel = a->kernel,
+                              .stride = a->stride,
+                              .pad = a->pad,
+                              .block = k->B,
+                              .is_signed = type_of(k, 0) == ECH_S8});
 }
 
 /* x[N][C/B][pixels][B] -> rows[N][C][pixels] */
@@ -215,20 +239,19 @@ static void flatten(const int8_kernel *k)
 #pragma omp parallel for schedule(static) num_threads(k->device->threads)
     for (int64_t plane = 0; plane < k->N * k->blocks; plane++) {
         const int64_t n = plane / k->blocks, c0 = plane % k->blocks * k->B;
-        const char *x = (const char *)k->at[0] + plane * k->pixels * k->B;
-        for (int64_t c = c0; c < least(c0 + k->B, k->C); c++) {
-            char *row = (char *)k->at[1] + (n * k->C + c) * k->pixels;
-            for (int64_t i = 0; i < k->pixels; i++)
-                row[i] = x[i * k->B + c - c0];
-        }
+        const uint8_t *x = (const uint8_t *)k->at[0] + plane * k->pixels * k->B;
+        for (int64_t c = c0; c < least(c0 + k->B, k->C); c += 8)
+            k->loops->split(k->pixels, x + c - c0, k->B, least(8, k->C - c),
+                            (uint8_t *)k->at[1] + (n * k->C + c) * k->pixels, k->pixels);
     }
 }
 
 /* ---- offering and creating ---- */
 
 static void (*const functions[ECH__OP_COUNT])(const int8_kernel *k) = {
-    [ECH__OP_QUANTIZE] = quantize,  [ECH__OP_DEQUANTIZE] = dequantize, [ECH__OP_QADD] = qadd,
-    [ECH__OP_ROUND] = round_scaled, [ECH__OP_QMAXPOOL2D] = pool,       [ECH__OP_QAVGPOOL2D] = pool,
+    [ECH__OP_QUANTIZE] = quantize,   [ECH__OP_DEQUANTIZE] = dequantize,
+    [ECH__OP_QADD] = qadd,           [ECH__OP_ROUND] = round_scaled,
+    [ECH__OP_QMAXPOOL2D] = qmaxpool, [ECH__OP_QAVGPOOL2D] = qavgpool,
     [ECH__OP_QFLATTEN] = flatten,
 };
 
@@ -257,10 +280,30 @@ static bool layouts_fit(const ech__kernel_desc *desc, int64_t B)
     return true;
 }
 
-void ech__int8_image_offer(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer)
+static void measure(const ech__cpu *cpu, const ech__kernel_desc *desc, int8_kernel *k)
 {
-    if (functions[desc->op] && layouts_fit(desc, cpu->vec->channels))
-        ech__offer_add(offer, desc, "int8 loops");
+    const ech__shape *shape = &desc->operands[0].layout.shape;
+    *k = (int8_kernel){.loops = loops_of(cpu),
+                       .fn = functions[desc->op],
+                       .desc = *desc,
+                       .B = cpu->vec->channels,
+                       .N = shape->ndims ? shape->dims[0] : 1,
+                       .C = shape->ndims > 1 ? shape->dims[1] : 1,
+                       .pixels = shape->ndims == 4 ? shape->dims[2] * shape->dims[3] : 1};
+    k->blocks = ceil_div(k->C, k->B);
+    ech__layout_extent(&desc->operands[0].layout, &k->n);
+}
+
+void ech__int8_image_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
+                           ech__offer *offer)
+{
+    if (!functions[desc->op] || !layouts_fit(desc, cpu->vec->channels))
+        return;
+    ech__candidate *candidate = ech__offer_add(offer, desc, "int8 loops");
+    int8_kernel k;
+    measure(cpu, desc, &k);
+    if (candidate && desc->op == ECH__OP_QMAXPOOL2D)
+        candidate->scratch_bytes = threads * line_bytes(&k);
 }
 
 static ech_status run(ech__kernel *base, const ech__scalars *scalars)
@@ -280,24 +323,15 @@ static void destroy(ech__kernel *base)
 ech_status ech__int8_image_create(ech__device *device, const ech__kernel_desc *desc,
                                   const ech__binding *binding, ech__kernel **out)
 {
-    const ech__cpu *cpu = ech__device_state(device);
     int8_kernel *k = ech__new(device->ctx, sizeof *k);
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
+    measure(ech__device_state(device), desc, k);
     k->base = (ech__kernel){.run = run, .destroy = destroy};
     k->device = device;
-    k->loops = loops_of(cpu);
-    k->fn = functions[desc->op];
-    k->desc = *desc;
-    k->B = cpu->vec->channels;
-    const ech__shape *shape = &desc->operands[0].layout.shape;
-    k->N = shape->ndims ? shape->dims[0] : 1;
-    k->C = shape->ndims > 1 ? shape->dims[1] : 1;
-    k->pixels = shape->ndims == 4 ? shape->dims[2] * shape->dims[3] : 1;
-    k->blocks = ceil_div(k->C, k->B);
-    ech__layout_extent(&desc->operands[0].layout, &k->n);
     for (int i = 0; i < desc->nin + desc->nout; i++)
         k->at[i] = binding->operands[i];
+    k->scratch = binding->scratch;
     *out = &k->base;
     return ECH_OK;
 }

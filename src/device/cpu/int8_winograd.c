@@ -1,8 +1,8 @@
-/* Convolutions of integers with 3 x 3 kernels at stride 1, over the loops of int8_winograd.h. The weight lies as in int8.c and is
- * transformed at every run: with many images that costs little, and with few the tuning finds int8.c faster. */
+/* Convolutions of integers with 3 x 3 kernels at stride 1, over the loops of int8_winograd.h. The weight lies as in int8.c; its
+ * transform is kept. */
 #include "device/cpu/int8_winograd.h"
 #include "base/size.h"
-#include "device/cpu/cpu.h"
+#include "device/cpu/int8_layer.h"
 #include "device/cpu/share.h"
 
 #include <omp.h>
@@ -12,40 +12,49 @@ enum {
     POINTS = ECH__INT8_WINO_POINTS,
     SIDE = ECH__INT8_WINO_SIDE,
     TILE = ECH__INT8_WINO_TILE,
-    PANEL = 8,           /* outputs */
-    WIDE = 2 * PANEL,    /* outputs of a row of M */
-    V_BYTES = 256 << 10, /* of the tiles that are transformed at a time */
-    MOST_TILES = 24,
+    ROWS = ECH__INT8_WINO_ROWS,
+    WIDE = ECH__INT8_WINO_WIDE,
+    PANEL = 8, /* outputs that lie together in the weight and in y */
+    LINE = 64, /* bytes */
+    MOST_TILES =
+        48, /* at a time: for each such number of them the transformed weight is read again */
+    V_BYTES =
+        256
+        << 10, /* of them where that is enough for LEAST_TILES, so that they stay in the second cache */
+    LEAST_TILES = 24,
+    M_BYTES = 256 << 10, /* of products at a time */
 };
 
 typedef struct wino {
     ech__kernel base;
     ech__device *device;
+    ech__int8_layer layer;
     const ech__int8_wino_isa *isa;
     ech__int8_wino_input input;
     ech__int8_wino_output output; /* what all tiles have in common */
-    int64_t N, C, H, W, O, P, Q;  /* y has P rows and Q columns */
-    int64_t pad, B, outputs;
-    int64_t down, across, tiles; /* tiles of an image, each way; of the batch */
-    int64_t T;                   /* tiles at a time */
-    const char *x;
-    const int8_t *w;
-    const int32_t *bias;
-    const float *scale;
-    char *y;
-    float *biases, *scales; /* [outputs] */
+    int64_t down, across, tiles;  /* tiles of an image, each way; of the batch */
+    int64_t T;                    /* tiles at a time */
+    int64_t groups, group;        /* of WIDE outputs: all, and at a time */
+    int64_t v_point, m_point;     /* numbers from one point to the next */
     int16_t *u;
     char *own; /* V and M of each thread */
 } wino;
 
+/* From point to point: whole lines, and an odd number of them, so that a tile's points do not fall into few sets of the
+ * cache. */
+static int64_t stride_of(int64_t numbers, int64_t bytes)
+{
+    return (ceil_div(numbers * bytes, LINE) | 1) * LINE / bytes;
+}
+
 static int64_t v_bytes(const wino *k)
 {
-    return ech__round_up(POINTS * k->T * k->C * (int64_t)sizeof(int16_t), 64);
+    return POINTS * k->v_point * (int64_t)sizeof(int16_t);
 }
 
 static int64_t own_bytes(const wino *k)
 {
-    return v_bytes(k) + ech__round_up(POINTS * k->T * WIDE * (int64_t)sizeof(int32_t), 64);
+    return v_bytes(k) + POINTS * k->m_point * (int64_t)sizeof(int32_t);
 }
 
 /* ---- tiles ---- */
@@ -62,36 +71,54 @@ static place place_of(const wino *k, int64_t tile)
 
 static void transform_tile(const wino *k, int64_t tile, int16_t *v)
 {
+    const ech__int8_layer *l = &k->layer;
     const place p = place_of(k, tile);
-    const char *image = k->x + p.n * ceil_div(k->C, k->B) * k->H * k->W * k->B;
+    const char *image = l->x + p.n * l->I * l->H * l->W;
     ech__int8_wino_input t = k->input;
+    const int64_t h = p.row - l->pad, w = p.col - l->pad; /* of the tile's first pixel */
     t.v = v;
-    for (int64_t point = 0; point < POINTS; point++) {
-        const int64_t h = p.row - k->pad + point / SIDE, w = p.col - k->pad + point % SIDE;
-        const bool inside = h >= 0 && h < k->H && w >= 0 && w < k->W;
-        t.pixel[point] = inside ? image + (h * k->W + w) * k->B : NULL;
-    }
+    t.top = (int)least(SIDE, most(0, -h));
+    t.left = (int)least(SIDE, most(0, -w));
+    t.bottom = (int)most(t.top, least(SIDE, l->H - h));
+    t.right = (int)most(t.left, least(SIDE, l->W - w));
+    t.x = image + ((h + t.top) * l->W + w + t.left) * l->B;
     k->isa->input(&t);
 }
 
-/* One or two panels of the outputs of `count` tiles. */
-static void finish_tiles(const wino *k, int64_t first, int64_t count, int64_t panel, int panels,
-                         const int32_t *m)
+/* Eight outputs of each half of a group, of one tile. */
+static void finish_tile(const wino *k, const place *p, int64_t group, const int32_t *m)
 {
-    const int64_t bytes = ech__dtype_bytes(k->output.type), pixels = k->P * k->Q;
+    const ech__int8_layer *l = &k->layer;
     ech__int8_wino_output t = k->output;
+    t.rows = (int)least(TILE, l->P - p->row);
+    t.cols = (int)least(TILE, l->Q - p->col);
+    for (int64_t o = group * WIDE; o < least((group + 1) * WIDE, l->outputs); o += PANEL) {
+        t.m = m + o % WIDE;
+        t.bias = l->biases + o;
+        t.scale = l->scales + o;
+        t.y = ech__int8_layer_result(l, p->n, o) + p->row * t.y_row + p->col * t.y_pixel;
+        k->isa->output(&t);
+    }
+}
+
+/* Outputs of the groups [groups.first, groups.end) of `count` tiles, whose transforms are v. */
+static void run_groups(const wino *k, int64_t first, int64_t count, range groups, const int16_t *v,
+                       int32_t *m)
+{
+    const int64_t C = k->layer.I, m_group = k->T * WIDE;
+    for (int64_t point = 0; point < POINTS; point++) {
+        for (int64_t g = groups.first; g < groups.end; g++)
+            k->isa->product(&(ech__int8_wino_product){.v = v + point * k->v_point,
+                                                      .u = k->u + (g * POINTS + point) * C * WIDE,
+                                                      .rows = count,
+                                                      .channels = C,
+                                                      .m = m + point * k->m_point +
+                                                           (g - groups.first) * m_group});
+    }
     for (int64_t i = 0; i < count; i++) {
         const place p = place_of(k, first + i);
-        t.rows = (int)least(TILE, k->P - p.row);
-        t.cols = (int)least(TILE, k->Q - p.col);
-        for (int half = 0; half < panels; half++) {
-            const int64_t o = (panel + half) * PANEL, block = p.n * (k->outputs / k->B) + o / k->B;
-            t.m = m + i * WIDE + half * PANEL;
-            t.bias = k->biases + o;
-            t.scale = k->scales + o;
-            t.y = k->y + ((block * pixels + p.row * k->Q + p.col) * k->B + o % k->B) * bytes;
-            k->isa->output(&t);
-        }
+        for (int64_t g = groups.first; g < groups.end; g++)
+            finish_tile(k, &p, g, m + (g - groups.first) * m_group + i * WIDE);
     }
 }
 
@@ -99,50 +126,42 @@ static void run_tiles(const wino *k, int64_t first, int64_t count, char *own)
 {
     int16_t *v = (int16_t *)own;
     int32_t *m = (int32_t *)(own + v_bytes(k));
-    const int64_t u_panel = k->C * PANEL, u_point = k->outputs * k->C;
     for (int64_t i = 0; i < count; i++)
-        transform_tile(k, first + i, v + i * k->C);
-    for (int64_t panel = 0; panel < k->outputs / PANEL; panel += 2) {
-        const int panels = (int)least(2, k->outputs / PANEL - panel);
-        for (int64_t point = 0; point < POINTS; point++) {
-            const ech__int8_wino_product t = {.v = v + point * k->T * k->C,
-                                              .u = k->u + point * u_point + panel * u_panel,
-                                              .rows = count,
-                                              .panels = panels,
-                                              .channels = k->C,
-                                              .u_panel = u_panel,
-                                              .m = m + point * k->T * WIDE};
-            k->isa->product(&t);
-        }
-        finish_tiles(k, first, count, panel, panels, m);
-    }
-}
-
-static void transform_weight(const wino *k)
-{
-    const range panels = share_of(k->outputs / PANEL);
-    for (int64_t p = panels.first; p < panels.end; p++)
-        k->isa->weight(k->w + p * 9 * k->C * PANEL, k->C, k->u + p * k->C * PANEL,
-                       k->outputs * k->C);
+        transform_tile(k, first + i, v + i * k->layer.I);
+    for (int64_t g = 0; g < k->groups; g += k->group)
+        run_groups(k, first, count, (range){g, least(g + k->group, k->groups)}, v, m);
 }
 
 static ech_status run(ech__kernel *base, const ech__scalars *scalars)
 {
     (void)scalars;
     const wino *k = (const wino *)base;
-    for (int64_t o = 0; o < k->outputs; o++) {
-        k->biases[o] = o < k->O ? (float)k->bias[o] : 0;
-        k->scales[o] = o < k->O ? k->scale[o] : 0;
-    }
 #pragma omp parallel num_threads(k->device->threads)
     {
-        transform_weight(k);
-#pragma omp barrier
         const range blocks = share_of(ceil_div(k->tiles, k->T));
         for (int64_t b = blocks.first; b < blocks.end; b++)
             run_tiles(k, b * k->T, least(k->T, k->tiles - b * k->T),
                       k->own + omp_get_thread_num() * own_bytes(k));
     }
+    return ECH_OK;
+}
+
+/* ---- what is kept ---- */
+
+static int64_t u_bytes(const wino *k)
+{
+    return k->groups * POINTS * k->layer.I * WIDE * (int64_t)sizeof(int16_t);
+}
+
+static ech_status prepare(ech__kernel *base)
+{
+    const wino *k = (const wino *)base;
+    const ech__int8_layer *l = &k->layer;
+    ech__int8_layer_factors(l);
+    memset(k->u, 0, (size_t)u_bytes(k)); /* a half without outputs stays so */
+    for (int64_t o = 0; o < l->outputs; o += PANEL)
+        k->isa->weight(l->w + o * 9 * l->I, l->I,
+                       k->u + o / WIDE * POINTS * l->I * WIDE + o % WIDE * 2);
     return ECH_OK;
 }
 
@@ -164,46 +183,43 @@ static const ech__int8_wino_isa *isa_of(const ech__cpu *cpu)
     return NULL;
 }
 
-static void measure(const ech__cpu *cpu, const ech__kernel_desc *desc, wino *k)
+/* How much is done at a time, by what stays in the caches. */
+static void measure_blocks(int threads, wino *k)
 {
-    const int64_t *x = desc->operands[0].layout.shape.dims;
-    const int64_t *y = desc->operands[4].layout.shape.dims;
-    *k = (wino){.isa = isa_of(cpu),
-                .N = x[0],
-                .C = x[1],
-                .H = x[2],
-                .W = x[3],
-                .O = y[1],
-                .P = y[2],
-                .Q = y[3],
-                .pad = desc->attrs.pad,
-                .B = cpu->vec->channels};
-    k->outputs = ceil_div(k->O, k->B) * k->B;
-    k->down = ceil_div(k->P, TILE);
-    k->across = ceil_div(k->Q, TILE);
-    k->tiles = k->N * k->down * k->across;
+    const int64_t C = k->layer.I, v_tile = POINTS * C * (int64_t)sizeof(int16_t);
+    const int64_t m_tile = POINTS * WIDE * (int64_t)sizeof(int32_t);
+    const int64_t fit = V_BYTES / v_tile;
+    const int64_t wanted = fit >= LEAST_TILES ? least(fit, MOST_TILES) : MOST_TILES;
+    const int64_t blocks = ceil_div(ceil_div(k->tiles, wanted), threads) * threads;
     /* A multiple of what a product takes, where there are as many. */
-    const int64_t fit = V_BYTES / (POINTS * k->C * (int64_t)sizeof(int16_t)), six = 6;
-    k->T = least(k->tiles, most(six, least(MOST_TILES, fit / six * six)));
-    k->input = (ech__int8_wino_input){.block = k->B,
-                                      .plane = k->H * k->W * k->B,
-                                      .channels = k->C,
-                                      .is_signed = desc->operands[0].dtype == ECH_S8,
-                                      .v_point = k->T * k->C};
-    const int64_t bytes = ech__dtype_bytes(desc->attrs.dtype);
-    k->output = (ech__int8_wino_output){.m_point = k->T * WIDE,
-                                        .type = desc->attrs.dtype,
-                                        .relu = desc->attrs.relu,
-                                        .y_row = k->Q * k->B * bytes,
-                                        .y_pixel = k->B * bytes};
+    k->T = least(k->tiles, ceil_div(ceil_div(k->tiles, blocks), ROWS) * ROWS);
+    k->groups = ceil_div(k->layer.outputs, WIDE);
+    /* Where the tiles do not stay in the second cache, more outputs are made each time they are read. */
+    k->group = k->T * v_tile <= V_BYTES ? 1 : most(1, least(k->groups, M_BYTES / (k->T * m_tile)));
+    k->v_point = stride_of(k->T * C, (int64_t)sizeof(int16_t));
+    k->m_point = stride_of(k->group * k->T * WIDE, (int64_t)sizeof(int32_t));
 }
 
-/* bias and scale, U, and V and M of each thread */
-static int64_t scratch_bytes(const wino *k, int threads)
+static void measure(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc, wino *k)
 {
-    return 2 * ech__round_up(k->outputs * (int64_t)sizeof(float), 64) +
-           ech__round_up(POINTS * k->outputs * k->C * (int64_t)sizeof(int16_t), 64) +
-           threads * own_bytes(k);
+    *k = (wino){.isa = isa_of(cpu), .layer = ech__int8_layer_of(cpu, desc)};
+    const ech__int8_layer *l = &k->layer;
+    k->down = ceil_div(l->P, TILE);
+    k->across = ceil_div(l->Q, TILE);
+    k->tiles = l->N * k->down * k->across;
+    measure_blocks(threads, k);
+    k->input = (ech__int8_wino_input){.block = l->B,
+                                      .plane = l->H * l->W * l->B,
+                                      .line = l->W * l->B,
+                                      .channels = l->I,
+                                      .is_signed = l->is_signed,
+                                      .v_point = k->v_point};
+    const int64_t bytes = ech__dtype_bytes(l->type);
+    k->output = (ech__int8_wino_output){.m_point = k->m_point,
+                                        .type = l->type,
+                                        .relu = l->relu,
+                                        .y_row = l->Q * l->B * bytes,
+                                        .y_pixel = l->B * bytes};
 }
 
 void ech__int8_wino_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
@@ -218,9 +234,10 @@ void ech__int8_wino_offer(const ech__cpu *cpu, int threads, const ech__kernel_de
     if (!candidate)
         return;
     wino k;
-    measure(cpu, desc, &k);
+    measure(cpu, threads, desc, &k);
     candidate->layouts[1] = like->layouts[1];
-    candidate->scratch_bytes = scratch_bytes(&k, threads);
+    candidate->scratch_bytes = threads * own_bytes(&k);
+    candidate->kept_bytes = ech__int8_layer_bytes(&k.layer) + u_bytes(&k);
 }
 
 ech_status ech__int8_wino_create(ech__device *device, const ech__kernel_desc *desc,
@@ -229,20 +246,11 @@ ech_status ech__int8_wino_create(ech__device *device, const ech__kernel_desc *de
     wino *k = ech__new(device->ctx, sizeof *k);
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
-    measure(ech__device_state(device), desc, k);
-    k->base = (ech__kernel){.run = run, .destroy = destroy};
+    measure(ech__device_state(device), device->threads, desc, k);
+    k->base = (ech__kernel){.run = run, .destroy = destroy, .prepare = prepare};
     k->device = device;
-    k->x = binding->operands[0];
-    k->w = binding->operands[1];
-    k->bias = binding->operands[2];
-    k->scale = binding->operands[3];
-    k->y = binding->operands[4];
-    const int64_t vector = ech__round_up(k->outputs, 64 / (int64_t)sizeof(float));
-    k->biases = binding->scratch;
-    k->scales = k->biases + vector;
-    void *u = k->scales + vector;
-    k->u = u;
-    k->own = (char *)u + ech__round_up(POINTS * k->outputs * k->C * (int64_t)sizeof(int16_t), 64);
+    k->u = ech__int8_layer_bind(&k->layer, binding);
+    k->own = binding->scratch;
     *out = &k->base;
     return ECH_OK;
 }

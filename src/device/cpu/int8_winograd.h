@@ -3,17 +3,17 @@
  * 36 products make 16 results of a channel, instead of 144. With its rows scaled to whole numbers, the transform of the weight
  * fits into 14 bits and that of the image into 16:
  *
- *     G =  1  0  0      B' =  4  0 -5  0  1  0      A' =  6  4  4  1  1  0   / 24
+ *     G =  6  0  0      B' =  4  0 -5  0  1  0      A' =  1  4  4  1  1  0   / 24
  *         -1 -1 -1            0 -4 -4  1  1  0            0  2 -2  1 -1  0   / 12
  *         -1  1 -1            0  4 -4 -1  1  0            0  1  1  1  1  0   / 6
- *          1  2  4            0 -2 -1  2  1  0            0  1 -1  2 -2  6   / 6
+ *          1  2  4            0 -2 -1  2  1  0            0  1 -1  2 -2  1   / 6
  *          1 -2  4            0  2 -1 -2  1  0
- *          0  0  1            0  4  0 -5  0  1
+ *          0  0  6            0  4  0 -5  0  1
  *
  * Sums may wrap around in 32 bits. What comes out is a multiple of up to 9 * 64 of the true sum, and modulo 2^32 a division by 9 is a
  * multiplication; then a shift leaves the true sum, wherever that is below 2^25.
  *
- * U  of the weight [36][O/8][C/2][8][2], V of the image [36][T][C], both s16; M = products [36][T][16], s32; T tiles at a time
+ * U  of the weight [O/16][36][C/2][16][2], V of the image [36][T][C], both s16; M = products [36][T][16], s32; T tiles at a time
  */
 #ifndef ECH_DEVICE_CPU_INT8_WINOGRAD_H
 #define ECH_DEVICE_CPU_INT8_WINOGRAD_H
@@ -22,29 +22,31 @@
 
 enum {
     ECH__INT8_WINO_POINTS = 36,
-    ECH__INT8_WINO_SIDE = 6, /* pixels of x that a tile reads, each way */
-    ECH__INT8_WINO_TILE = 4, /* pixels of y that it makes */
+    ECH__INT8_WINO_SIDE = 6,  /* pixels of x that a tile reads, each way */
+    ECH__INT8_WINO_TILE = 4,  /* pixels of y that it makes */
+    ECH__INT8_WINO_ROWS = 6,  /* tiles of a product, in registers */
+    ECH__INT8_WINO_WIDE = 16, /* outputs of a product */
     ECH__INT8_WINO_BOUND = 1 << 25,
 };
 
-/* A tile of x: where each of its pixels begins, or NULL outside of the image. */
+/* A tile of x; what is outside of the image is zero. */
 typedef struct ech__int8_wino_input {
-    const char *pixel[ECH__INT8_WINO_POINTS];
-    int64_t block; /* channels that lie together: 8 or 16 */
-    int64_t plane; /* bytes from a block of channels to the next */
+    const char *x;                /* the first pixel that is inside */
+    int top, bottom, left, right; /* lines [top, bottom) and columns [left, right) are inside */
+    int64_t line;                 /* bytes from a line of pixels to the next */
+    int64_t block;                /* channels that lie together: 8 or 16 */
+    int64_t plane;                /* bytes from a block of channels to the next */
     int64_t channels;
     bool is_signed;
     int16_t *v;
     int64_t v_point; /* numbers from one point to the next */
 } ech__int8_wino_input;
 
-/* m[rows][panels * 8] = v[rows][C] u[panels][C/2][8][2] */
+/* m[rows][16] = v[rows][C] u[C/2][16][2] */
 typedef struct ech__int8_wino_product {
     const int16_t *v, *u;
-    int64_t rows;
-    int panels;
-    int64_t channels, u_panel;
-    int32_t *m; /* from row to row 16 */
+    int64_t rows, channels;
+    int32_t *m;
 } ech__int8_wino_product;
 
 /* Eight outputs of a tile of y. */
@@ -60,8 +62,8 @@ typedef struct ech__int8_wino_output {
 } ech__int8_wino_output;
 
 typedef struct ech__int8_wino_isa {
-    /* w[3][3 * C/2][8][2] of 8 outputs -> u[36][C/2][8][2], the points u_point apart */
-    void (*weight)(const int8_t *w, int64_t channels, int16_t *u, int64_t u_point);
+    /* w[3][3 * C/2][8][2] of 8 outputs -> their half of u[36][C/2][16][2] */
+    void (*weight)(const int8_t *w, int64_t channels, int16_t *u);
     void (*input)(const ech__int8_wino_input *t);
     void (*product)(const ech__int8_wino_product *t);
     void (*output)(const ech__int8_wino_output *t);

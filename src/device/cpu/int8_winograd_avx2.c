@@ -1,16 +1,15 @@
 #include "device/cpu/int8_winograd.h"
+#include "device/cpu/int8_pack_avx2.h"
 
-#include <immintrin.h>
 #include <string.h>
 
 enum {
     POINTS = ECH__INT8_WINO_POINTS,
     SIDE = ECH__INT8_WINO_SIDE,
     TILE = ECH__INT8_WINO_TILE,
-    ROWS = 6, /* of a product, in registers */
+    ROWS = ECH__INT8_WINO_ROWS,
+    WIDE = ECH__INT8_WINO_WIDE,
 };
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* 16 numbers of s16, or 8 of s32. The compiler turns * 4 and the like into shifts. Sums that wrap around are meant to. */
 typedef int16_t v16 __attribute__((vector_size(32)));
@@ -22,17 +21,17 @@ typedef int32_t v8 __attribute__((vector_size(32)));
 INLINE void spread(v16 a, v16 b, v16 c, v16 *out, int step)
 {
     const v16 even = a + 4 * c, odd = 2 * b;
-    out[0] = a;
+    out[0] = 6 * a;
     out[step] = -(a + b + c);
     out[2 * step] = b - a - c;
     out[3 * step] = even + odd;
     out[4 * step] = even - odd;
-    out[5 * step] = c;
+    out[5 * step] = 6 * c;
 }
 
-static void weight(const int8_t *w, int64_t channels, int16_t *u, int64_t u_point)
+static void weight(const int8_t *w, int64_t channels, int16_t *u)
 {
-    const int64_t pairs = channels / 2;
+    const int64_t pairs = channels / 2, u_point = channels * WIDE;
     for (int64_t k = 0; k < pairs; k++) {
         v16 columns[SIDE * 3], all[POINTS];
         for (int s = 0; s < 3; s++) {
@@ -46,7 +45,8 @@ static void weight(const int8_t *w, int64_t channels, int16_t *u, int64_t u_poin
         for (int r = 0; r < SIDE; r++)
             spread(columns[r * 3], columns[r * 3 + 1], columns[r * 3 + 2], all + r * SIDE, 1);
         for (int point = 0; point < POINTS; point++)
-            _mm256_storeu_si256((__m256i *)(u + point * u_point + k * 16), (__m256i)all[point]);
+            _mm256_storeu_si256((__m256i *)(u + point * u_point + k * 2 * WIDE),
+                                (__m256i)all[point]);
     }
 }
 
@@ -57,44 +57,114 @@ INLINE void gather(const v16 *d, int step, v16 *out, int out_step)
     const v16 d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step],
               d5 = d[5 * step];
     const v16 a = d4 - 4 * d2, b = d3 - 4 * d1, c = d4 - d2, e = 2 * (d3 - d1);
-    out[0] = 4 * (d0 - d2) - d2 + d4;
+    out[0] = 4 * d0 + a - d2;
     out[out_step] = a + b;
     out[2 * out_step] = a - b;
     out[3 * out_step] = c + e;
     out[4 * out_step] = c - e;
-    out[5 * out_step] = 4 * (d1 - d3) - d3 + d5;
+    out[5 * out_step] = d5 - d3 - (e + e);
 }
 
-/* 16 channels of a pixel. */
-INLINE v16 pixel_of(const ech__int8_wino_input *t, int point, int64_t c)
+INLINE v16 widened(__m128i bytes, const bool is_signed)
 {
-    const char *at = t->pixel[point];
-    if (!at)
-        return (v16){0};
-    __m128i bytes;
-    if (t->block == 16) {
-        bytes = _mm_loadu_si128((const __m128i *)(at + c / 16 * t->plane));
-    } else {
-        at += c / 8 * t->plane;
-        bytes = _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)at),
-                                   _mm_loadl_epi64((const __m128i *)(at + t->plane)));
+    return (v16)(is_signed ? _mm256_cvtepi8_epi16(bytes) : _mm256_cvtepu8_epi16(bytes));
+}
+
+/* Which lines and pairs of pixels of a tile are in the image, as masks for loads. */
+typedef struct borders {
+    __m128i of[SIDE][SIDE / 2];
+} borders;
+
+INLINE borders borders_of(const ech__int8_wino_input *t)
+{
+    borders b;
+    for (int r = 0; r < SIDE; r++) {
+        const bool line = r >= t->top && r < t->bottom;
+        for (int s = 0; s < SIDE; s += 2)
+            b.of[r][s / 2] = _mm_set_epi64x(-(line && s + 1 >= t->left && s + 1 < t->right),
+                                            -(line && s >= t->left && s < t->right));
     }
-    return (v16)(t->is_signed ? _mm256_cvtepi8_epi16(bytes) : _mm256_cvtepu8_epi16(bytes));
+    return b;
+}
+
+/* Columns of a tile, transformed: 16 channels, in two blocks of 8. Of each block two pixels at a time; then the same pixels of both
+ * are brought together. b is NULL where all is inside. */
+INLINE void columns_of_8(const ech__int8_wino_input *t, const char *x, const bool is_signed,
+                         const borders *b, v16 *half)
+{
+#pragma GCC unroll 3
+    for (int s = 0; s < SIDE; s += 2) {
+        v16 both[2][SIDE];
+#pragma GCC unroll 2
+        for (int block = 0; block < 2; block++) {
+            const char *at = x + block * t->plane + s * 8;
+            v16 d[SIDE];
+#pragma GCC unroll 6
+            for (int r = 0; r < SIDE; r++, at += t->line) {
+                const void *from = at;
+                d[r] =
+                    widened(b ? _mm_maskload_epi64(from, b->of[r][s / 2]) : _mm_loadu_si128(from),
+                            is_signed);
+            }
+            gather(d, 1, both[block], 1);
+        }
+#pragma GCC unroll 6
+        for (int r = 0; r < SIDE; r++) {
+            const __m256i low = (__m256i)both[0][r], high = (__m256i)both[1][r];
+            half[r * SIDE + s] = (v16)_mm256_permute2x128_si256(low, high, 0x20);
+            half[r * SIDE + s + 1] = (v16)_mm256_permute2x128_si256(low, high, 0x31);
+        }
+    }
+}
+
+/* The same in one block of 16. */
+INLINE void columns_of_16(const ech__int8_wino_input *t, const char *x, const bool is_signed,
+                          const borders *b, v16 *half)
+{
+    for (int s = 0; s < SIDE; s++) {
+        v16 d[SIDE];
+        for (int r = 0; r < SIDE; r++) {
+            const void *from = x + r * t->line + s * 16;
+            const __m128i mask = s % 2 ? _mm_unpackhi_epi64(b->of[r][s / 2], b->of[r][s / 2])
+                                       : _mm_unpacklo_epi64(b->of[r][s / 2], b->of[r][s / 2]);
+            d[r] = widened(_mm_maskload_epi64(from, mask), is_signed);
+        }
+        gather(d, 1, half + s, SIDE);
+    }
+}
+
+INLINE void input_of(const ech__int8_wino_input *t, const bool is_signed)
+{
+    const bool inside = t->top == 0 && t->bottom == SIDE && t->left == 0 && t->right == SIDE;
+    const borders b = borders_of(t);
+    const char *first = t->x - t->top * t->line - t->left * t->block;
+    for (int64_t c = 0; c < t->channels; c += 16) {
+        const char *x = first + c / t->block * t->plane;
+        v16 half[POINTS];
+        if (t->block == 16)
+            columns_of_16(t, x, is_signed, &b, half);
+        else if (inside)
+            columns_of_8(t, x, is_signed, NULL, half);
+        else
+            columns_of_8(t, x, is_signed, &b, half);
+#pragma GCC unroll 6
+        for (int r = 0; r < SIDE; r++) {
+            v16 row[SIDE];
+            gather(half + r * SIDE, 1, row, 1);
+#pragma GCC unroll 6
+            for (int s = 0; s < SIDE; s++)
+                _mm256_storeu_si256((__m256i *)(t->v + (r * SIDE + s) * t->v_point + c),
+                                    (__m256i)row[s]);
+        }
+    }
 }
 
 static void input(const ech__int8_wino_input *t)
 {
-    for (int64_t c = 0; c < t->channels; c += 16) {
-        v16 d[POINTS], half[POINTS], all[POINTS];
-        for (int point = 0; point < POINTS; point++)
-            d[point] = pixel_of(t, point, c);
-        for (int s = 0; s < SIDE; s++)
-            gather(d + s, SIDE, half + s, SIDE);
-        for (int r = 0; r < SIDE; r++)
-            gather(half + r * SIDE, 1, all + r * SIDE, 1);
-        for (int point = 0; point < POINTS; point++)
-            _mm256_storeu_si256((__m256i *)(t->v + point * t->v_point + c), (__m256i)all[point]);
-    }
+    if (t->is_signed)
+        input_of(t, true);
+    else
+        input_of(t, false);
 }
 
 /* ---- products ---- */
@@ -107,153 +177,119 @@ INLINE __m256i pair_of(const int16_t *x)
 }
 
 /* As in int8_avx2.c, with weights of 16 bits and sums as results. */
-INLINE void product_of(const ech__int8_wino_product *t, int64_t first, const int rows,
-                       const int panels)
+INLINE void product_of(const ech__int8_wino_product *t, int64_t first, const int rows)
 {
     __m256i acc[ROWS][2];
     const int64_t channels = t->channels;
     const int16_t *v = t->v + first * channels, *u = t->u;
-    int32_t *m = t->m + first * 16;
+    int32_t *m = t->m + first * WIDE;
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < rows; r++)
+        acc[r][0] = acc[r][1] = _mm256_setzero_si256();
 #pragma GCC unroll 2
-        for (int p = 0; p < panels; p++)
-            acc[r][p] = _mm256_setzero_si256();
-    }
-    for (int64_t c = 0; c < channels; c += 2, u += 16) {
-        __m256i w[2];
-#pragma GCC unroll 2
-        for (int p = 0; p < panels; p++)
-            w[p] = _mm256_loadu_si256((const __m256i *)(u + (p ? t->u_panel : 0)));
+    for (int64_t c = 0; c < channels; c += 2, u += 2 * WIDE) {
+        const __m256i w0 = _mm256_loadu_si256((const __m256i *)u);
+        const __m256i w1 = _mm256_loadu_si256((const __m256i *)(u + WIDE));
 #pragma GCC unroll 6
         for (int r = 0; r < rows; r++) {
             const __m256i pair = pair_of(v + r * channels + c);
-#pragma GCC unroll 2
-            for (int p = 0; p < panels; p++)
-                acc[r][p] = _mm256_add_epi32(acc[r][p], _mm256_madd_epi16(pair, w[p]));
+            acc[r][0] = _mm256_add_epi32(acc[r][0], _mm256_madd_epi16(pair, w0));
+            acc[r][1] = _mm256_add_epi32(acc[r][1], _mm256_madd_epi16(pair, w1));
         }
     }
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 2
-        for (int p = 0; p < panels; p++)
-            _mm256_storeu_si256((__m256i *)(m + r * 16 + p * 8), acc[r][p]);
+        _mm256_storeu_si256((__m256i *)(m + r * WIDE), acc[r][0]);
+        _mm256_storeu_si256((__m256i *)(m + r * WIDE + 8), acc[r][1]);
     }
 }
 
 /* What is left of the rows; each number of them is a loop of its own. */
-#define REST(rows, panels)                                                                         \
+#define REST(rows)                                                                                 \
     case rows:                                                                                     \
-        product_of(t, first, rows, panels);                                                        \
+        product_of(t, first, rows);                                                                \
         break;
-#define RESTS(panels)                                                                              \
-    REST(1, panels) REST(2, panels) REST(3, panels) REST(4, panels) REST(5, panels)
 
 static void product(const ech__int8_wino_product *t)
 {
     int64_t first = 0;
-    if (t->panels == 2) {
-        for (; first + ROWS <= t->rows; first += ROWS)
-            product_of(t, first, ROWS, 2);
-        switch (t->rows - first) {
-            RESTS(2)
-        }
-    } else {
-        for (; first + ROWS <= t->rows; first += ROWS)
-            product_of(t, first, ROWS, 1);
-        switch (t->rows - first) {
-            RESTS(1)
-        }
+    for (; first + ROWS <= t->rows; first += ROWS)
+        product_of(t, first, ROWS);
+    switch (t->rows - first) {
+        REST(1) REST(2) REST(3) REST(4) REST(5)
     }
 }
 
 /* ---- results: A' M A, divided ---- */
 
-INLINE void collect(const v8u *m, int step, v8u *out, int out_step)
+INLINE void collect(const v8u m[SIDE], v8u out[TILE])
 {
-    const v8u plus = m[step] + m[2 * step], minus = m[step] - m[2 * step];
-    const v8u more = m[3 * step] + m[4 * step], less = m[3 * step] - m[4 * step];
-    out[0] = 6 * m[0] + 4 * plus + more;
-    out[out_step] = 2 * minus + less;
-    out[2 * out_step] = plus + more;
-    out[3 * out_step] = minus + 2 * less + 6 * m[5 * step];
+    const v8u plus = m[1] + m[2], minus = m[1] - m[2], more = m[3] + m[4], less = m[3] - m[4];
+    out[0] = m[0] + 4 * plus + more;
+    out[1] = minus + minus + less;
+    out[2] = plus + more;
+    out[3] = minus + less + less + m[5];
 }
 
-/* From sums to the unit of the output, not rounded yet. */
-INLINE __m256 scaled(const ech__int8_wino_output *t, v8 acc)
+/* A line of a tile of y, as far as it is in the image. */
+INLINE void store_line(const ech__int8_wino_output *t, const __m256i acc[TILE],
+                       const ech_dtype type, char *to)
 {
-    const __m256 v = _mm256_add_ps(_mm256_cvtepi32_ps((__m256i)acc), _mm256_loadu_ps(t->bias));
-    return _mm256_mul_ps(v, _mm256_loadu_ps(t->scale));
-}
-
-/* Whole numbers that packing then saturates. It does so from below; above, a number beyond 32 bits would come out as the
- * smallest there is. */
-INLINE __m256i whole(__m256 v)
-{
-    return _mm256_cvtps_epi32(_mm256_min_ps(v, _mm256_set1_ps(255)));
-}
-
-INLINE __m256i packed(__m256i low, __m256i high, bool is_signed)
-{
-    return is_signed ? _mm256_packs_epi16(low, high) : _mm256_packus_epi16(low, high);
-}
-
-/* Four pixels of eight results. */
-INLINE __m256i bytes_of(const ech__int8_wino_output *t, const v8 *acc)
-{
-    __m256i w[TILE];
-    for (int i = 0; i < TILE; i++) {
-        __m256 v = scaled(t, acc[i]);
-        if (t->relu)
-            v = _mm256_max_ps(v, _mm256_setzero_ps());
-        w[i] = whole(v);
-    }
-    /* Packing works in halves of a vector: the halves of each pixel are brought together at the end. */
-    const __m256i all =
-        packed(_mm256_packs_epi32(w[0], w[1]), _mm256_packs_epi32(w[2], w[3]), t->type == ECH_S8);
-    return _mm256_permutevar8x32_epi32(all, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-}
-
-static void store_row(const ech__int8_wino_output *t, const v8 *acc, char *to)
-{
-    if (t->type == ECH_F32) {
-        for (int s = 0; s < t->cols; s++) {
-            __m256 v = scaled(t, acc[s]);
-            if (t->relu)
-                v = _mm256_max_ps(v, _mm256_setzero_ps());
-            void *at = to + s * t->y_pixel;
-            _mm256_storeu_ps(at, v);
-        }
+    const factors f = {t->bias, t->scale, t->relu};
+    if (type == ECH_F32) {
+        for (int s = 0; s < t->cols; s++)
+            _mm256_storeu_ps((float *)(void *)(to + s * t->y_pixel), scaled_relu(&f, acc[s]));
         return;
     }
-    char bytes[TILE * 8];
-    const __m256i all = bytes_of(t, acc);
+    const __m256i all = packed(&f, acc, type == ECH_S8);
     if (t->cols == TILE && t->y_pixel == 8) {
         _mm256_storeu_si256((__m256i *)to, all);
         return;
     }
+    char bytes[TILE * 8];
     _mm256_storeu_si256((__m256i *)bytes, all);
     for (int s = 0; s < t->cols; s++)
         memcpy(to + s * t->y_pixel, bytes + s * 8, 8);
 }
 
-static void output(const ech__int8_wino_output *t)
+INLINE void output_of(const ech__int8_wino_output *t, const ech_dtype type)
 {
     static const int shift[TILE] = {3, 2, 1, 1}; /* twos in 24, 12, 6, 6 */
     static const uint32_t ninth = 0x38e38e39u;   /* 9 times it is 1, modulo 2^32 */
-    v8u m[POINTS], half[TILE * SIDE], all[TILE * TILE];
-    for (int point = 0; point < POINTS; point++)
-        m[point] = (v8u)_mm256_loadu_si256((const __m256i *)(t->m + point * t->m_point));
-    for (int s = 0; s < SIDE; s++)
-        collect(m + s, SIDE, half + s, SIDE);
-    for (int r = 0; r < TILE; r++)
-        collect(half + r * SIDE, 1, all + r * TILE, 1);
-    for (int r = 0; r < t->rows; r++) {
-        v8 acc[TILE];
-        for (int s = 0; s < TILE; s++)
-            acc[s] = (v8)(all[r * TILE + s] * ninth) >> (shift[r] + shift[s]);
-        store_row(t, acc, t->y + r * t->y_row);
+    v8u half[TILE][SIDE];
+#pragma GCC unroll 6
+    for (int s = 0; s < SIDE; s++) {
+        v8u m[SIDE], column[TILE];
+#pragma GCC unroll 6
+        for (int r = 0; r < SIDE; r++)
+            m[r] = (v8u)_mm256_loadu_si256((const __m256i *)(t->m + (r * SIDE + s) * t->m_point));
+        collect(m, column);
+#pragma GCC unroll 4
+        for (int r = 0; r < TILE; r++)
+            half[r][s] = column[r];
     }
+#pragma GCC unroll 4
+    for (int r = 0; r < TILE; r++) {
+        v8u line[TILE];
+        __m256i acc[TILE];
+        if (r >= t->rows)
+            return;
+        collect(half[r], line);
+#pragma GCC unroll 4
+        for (int s = 0; s < TILE; s++)
+            acc[s] = (__m256i)((v8)(line[s] * ninth) >> (shift[r] + shift[s]));
+        store_line(t, acc, type, t->y + r * t->y_row);
+    }
+}
+
+static void output(const ech__int8_wino_output *t)
+{
+    if (t->type == ECH_U8)
+        output_of(t, ECH_U8);
+    else if (t->type == ECH_S8)
+        output_of(t, ECH_S8);
+    else
+        output_of(t, ECH_F32);
 }
 
 const ech__int8_wino_isa ech__int8_wino_avx2 = {

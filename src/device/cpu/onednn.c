@@ -46,6 +46,8 @@ static const char *isa_name(dnnl_cpu_isa_t isa)
         return "avx";
     case dnnl_cpu_isa_avx2:
         return "avx2";
+    case dnnl_cpu_isa_avx2_vnni:
+        return "avx2+vnni";
     case dnnl_cpu_isa_avx512_core:
         return "avx512";
     case dnnl_cpu_isa_avx512_core_vnni:
@@ -59,6 +61,19 @@ static const char *isa_name(dnnl_cpu_isa_t isa)
     }
 }
 
+bool ech__onednn_has_vnni(void)
+{
+    switch (dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_avx2_vnni:
+    case dnnl_cpu_isa_avx512_core_vnni:
+    case dnnl_cpu_isa_avx512_core_bf16:
+    case dnnl_cpu_isa_avx512_core_amx:
+        return true;
+    default:
+        return false;
+    }
+}
+
 void ech__onednn_version(char *out, size_t bytes)
 {
     const dnnl_version_t *v = dnnl_version();
@@ -68,12 +83,28 @@ void ech__onednn_version(char *out, size_t bytes)
 
 /* ---- layouts and memory descriptions ---- */
 
+static dnnl_data_type_t type_of(ech_dtype dtype)
+{
+    switch (dtype) {
+    case ECH_F32:
+        return dnnl_f32;
+    case ECH_BF16:
+        return dnnl_bf16;
+    case ECH_S32:
+        return dnnl_s32;
+    case ECH_S8:
+        return dnnl_s8;
+    default:
+        assert(dtype == ECH_U8);
+        return dnnl_u8;
+    }
+}
+
 void ech__onednn_md(const ech__layout *layout, ech_dtype dtype, dnnl_memory_desc_t *md)
 {
-    assert(dtype == ECH_F32 || dtype == ECH_BF16);
     memset(md, 0, sizeof *md);
     md->ndims = layout->shape.ndims;
-    md->data_type = dtype == ECH_F32 ? dnnl_f32 : dnnl_bf16;
+    md->data_type = type_of(dtype);
     md->format_kind = dnnl_blocked;
     for (int k = 0; k < md->ndims; k++) {
         md->dims[k] = layout->shape.dims[k];

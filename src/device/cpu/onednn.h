@@ -11,7 +11,7 @@ struct ech__onednn {
     dnnl_stream_t stream;
 };
 
-/* A layout of f32 or bf16 as oneDNN describes it, and back; false where our layouts cannot say what oneDNN means. */
+/* A layout as oneDNN describes it, and back; false where our layouts cannot say what oneDNN means. */
 void ech__onednn_md(const ech__layout *layout, ech_dtype dtype, dnnl_memory_desc_t *md);
 bool ech__onednn_layout(const dnnl_memory_desc_t *md, ech__layout *layout);
 

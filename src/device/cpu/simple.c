@@ -497,7 +497,7 @@ ech_status ech__simple_create(ech__device *device, const ech__kernel_desc *desc,
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
     const ech__shape *shape = &desc->operands[0].layout.shape;
     const bool updates = desc->op == ECH__OP_SGD || desc->op == ECH__OP_ADAM;
-    k->base = (ech__kernel){run, destroy, updates ? run_part : NULL};
+    k->base = (ech__kernel){.run = run, .destroy = destroy, .run_part = updates ? run_part : NULL};
     k->device = device;
     k->vec = cpu->vec;
     k->fn = function_of(desc);
