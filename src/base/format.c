@@ -30,6 +30,8 @@ ech__text ech__format_bytes(int64_t bytes)
 
 ech__text ech__format_seconds(double seconds)
 {
+    if (seconds == 0)
+        return (ech__text){"0 s"};
     if (!(fabs(seconds) < 0.9995))
         return three_digits(seconds, "s");
     if (fabs(seconds) >= 0.9995e-3)

@@ -278,6 +278,16 @@ static void set_time(ech__lab *lab, int64_t *at)
     pthread_mutex_unlock(&lab->mutex);
 }
 
+/* Intervals of the first studies, by what has become known of the noise since. */
+static ech_status tell_again(ech__lab *lab)
+{
+    for (size_t i = 0; i < lab->study_count; i++) {
+        if (lab->studies[i].stage == ECH__STUDY_TOLD)
+            ECH_TRY(tell(lab, &lab->studies[i]));
+    }
+    return ech__lab_save(lab);
+}
+
 /* A study that cannot be told keeps the others from nothing; the sentence of the first such is that of the lab. */
 static ech_status do_all(ech__lab *lab)
 {
@@ -286,12 +296,15 @@ static ech_status do_all(ech__lab *lab)
     ECH_TRY(make_places(lab));
     ECH_TRY(ech__lab_measure_noise(lab));
     for (size_t i = 0; i < lab->study_count && !ech__lab_is_stopped(lab); i++) {
+        if (i > 0)
+            ECH_TRY(ech__lab_measure_again(lab));
         const ech_status status = do_study(lab, &lab->studies[i]);
         if (status < 0 && first == ECH_OK) {
             first = status;
             snprintf(sentence, sizeof sentence, "%s", ech_ctx_error(lab->ctx));
         }
     }
+    ECH_TRY(tell_again(lab));
     return first < 0 ? ech__fail(lab->ctx, first, "%s", sentence) : ECH_OK;
 }
 

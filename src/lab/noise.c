@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-enum { QUICK_REPEATS = 5, FULL_REPEATS = 9, MOST_REPEATS = FULL_REPEATS };
+enum { QUICK_REPEATS = 5, FULL_REPEATS = 9 };
 
 static const double IDLE_SECONDS = 1, LOOP_SECONDS = 1e-3;
 
@@ -83,39 +83,36 @@ static double median_of(ech__lab *lab, const ech__lab_task *task)
     return median;
 }
 
-static ech_status add_repeats(ech__lab *lab, int repeats)
+ech_status ech__lab_measure_again(ech__lab *lab)
 {
-    for (int i = 1; i <= repeats; i++) {
-        const ech__lab_id id = ech__lab_name("equal%d", i);
-        const char *words = ech__arena_printf(
-            &lab->arena,
-            "train --model linear --dim 512 --depth 2 --global-batch 64 --devices 1 --steps 45 "
-            "--warmup 5 @repeat:%d",
-            i);
-        if (!words || !ech__lab_add_task(&lab->noise, id.s, words))
-            return ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for the runs that measure noise");
-    }
+    ech__lab_noise *noise = &lab->figures;
+    const size_t number = lab->noise.count + 1;
+    const char *words = ech__arena_printf(
+        &lab->arena,
+        "train --model linear --dim 512 --depth 2 --global-batch 64 --devices 1 --steps 45 "
+        "--warmup 5 @repeat:%zu",
+        number);
+    ech__lab_task *task =
+        words ? ech__lab_add_task(&lab->noise, ech__lab_name("equal%zu", number).s, words) : NULL;
+    if (!task)
+        return ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for the runs that measure noise");
+    ECH_TRY(ech__lab_perform(&lab->noise, task));
+    const bool good = task->stage == ECH__LAB_OVER &&
+                      (task->state == ECH__LAB_DONE || task->state == ECH__LAB_REUSED);
+    const double median = good ? median_of(lab, task) : 0;
+    if (median > 0 && noise->runs < ECH__NOISE_MOST)
+        noise->medians[noise->runs++] = median;
+    noise->spread = ech__noise_spread(noise->medians, noise->runs);
     return ECH_OK;
 }
 
 ech_status ech__lab_measure_noise(ech__lab *lab)
 {
-    double medians[MOST_REPEATS] = {0};
-    ech__lab_noise noise = {.runs = 0};
+    const int repeats = lab->options.quick ? QUICK_REPEATS : FULL_REPEATS;
     ech__lab_show(lab, ECH__LAB_EVENT_NOISE, NULL, NULL, NULL);
-    ECH_TRY(ech__noise_idle(lab->ctx, IDLE_SECONDS, &noise));
-    ECH_TRY(add_repeats(lab, lab->options.quick ? QUICK_REPEATS : FULL_REPEATS));
-    for (size_t i = 0; i < lab->noise.count && !ech__lab_is_stopped(lab); i++) {
-        ech__lab_task *task = &lab->noise.tasks[i];
-        ECH_TRY(ech__lab_perform(&lab->noise, task));
-        const bool good = task->stage == ECH__LAB_OVER &&
-                          (task->state == ECH__LAB_DONE || task->state == ECH__LAB_REUSED);
-        const double median = good ? median_of(lab, task) : 0;
-        if (median > 0)
-            medians[noise.runs++] = median;
-    }
-    noise.spread = ech__noise_spread(medians, noise.runs);
-    lab->figures = noise;
+    ECH_TRY(ech__noise_idle(lab->ctx, IDLE_SECONDS, &lab->figures));
+    for (int i = 0; i < repeats && !ech__lab_is_stopped(lab); i++)
+        ECH_TRY(ech__lab_measure_again(lab));
     return ECH_OK;
 }
 
@@ -144,11 +141,12 @@ ech_json *ech__lab_noise_json(const ech__lab_noise *noise)
     const figure figures[] = {
         {"idle loop", "seconds", NULL,
          "median time of a fixed loop on one thread, repeated for a second", noise->idle_s},
-        {"idle loop, 95th percentile over median", "fixed3", NULL,
+        {"idle loop, p95 by median", "fixed3", NULL,
          "the same loop, while nothing else of the lab ran", noise->idle_spread},
-        {"equal runs", "integer", NULL, "runs of the same short training, one after the other",
+        {"equal runs", "integer", NULL,
+         "runs of the same short training: some first, and one before each further study",
          (double)noise->runs},
-        {"equal runs differ by", "percent2", NULL,
+        {"equal runs differ by", "percent2", "%",
          "standard deviation of the logarithm of their median step times",
          noise->runs > 1 ? noise->spread : NAN},
     };

@@ -73,13 +73,13 @@ assert len(losses) == 1, losses
 assert runs["first"]["command"].startswith("echelon train "), runs["first"]["command"]
 assert "--seed 0 --threads 1" in runs["first"]["command"] and "@" not in runs["onward"]["command"]
 END
-check "the machine and its noise are told" python3 - "$lab" <<'END'
+check "the machine and its noise are told: five equal runs first, one before the second study" python3 - "$lab" <<'END'
 import json, sys
 lab = json.load(open(sys.argv[1] + "/lab.json"))
 assert lab["profile"] == "quick" and lab["seeds"] == [0] and "lab run troubled probe" in lab["command"], lab
 assert {"processor", "cores", "memory"} <= {m["name"] for m in lab["machine"]}
 noise = {n["name"]: n["value"] for n in lab["noise"]}
-assert noise["equal runs"] == 5 and 0 < noise["equal runs differ by"] < 1 and 2e-4 < noise["idle loop"] < 5e-3, noise
+assert noise["equal runs"] == 6 and 0 < noise["equal runs differ by"] < 1 and 2e-4 < noise["idle loop"] < 5e-3, noise
 END
 
 # ---- again ----

@@ -48,7 +48,7 @@ INLINE void store_packed(__m256i all, const int row, void *to)
 {
     const __m128i two = row < 2 ? _mm256_castsi256_si128(all) : _mm256_extracti128_si256(all, 1);
     if (row % 2)
-        _mm_storeh_pd(to, _mm_castsi128_pd(two));
+        _mm_storeh_pi(to, _mm_castsi128_ps(two)); /* its brother for doubles wants them aligned */
     else
         _mm_storel_epi64(to, two);
 }
