@@ -25,7 +25,7 @@ configure:
 	@[ -f $(BUILD)/Makefile ] || $(CMAKE) -S . -B $(BUILD) -DECH_SAN=$(SAN) >/dev/null
 
 lab: ## set up, build, run every study in small sizes; prints where the report is
-	@tools/setup build
+	@tools/setup build lab
 	@$(MAKE) --no-print-directory all
 	$(PROGRAM) lab all --quick --out $(BUILD)/lab
 
