@@ -276,12 +276,12 @@ static void two_devices(void)
     idle(NULL);
 }
 
-/* Looks until two lanes are known, for at most ten seconds. */
+/* Looks until two lanes are known and the second is at rest, for at most ten seconds: starting takes it some time too. */
 static void watch(ech__busy *busy, pid_t pid)
 {
     for (int i = 0; i < 20; i++) {
         ech__busy_look(busy, pid);
-        if (busy->count == 2 && !isnan(busy->lanes[0].share) && busy->lanes[0].share > 0)
+        if (busy->count == 2 && busy->lanes[0].share > 0.02 && busy->lanes[1].share < 0.02)
             break;
         ech__clock_sleep(ECH__BUSY_LEAST_S + 0.1);
     }
