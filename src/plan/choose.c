@@ -308,7 +308,7 @@ static ech_status layout_cost(chooser *ch, ech_value param, const ech__layout *l
         desc.operands[i].layout = *layout;
         desc.operands[i].free = false;
         ech__candidate best;
-        double seconds;
+        double seconds = 0;
         const ech_status status = best_kernel(ch, &desc, true, &best, &seconds);
         if (status == ECH_E_UNSUPPORTED)
             *possible = false;
