@@ -81,7 +81,7 @@ static void name_figures(ech__sheet *s)
 static bool next_row(ech__sheet *s, size_t row, ech__lab_id *run)
 {
     const size_t counts = ech__tell_devices(s) - 1;
-    if (row >= ECH__EPOCH_BATCHES * counts)
+    if (counts == 0 || row / counts >= ECH__EPOCH_BATCHES)
         return false;
     const int64_t b = ech__tell_batch(s, row / counts), n = ech__tell_device(s, 1 + row % counts);
     *run = ech__epoch_run(b, n);
