@@ -83,19 +83,22 @@ static double median_of(ech__lab *lab, const ech__lab_task *task)
     return median;
 }
 
-ech_status ech__lab_measure_again(ech__lab *lab)
+static ech_status add_equal(ech__lab *lab)
 {
-    ech__lab_noise *noise = &lab->figures;
     const size_t number = lab->noise.count + 1;
     const char *words = ech__arena_printf(
         &lab->arena,
         "train --model linear --dim 512 --depth 2 --global-batch 64 --devices 1 --steps 45 "
         "--warmup 5 @repeat:%zu",
         number);
-    ech__lab_task *task =
-        words ? ech__lab_add_task(&lab->noise, ech__lab_name("equal%zu", number).s, words) : NULL;
-    if (!task)
-        return ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for the runs that measure noise");
+    return words && ech__lab_add_task(&lab->noise, ech__lab_name("equal%zu", number).s, words)
+               ? ECH_OK
+               : ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for the runs that measure noise");
+}
+
+static ech_status run_equal(ech__lab *lab, ech__lab_task *task)
+{
+    ech__lab_noise *noise = &lab->figures;
     ECH_TRY(ech__lab_perform(&lab->noise, task));
     const bool good = task->stage == ECH__LAB_OVER &&
                       (task->state == ECH__LAB_DONE || task->state == ECH__LAB_REUSED);
@@ -106,13 +109,21 @@ ech_status ech__lab_measure_again(ech__lab *lab)
     return ECH_OK;
 }
 
+ech_status ech__lab_measure_again(ech__lab *lab)
+{
+    ECH_TRY(add_equal(lab));
+    return run_equal(lab, &lab->noise.tasks[lab->noise.count - 1]);
+}
+
 ech_status ech__lab_measure_noise(ech__lab *lab)
 {
     const int repeats = lab->options.quick ? QUICK_REPEATS : FULL_REPEATS;
     ech__lab_show(lab, ECH__LAB_EVENT_NOISE, NULL, NULL, NULL);
     ECH_TRY(ech__noise_idle(lab->ctx, IDLE_SECONDS, &lab->figures));
-    for (int i = 0; i < repeats && !ech__lab_is_stopped(lab); i++)
-        ECH_TRY(ech__lab_measure_again(lab));
+    for (int i = 0; i < repeats; i++)
+        ECH_TRY(add_equal(lab));
+    for (size_t i = 0; i < lab->noise.count && !ech__lab_is_stopped(lab); i++)
+        ECH_TRY(run_equal(lab, &lab->noise.tasks[i]));
     return ECH_OK;
 }
 
