@@ -281,11 +281,14 @@ static void set_time(ech__lab *lab, int64_t *at)
 /* Intervals of the first studies, by what has become known of the noise since. */
 static ech_status tell_again(ech__lab *lab)
 {
+    size_t told = 0;
     for (size_t i = 0; i < lab->study_count; i++) {
-        if (lab->studies[i].stage == ECH__STUDY_TOLD)
-            ECH_TRY(tell(lab, &lab->studies[i]));
+        if (lab->studies[i].stage != ECH__STUDY_TOLD)
+            continue;
+        ECH_TRY(tell(lab, &lab->studies[i]));
+        told++;
     }
-    return ech__lab_save(lab);
+    return told ? ech__lab_save(lab) : ECH_OK;
 }
 
 /* A study that cannot be told keeps the others from nothing; the sentence of the first such is that of the lab. */
