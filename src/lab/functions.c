@@ -105,6 +105,8 @@ static double of_paired(call c)
     const double gained = c.args[0], lost = c.args[1], count = c.args[2];
     if (!is_sample(gained + lost, count) || gained < 0 || lost < 0)
         return NAN;
+    if (!c.draw) /* one division, so that equal differences are equal bits */
+        return (gained - lost) / count;
     return draw_share(c, gained, count, 0) - draw_share(c, lost, count, 1);
 }
 

@@ -17,8 +17,7 @@ import re
 import statistics
 import sys
 
-TOLERANCE = 1e-9  # relative
-ROUNDING = 1e-14  # what is left where two equal terms cancel out; no figure is meant to be as small as that
+TOLERANCE = 1e-9
 LONGEST = 1500  # characters of an answer: about fifteen lines
 
 # Names with digits in them, which are no figures.
@@ -301,7 +300,7 @@ def compare(figure, runs):
         again = compute(source, runs)
     except (Unknown, ValueError, KeyError, IndexError, ZeroDivisionError, TypeError, OverflowError) as error:
         return f"cannot be computed from {source}: {type(error).__name__}: {error}"
-    if value is None or not abs(again - value) <= max(ROUNDING, TOLERANCE * max(abs(again), abs(value))):
+    if value is None or not abs(again - value) <= TOLERANCE * max(abs(again), abs(value)):
         return f"is {value}, and {source} gives {again}"
     low, high = figure.get("low"), figure.get("high")
     if low is not None and not low <= value <= high:

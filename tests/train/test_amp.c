@@ -69,7 +69,8 @@ static void lenet_comes_to_the_loss_of_f32(void **state)
     ech__run_config c = lenet_config(ECH_AMP_OFF);
     const outcome wide = train_all(&c, 20);
     print_message("lenet, 200 steps: f32 %.4f\n", wide.loss);
-    assert_true(wide.loss < 2.2); /* it has learned something: chance is ln 10, which is 2.30 */
+    /* It has learned something: chance is ln 10, which is 2.30. Real images are harder than made-up ones. */
+    assert_true(wide.loss < (getenv("ECH_CIFAR") ? 2.2 : 2));
     for (ech_amp amp = ECH_AMP_BF16; amp <= ECH_AMP_FP16; amp++) {
         c = lenet_config(amp);
         const outcome low = train_all(&c, 20);
