@@ -57,7 +57,7 @@
     X(DELAY, "delay")                           /* nothing; idles for seconds */                    \
     X(QUANTIZE, "quantize")                     /* x f32 -> x / scale as a whole number; dtype scale */ \
     X(DEQUANTIZE, "dequantize")                 /* x s8 or u8 -> x * scale in f32; scale */         \
-    X(QLINEAR, "qlinear")                       /* x[N,I] w[O,I] s8 b[O] s32 scale[O] -> y; relu dtype bound */ \
+    X(QLINEAR, "qlinear")                       /* x[N,I] w[O,I] s8 b[O] s32 scale[O] -> y; relu dtype */ \
     X(QCONV2D, "qconv2d")                       /* x[N,I,H,W] w[O,K,K*I] s8 b[O] s32 scale[O] -> y; relu dtype bound */ \
     X(QADD, "qadd")                             /* a b -> a * scale + b * scale2; relu dtype */      \
     X(QMAXPOOL2D, "qmaxpool2d")                 /* x -> y */                                        \
@@ -92,6 +92,7 @@ typedef enum ech__phase {
 enum { ECH__GRAD_SQUARES, ECH__GRAD_LARGEST, ECH__GRAD_BROKEN, ECH__GRAD_STATS };
 
 enum { ECH__MAX_IN = 8, ECH__MAX_OUT = 2, ECH__MAX_OPERANDS = ECH__MAX_IN + ECH__MAX_OUT };
+enum { ECH__BOUND_CHANNELS = 64 }; /* of an attribute `bound` */
 
 typedef struct ech__type {
     ech_dtype dtype;
@@ -116,7 +117,7 @@ typedef struct ech__attrs {
     ech_dtype dtype;      /* cast, operators on integers: of what it gives */
     double scale, scale2; /* operators on integers: from an operand's unit to the result's */
     double low, high;     /* round: limits of the result */
-    int64_t bound;        /* qlinear, qconv2d: no sum of products is further from 0; 0: not known */
+    int64_t bound;        /* qconv2d: no sum over ECH__BOUND_CHANNELS neighbouring inputs is further from 0; 0: not known */
 } ech__attrs;
 
 typedef struct ech__node {

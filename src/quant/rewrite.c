@@ -134,19 +134,30 @@ static void order_channels(const int8_t *from, const ech__shape *shape, int8_t *
     }
 }
 
-/* The furthest from zero that a sum of products can come. With u8 all of one sign add up, and the others may be away. */
-static int64_t bound_of(const int8_t *weight, int64_t outputs, int64_t each, ech_dtype x)
+/* The furthest from zero that a sum of products with `count` weights can come. With u8 all of one sign add up, and the others may
+ * be away. */
+static int64_t bound_of(const int8_t *weight, int64_t count, ech_dtype x)
 {
+    int64_t sizes = 0, sum = 0; /* of all, and with their signs */
+    for (int64_t i = 0; i < count; i++) {
+        sizes += abs(weight[i]);
+        sum += weight[i];
+    }
+    const int64_t one_sign = (sizes + (sum < 0 ? -sum : sum)) / 2;
+    return x == ECH_U8 ? 255 * one_sign : 128 * sizes;
+}
+
+/* weight[O, I, K, K]: the largest of such bounds, over every output and every ECH__BOUND_CHANNELS of its inputs. */
+static int64_t largest_bound(const int8_t *weight, const ech__shape *shape, ech_dtype x)
+{
+    const int64_t pixels = shape->dims[2] * shape->dims[3], I = shape->dims[1];
     int64_t most = 0;
-    for (int64_t o = 0; o < outputs; o++) {
-        int64_t sizes = 0, sum = 0; /* of all, and with their signs */
-        for (int64_t i = 0; i < each; i++) {
-            sizes += abs(weight[o * each + i]);
-            sum += weight[o * each + i];
+    for (int64_t o = 0; o < shape->dims[0]; o++) {
+        for (int64_t i = 0; i < I; i += ECH__BOUND_CHANNELS) {
+            const int64_t count = I - i < ECH__BOUND_CHANNELS ? I - i : ECH__BOUND_CHANNELS;
+            const int64_t bound = bound_of(weight + (o * I + i) * pixels, count * pixels, x);
+            most = bound > most ? bound : most;
         }
-        const int64_t one_sign = (sizes + (sum < 0 ? -sum : sum)) / 2;
-        const int64_t bound = x == ECH_U8 ? 255 * one_sign : 128 * sizes;
-        most = bound > most ? bound : most;
     }
     return most;
 }
@@ -167,12 +178,12 @@ static ech_status add_weight(rewriter *r, const ech__node *node, const ech__laye
         type.shape =
             (ech__shape){3, {shape->dims[0], shape->dims[2], shape->dims[3] * shape->dims[1]}};
     ECH_TRY(add_param(r, value->name, ECH__VALUE_PARAM, type, &out->in[1], &t));
-    out->attrs.bound =
-        bound_of(from->data, layer->outputs, t->elems / layer->outputs, type_of(r, node->in[0]));
-    if (image)
+    if (image) {
+        out->attrs.bound = largest_bound(from->data, shape, type_of(r, node->in[0]));
         order_channels(from->data, shape, t->data);
-    else
+    } else {
         memcpy(t->data, from->data, (size_t)t->elems);
+    }
     return ECH_OK;
 }
 

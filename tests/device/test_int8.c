@@ -26,13 +26,14 @@ static ech__type image(ech_dtype dtype, int64_t n, int64_t c, int64_t h, int64_t
 }
 
 /* The parameter of a product has the layout that the device chooses. */
-static void check_product(harness *h, const ech__node *node, const ech__type *in)
+enum { FREE_WEIGHT = 1u << 1 };
+
+static void check_product(harness *h, const op_case *c)
 {
-    const op_case c = harness_case(h, node, in, 1u << 1);
     harness_forget(h);
-    harness_collect(h, &c);
-    harness_check(h, &c);
-    harness_repeat(h, &c);
+    harness_collect(h, c);
+    harness_check(h, c);
+    harness_repeat(h, c);
 }
 
 static const ech_dtype INPUTS[] = {ECH_U8, ECH_S8};
@@ -46,9 +47,11 @@ static void check_linear(harness *h, int64_t N, int64_t I, int64_t O, int varian
     const ech__node node = {.op = ECH__OP_QLINEAR,
                             .nin = 4,
                             .attrs = {.dtype = RESULTS[variant % 3], .relu = variant % 4 >= 2}};
-    check_product(h, &node,
-                  (ech__type[]){matrix(x, N, I), matrix(ECH_S8, O, I), vector(ECH_S32, O),
-                                vector(ECH_F32, O)});
+    const op_case c = harness_case(h, &node,
+                                   (ech__type[]){matrix(x, N, I), matrix(ECH_S8, O, I),
+                                                 vector(ECH_S32, O), vector(ECH_F32, O)},
+                                   FREE_WEIGHT);
+    check_product(h, &c);
 }
 
 static void linear(void **state)
@@ -66,20 +69,26 @@ typedef struct conv {
     int64_t N, I, H, W, O, K, stride, pad;
 } conv;
 
-static void check_conv(harness *h, const conv *c, int variant)
+/* What the attributes leave open comes from the sizes. */
+static op_case conv_case(harness *h, const conv *c, const ech__attrs *attrs, ech_dtype x)
 {
-    const ech__node node = {.op = ECH__OP_QCONV2D,
-                            .nin = 4,
-                            .attrs = {.dtype = RESULTS[variant % 3],
-                                      .relu = variant % 4 >= 2,
-                                      .kernel = c->K,
-                                      .stride = c->stride,
-                                      .pad = c->pad}};
+    ech__node node = {.op = ECH__OP_QCONV2D, .nin = 4, .attrs = *attrs};
+    node.attrs.kernel = c->K;
+    node.attrs.stride = c->stride;
+    node.attrs.pad = c->pad;
     const int64_t w[] = {c->O, c->K, c->K * c->I};
-    check_product(h, &node,
-                  (ech__type[]){image(INPUTS[variant % 2], c->N, c->I, c->H, c->W),
-                                harness_type(ECH_S8, 3, w), vector(ECH_S32, c->O),
-                                vector(ECH_F32, c->O)});
+    return harness_case(h, &node,
+                        (ech__type[]){image(x, c->N, c->I, c->H, c->W), harness_type(ECH_S8, 3, w),
+                                      vector(ECH_S32, c->O), vector(ECH_F32, c->O)},
+                        FREE_WEIGHT);
+}
+
+static void check_conv(harness *h, const conv *c, int64_t bound, int variant)
+{
+    const ech__attrs attrs = {
+        .dtype = RESULTS[variant % 3], .relu = variant % 4 >= 2, .bound = bound};
+    const op_case one = conv_case(h, c, &attrs, INPUTS[variant % 2]);
+    check_product(h, &one);
 }
 
 static void convolutions(void **state)
@@ -91,39 +100,54 @@ static void convolutions(void **state)
     };
     for (int i = 0; i < LENGTH(shapes); i++) {
         for (int variant = 0; variant < 12; variant++)
-            check_conv(*state, &shapes[i], variant);
+            check_conv(*state, &shapes[i], 0, variant);
     }
     const conv wide = {1,  64, 10, 10,
                        64, 3,  1,  1}; /* more than one group of pixels, several panels */
-    check_conv(*state, &wide, 0);
+    check_conv(*state, &wide, 0, 0);
 }
 
-/* By Winograd's way where no sum can reach 2^25: channels of 16, odd sizes, tiles that hang over, more tiles than are
- * computed at a time. The bound is that of the data: all of it may be at its end. */
+/* By Winograd's way: channels of 16, odd sizes, tiles that hang over, more tiles than are computed at a time; and sums in one part, in
+ * several, in as many as there are without a bound, and with a last part that is smaller. What is given as a bound is far above the
+ * sums of these numbers. */
 static void winograd(void **state)
 {
     static const conv shapes[] = {
         {1, 16, 4, 4, 8, 3, 1, 1},   {2, 16, 5, 7, 24, 3, 1, 1},   {1, 32, 6, 6, 40, 3, 1, 0},
         {3, 48, 9, 10, 16, 3, 1, 2}, {1, 64, 32, 32, 32, 3, 1, 1}, {7, 112, 4, 4, 20, 3, 1, 1},
+        {2, 336, 6, 5, 24, 3, 1, 1}, {50, 256, 4, 4, 40, 3, 1, 1},
     };
+    static const int64_t bounds[] = {0, 15 << 20, 10 << 20, 4 << 20};
     for (int i = 0; i < LENGTH(shapes); i++) {
-        const conv *c = &shapes[i];
-        for (int variant = 0; variant < (i < 4 ? 12 : 3); variant++) {
-            const ech__node node = {.op = ECH__OP_QCONV2D,
-                                    .nin = 4,
-                                    .attrs = {.dtype = RESULTS[variant % 3],
-                                              .relu = variant % 4 >= 2,
-                                              .kernel = 3,
-                                              .stride = 1,
-                                              .pad = c->pad,
-                                              .bound = 9 * c->I * 255 * 128}};
-            const int64_t w[] = {c->O, 3, 3 * c->I};
-            assert_true(node.attrs.bound < 1 << 25);
-            check_product(*state, &node,
-                          (ech__type[]){image(INPUTS[variant % 2], c->N, c->I, c->H, c->W),
-                                        harness_type(ECH_S8, 3, w), vector(ECH_S32, c->O),
-                                        vector(ECH_F32, c->O)});
+        for (int variant = 0; variant < (i < 4 ? 12 : 4); variant++)
+            check_conv(*state, &shapes[i], bounds[variant % LENGTH(bounds)], variant);
+    }
+}
+
+/* Every kernel, with inputs of 255 and weights of 127 and -128 in turns: each result has `terms` products. */
+static void check_extremes(harness *h, const op_case *c, double terms)
+{
+    ech__candidate all[ECH__MAX_CANDIDATES];
+    int count;
+    assert_int_equal(h->device->ops->candidates(h->device, &c->desc, all, &count), ECH_OK);
+    assert_true(count > 0);
+    for (int k = 0; k < count; k++) {
+        op_case fixed = *c;
+        fixed.desc.operands[1] = (ech__operand){ECH_S8, all[k].layouts[1], false};
+        op_data data = op_data_create(&fixed, DATA_EXACT, 1);
+        const int64_t O = data.elems[2], pixels = data.elems[4] / O;
+        for (int64_t i = 0; i < data.elems[0]; i++)
+            data.at[0][i] = 255;
+        for (int64_t i = 0; i < data.elems[1]; i++)
+            data.at[1][i] = i / (data.elems[1] / O) % 2 ? -128 : 127;
+        for (int64_t o = 0; o < O; o++) {
+            data.at[2][o] = 0;
+            data.at[3][o] = 1;
         }
+        assert_int_equal(harness_run(h, h->device, &fixed, &all[k], false, &data), ECH_OK);
+        for (int64_t i = 0; i < data.elems[4]; i++)
+            assert_true(data.at[4][i] == (i / pixels % 2 ? -128.0 : 127.0) * 255 * terms);
+        op_data_destroy(&data);
     }
 }
 
@@ -131,32 +155,17 @@ static void winograd(void **state)
 static void extremes(void **state)
 {
     harness *h = *state;
-    const int64_t N = 1, I = 512, O = 8;
+    const int64_t I = 512, O = 8;
     const ech__node node = {.op = ECH__OP_QLINEAR, .nin = 4, .attrs = {.dtype = ECH_F32}};
-    op_case c = harness_case(h, &node,
-                             (ech__type[]){matrix(ECH_U8, N, I), matrix(ECH_S8, O, I),
-                                           vector(ECH_S32, O), vector(ECH_F32, O)},
-                             1u << 1);
-    ech__candidate all[ECH__MAX_CANDIDATES];
-    int count;
-    assert_int_equal(h->device->ops->candidates(h->device, &c.desc, all, &count), ECH_OK);
-    assert_true(count > 0);
-    for (int k = 0; k < count; k++) {
-        op_case fixed = c;
-        fixed.desc.operands[1] = (ech__operand){ECH_S8, all[k].layouts[1], false};
-        op_data data = op_data_create(&fixed, DATA_EXACT, 1);
-        for (int64_t i = 0; i < data.elems[0]; i++)
-            data.at[0][i] = 255;
-        for (int64_t i = 0; i < data.elems[1]; i++)
-            data.at[1][i] = i / I % 2 ? -128 : 127;
-        for (int64_t o = 0; o < O; o++) {
-            data.at[2][o] = 0;
-            data.at[3][o] = 1;
-        }
-        assert_int_equal(harness_run(h, h->device, &fixed, &all[k], false, &data), ECH_OK);
-        for (int64_t o = 0; o < O; o++)
-            assert_true(data.at[4][o] == (o % 2 ? -128.0 : 127.0) * 255 * (double)I);
-        op_data_destroy(&data);
+    const op_case linear = harness_case(h, &node,
+                                        (ech__type[]){matrix(ECH_U8, 1, I), matrix(ECH_S8, O, I),
+                                                      vector(ECH_S32, O), vector(ECH_F32, O)},
+                                        FREE_WEIGHT);
+    check_extremes(h, &linear, (double)I);
+    for (int part = 0; part < 2; part++) { /* one bound is not known, and one is just right */
+        const ech__attrs attrs = {.dtype = ECH_F32, .bound = part ? 9 * 64 * 255 * 128 : 0};
+        const op_case image = conv_case(h, &(conv){1, I, 7, 6, O, 3, 1, 0}, &attrs, ECH_U8);
+        check_extremes(h, &image, 9.0 * (double)I);
     }
 }
 
@@ -321,6 +330,37 @@ static void rounding(void **state)
     harness_check_node(*state, &node, (ech__type[]){matrix(ECH_F32, 5, 13), vector(ECH_F32, 13)});
     harness_check_node(*state, &positive,
                        (ech__type[]){image(ECH_F32, 2, 11, 3, 4), vector(ECH_F32, 11)});
+}
+
+/* ---- performance ---- */
+
+/* The layers of resnet18 at batch 32: 3x3 at stride 1, at the start of a stage, and beside it. */
+static void performance(void **state)
+{
+    static const conv shapes[] = {
+        {32, 3, 32, 32, 64, 3, 1, 1},    {32, 64, 32, 32, 64, 3, 1, 1},
+        {32, 64, 32, 32, 128, 3, 2, 1},  {32, 64, 32, 32, 128, 1, 2, 0},
+        {32, 128, 16, 16, 128, 3, 1, 1}, {32, 128, 16, 16, 256, 3, 2, 1},
+        {32, 256, 8, 8, 256, 3, 1, 1},   {32, 256, 8, 8, 512, 3, 2, 1},
+        {32, 512, 4, 4, 512, 3, 1, 1},
+    };
+    harness *h = *state;
+    if (!getenv("ECH_PERF")) {
+        h->runs++;
+        skip();
+    }
+    for (int i = 0; i < LENGTH(shapes); i++) {
+        op_case c = conv_case(h, &shapes[i], &(ech__attrs){.dtype = ECH_U8, .relu = true}, ECH_U8);
+        harness_forget(h);
+        harness_collect(h, &c);
+        harness_measure(h, &c);
+    }
+    const ech__type sum[] = {image(ECH_S8, 32, 64, 32, 32), image(ECH_U8, 32, 64, 32, 32)};
+    const ech__node add = {.op = ECH__OP_QADD,
+                           .nin = 2,
+                           .attrs = {.dtype = ECH_U8, .relu = true, .scale = 0.7, .scale2 = 0.3}};
+    const op_case c = harness_case(h, &add, sum, 0);
+    harness_measure(h, &c);
 }
 
 /* ---- the loops in plain C give the bits of those with vectors, which the device prefers ---- */
@@ -491,6 +531,7 @@ int main(void)
         ON_CPU(pools),
         ON_CPU(flatten),
         ON_CPU(rounding),
+        TEST(performance, 0),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

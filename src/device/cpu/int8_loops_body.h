@@ -69,8 +69,9 @@ static void add(int64_t n, const float *restrict a, float scale, const float *re
         const a_number *restrict a = s->a;                                                         \
         const b_number *restrict b = s->b;                                                         \
         y_number *restrict y = s->y;                                                               \
+        const int64_t n = s->n; /* a byte that is written might be one of s->n */                  \
         const float scale = s->scale, scale2 = s->scale2, lowest = s->relu ? 0 : (low);            \
-        for (int64_t i = 0; i < s->n; i++)                                                         \
+        for (int64_t i = 0; i < n; i++)                                                            \
             y[i] = (y_number)(int32_t)within((float)a[i] * scale + (float)b[i] * scale2, lowest,   \
                                              high);                                                \
     }

@@ -34,10 +34,11 @@ typedef struct wino {
     ech__int8_wino_output output; /* what all tiles have in common */
     int64_t down, across, tiles;  /* tiles of an image, each way; of the batch */
     int64_t T;                    /* tiles at a time */
+    int64_t part;                 /* channels whose sums stay below the bound */
     int64_t groups, group;        /* of WIDE outputs: all, and at a time */
     int64_t v_point, m_point;     /* numbers from one point to the next */
     int16_t *u;
-    char *own; /* V and M of each thread */
+    char *own; /* V, M and sums of parts, of each thread */
 } wino;
 
 /* From point to point: whole lines, and an odd number of them, so that a tile's points do not fall into few sets of the
@@ -52,9 +53,18 @@ static int64_t v_bytes(const wino *k)
     return POINTS * k->v_point * (int64_t)sizeof(int16_t);
 }
 
+static int64_t m_bytes(const wino *k)
+{
+    return POINTS * k->m_point * (int64_t)sizeof(int32_t);
+}
+
+/* Numbers of sums of a tile and a group. */
+enum { SUMS = TILE * TILE * WIDE };
+
 static int64_t own_bytes(const wino *k)
 {
-    return v_bytes(k) + POINTS * k->m_point * (int64_t)sizeof(int32_t);
+    const int64_t sums = k->part < k->layer.I ? k->T * k->group * SUMS : 0;
+    return v_bytes(k) + m_bytes(k) + sums * (int64_t)sizeof(int32_t);
 }
 
 /* ---- tiles ---- */
@@ -69,13 +79,12 @@ static place place_of(const wino *k, int64_t tile)
     return (place){tile / each, in / k->across * TILE, in % k->across * TILE};
 }
 
-static void transform_tile(const wino *k, int64_t tile, int16_t *v)
+static void transform_tile(const wino *k, const place *p, int16_t *v)
 {
     const ech__int8_layer *l = &k->layer;
-    const place p = place_of(k, tile);
-    const char *image = l->x + p.n * l->I * l->H * l->W;
+    const char *image = l->x + p->n * l->I * l->H * l->W;
     ech__int8_wino_input t = k->input;
-    const int64_t h = p.row - l->pad, w = p.col - l->pad; /* of the tile's first pixel */
+    const int64_t h = p->row - l->pad, w = p->col - l->pad; /* of the tile's first pixel */
     t.v = v;
     t.top = (int)least(SIDE, most(0, -h));
     t.left = (int)least(SIDE, most(0, -w));
@@ -85,15 +94,29 @@ static void transform_tile(const wino *k, int64_t tile, int16_t *v)
     k->isa->input(&t);
 }
 
-/* Eight outputs of each half of a group, of one tile. */
-static void finish_tile(const wino *k, const place *p, int64_t group, const int32_t *m)
+/* What a thread works on: tiles and groups of outputs. */
+typedef struct work {
+    place tiles[MOST_TILES];
+    int64_t count;
+    range groups;
+    const int16_t *v;
+    int32_t *m, *sums;
+} work;
+
+/* Eight outputs of each half of a group, of tile i; after the channels from c on. */
+static void finish_tile(const wino *k, const work *w, int64_t i, int64_t group, int64_t c)
 {
     const ech__int8_layer *l = &k->layer;
+    const place *p = &w->tiles[i];
+    const int64_t at = (group - w->groups.first) * k->T + i;
     ech__int8_wino_output t = k->output;
     t.rows = (int)least(TILE, l->P - p->row);
     t.cols = (int)least(TILE, l->Q - p->col);
+    t.first = c == 0;
+    t.last = c + k->part >= l->I;
     for (int64_t o = group * WIDE; o < least((group + 1) * WIDE, l->outputs); o += PANEL) {
-        t.m = m + o % WIDE;
+        t.m = w->m + at * WIDE + o % WIDE;
+        t.sums = w->sums + at * SUMS + o % WIDE * TILE * TILE;
         t.bias = l->biases + o;
         t.scale = l->scales + o;
         t.y = ech__int8_layer_result(l, p->n, o) + p->row * t.y_row + p->col * t.y_pixel;
@@ -101,35 +124,42 @@ static void finish_tile(const wino *k, const place *p, int64_t group, const int3
     }
 }
 
-/* Outputs of the groups [groups.first, groups.end) of `count` tiles, whose transforms are v. */
-static void run_groups(const wino *k, int64_t first, int64_t count, range groups, const int16_t *v,
-                       int32_t *m)
+/* The part of the outputs that the channels from c on make. */
+static void run_part(const wino *k, const work *w, int64_t c)
 {
-    const int64_t C = k->layer.I, m_group = k->T * WIDE;
+    const int64_t C = k->layer.I;
     for (int64_t point = 0; point < POINTS; point++) {
-        for (int64_t g = groups.first; g < groups.end; g++)
-            k->isa->product(&(ech__int8_wino_product){.v = v + point * k->v_point,
-                                                      .u = k->u + (g * POINTS + point) * C * WIDE,
-                                                      .rows = count,
-                                                      .channels = C,
-                                                      .m = m + point * k->m_point +
-                                                           (g - groups.first) * m_group});
+        for (int64_t g = w->groups.first; g < w->groups.end; g++)
+            k->isa->product(&(ech__int8_wino_product){
+                .v = w->v + point * k->v_point + c,
+                .u = k->u + ((g * POINTS + point) * C + c) * WIDE,
+                .v_row = C,
+                .rows = w->count,
+                .channels = least(k->part, C - c),
+                .m = w->m + point * k->m_point + (g - w->groups.first) * k->T * WIDE});
     }
-    for (int64_t i = 0; i < count; i++) {
-        const place p = place_of(k, first + i);
-        for (int64_t g = groups.first; g < groups.end; g++)
-            finish_tile(k, &p, g, m + (g - groups.first) * m_group + i * WIDE);
+    for (int64_t i = 0; i < w->count; i++) {
+        for (int64_t g = w->groups.first; g < w->groups.end; g++)
+            finish_tile(k, w, i, g, c);
     }
 }
 
 static void run_tiles(const wino *k, int64_t first, int64_t count, char *own)
 {
     int16_t *v = (int16_t *)own;
-    int32_t *m = (int32_t *)(own + v_bytes(k));
-    for (int64_t i = 0; i < count; i++)
-        transform_tile(k, first + i, v + i * k->layer.I);
-    for (int64_t g = 0; g < k->groups; g += k->group)
-        run_groups(k, first, count, (range){g, least(g + k->group, k->groups)}, v, m);
+    work w = {.count = count,
+              .v = v,
+              .m = (int32_t *)(own + v_bytes(k)),
+              .sums = (int32_t *)(own + v_bytes(k) + m_bytes(k))};
+    for (int64_t i = 0; i < count; i++) {
+        w.tiles[i] = place_of(k, first + i);
+        transform_tile(k, &w.tiles[i], v + i * k->layer.I);
+    }
+    for (int64_t g = 0; g < k->groups; g += k->group) {
+        w.groups = (range){g, least(g + k->group, k->groups)};
+        for (int64_t c = 0; c < k->layer.I; c += k->part)
+            run_part(k, &w, c);
+    }
 }
 
 static ech_status run(ech__kernel *base, const ech__scalars *scalars)
@@ -200,6 +230,17 @@ static void measure_blocks(int threads, wino *k)
     k->m_point = stride_of(k->group * k->T * WIDE, (int64_t)sizeof(int32_t));
 }
 
+/* The channels of a part, by the bound of so many neighbours that the operator has. 0: even they may be too much. */
+static int64_t part_of(int64_t channels, int64_t bound)
+{
+    const int64_t worst = 9 * ECH__BOUND_CHANNELS * 255 * 128;
+    const int64_t fit = (ECH__INT8_WINO_BOUND - 1) / (bound > 0 ? bound : worst);
+    if (fit == 0)
+        return 0;
+    const int64_t units = ceil_div(channels, ECH__BOUND_CHANNELS), parts = ceil_div(units, fit);
+    return least(channels, ceil_div(units, parts) * ECH__BOUND_CHANNELS);
+}
+
 static void measure(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc, wino *k)
 {
     *k = (wino){.isa = isa_of(cpu), .layer = ech__int8_layer_of(cpu, desc)};
@@ -207,6 +248,7 @@ static void measure(const ech__cpu *cpu, int threads, const ech__kernel_desc *de
     k->down = ceil_div(l->P, TILE);
     k->across = ceil_div(l->Q, TILE);
     k->tiles = l->N * k->down * k->across;
+    k->part = part_of(l->I, desc->attrs.bound);
     measure_blocks(threads, k);
     k->input = (ech__int8_wino_input){.block = l->B,
                                       .plane = l->H * l->W * l->B,
@@ -228,7 +270,7 @@ void ech__int8_wino_offer(const ech__cpu *cpu, int threads, const ech__kernel_de
     const ech__attrs *a = &desc->attrs;
     const int64_t channels = desc->operands[0].layout.shape.dims[1];
     if (desc->op != ECH__OP_QCONV2D || a->kernel != 3 || a->stride != 1 || channels % 16 ||
-        a->bound <= 0 || a->bound >= ECH__INT8_WINO_BOUND || !isa_of(cpu))
+        part_of(channels, a->bound) == 0 || !isa_of(cpu))
         return;
     ech__candidate *candidate = ech__offer_add(offer, desc, "int8 winograd");
     if (!candidate)

@@ -11,7 +11,8 @@
  *          0  0  6            0  4  0 -5  0  1
  *
  * Sums may wrap around in 32 bits. What comes out is a multiple of up to 9 * 64 of the true sum, and modulo 2^32 a division by 9 is a
- * multiplication; then a shift leaves the true sum, wherever that is below 2^25.
+ * multiplication; then a shift leaves the true sum, wherever that is below 2^25. Where it might not be, it is made in parts, each of some of
+ * the channels: what the parts give is added up in 32 bits.
  *
  * U  of the weight [O/16][36][C/2][16][2], V of the image [36][T][C], both s16; M = products [36][T][16], s32; T tiles at a time
  */
@@ -45,6 +46,7 @@ typedef struct ech__int8_wino_input {
 /* m[rows][16] = v[rows][C] u[C/2][16][2] */
 typedef struct ech__int8_wino_product {
     const int16_t *v, *u;
+    int64_t v_row; /* numbers from one row to the next */
     int64_t rows, channels;
     int32_t *m;
 } ech__int8_wino_product;
@@ -52,7 +54,9 @@ typedef struct ech__int8_wino_product {
 /* Eight outputs of a tile of y. */
 typedef struct ech__int8_wino_output {
     const int32_t *m;
-    int64_t m_point; /* numbers from one point to the next */
+    int64_t m_point;  /* numbers from one point to the next */
+    int32_t *sums;    /* [16 pixels][8] that parts leave to those after them */
+    bool first, last; /* part: all but the first add what is there, all but the last leave it */
     const float *bias, *scale;
     ech_dtype type;
     bool relu;

@@ -180,8 +180,8 @@ INLINE __m256i pair_of(const int16_t *x)
 INLINE void product_of(const ech__int8_wino_product *t, int64_t first, const int rows)
 {
     __m256i acc[ROWS][2];
-    const int64_t channels = t->channels;
-    const int16_t *v = t->v + first * channels, *u = t->u;
+    const int64_t channels = t->channels, v_row = t->v_row;
+    const int16_t *v = t->v + first * v_row, *u = t->u;
     int32_t *m = t->m + first * WIDE;
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++)
@@ -192,7 +192,7 @@ INLINE void product_of(const ech__int8_wino_product *t, int64_t first, const int
         const __m256i w1 = _mm256_loadu_si256((const __m256i *)(u + WIDE));
 #pragma GCC unroll 6
         for (int r = 0; r < rows; r++) {
-            const __m256i pair = pair_of(v + r * channels + c);
+            const __m256i pair = pair_of(v + r * v_row + c);
             acc[r][0] = _mm256_add_epi32(acc[r][0], _mm256_madd_epi16(pair, w0));
             acc[r][1] = _mm256_add_epi32(acc[r][1], _mm256_madd_epi16(pair, w1));
         }
@@ -252,11 +252,9 @@ INLINE void store_line(const ech__int8_wino_output *t, const __m256i acc[TILE],
         memcpy(to + s * t->y_pixel, bytes + s * 8, 8);
 }
 
-INLINE void output_of(const ech__int8_wino_output *t, const ech_dtype type)
+/* A' M */
+INLINE void collect_columns(const ech__int8_wino_output *t, v8u half[TILE][SIDE])
 {
-    static const int shift[TILE] = {3, 2, 1, 1}; /* twos in 24, 12, 6, 6 */
-    static const uint32_t ninth = 0x38e38e39u;   /* 9 times it is 1, modulo 2^32 */
-    v8u half[TILE][SIDE];
 #pragma GCC unroll 6
     for (int s = 0; s < SIDE; s++) {
         v8u m[SIDE], column[TILE];
@@ -268,28 +266,69 @@ INLINE void output_of(const ech__int8_wino_output *t, const ech_dtype type)
         for (int r = 0; r < TILE; r++)
             half[r][s] = column[r];
     }
+}
+
+/* Line r of A' M A, divided, and what the parts before have left there. */
+INLINE void line_of(const ech__int8_wino_output *t, const v8u half[TILE][SIDE], const int r,
+                    const bool adds, __m256i acc[TILE])
+{
+    static const int shift[TILE] = {3, 2, 1, 1}; /* twos in 24, 12, 6, 6 */
+    static const uint32_t ninth = 0x38e38e39u;   /* 9 times it is 1, modulo 2^32 */
+    v8u line[TILE];
+    collect(half[r], line);
+#pragma GCC unroll 4
+    for (int s = 0; s < TILE; s++) {
+        acc[s] = (__m256i)((v8)(line[s] * ninth) >> (shift[r] + shift[s]));
+        if (adds)
+            acc[s] = _mm256_add_epi32(
+                acc[s], _mm256_loadu_si256((const __m256i *)(t->sums + (r * TILE + s) * 8)));
+    }
+}
+
+INLINE void output_of(const ech__int8_wino_output *t, const ech_dtype type, const bool adds)
+{
+    v8u half[TILE][SIDE];
+    collect_columns(t, half);
 #pragma GCC unroll 4
     for (int r = 0; r < TILE; r++) {
-        v8u line[TILE];
         __m256i acc[TILE];
         if (r >= t->rows)
             return;
-        collect(half[r], line);
+        line_of(t, half, r, adds, acc);
+        store_line(t, acc, type, t->y + r * t->y_row);
+    }
+}
+
+INLINE void keep_sums(const ech__int8_wino_output *t, const bool adds)
+{
+    v8u half[TILE][SIDE];
+    collect_columns(t, half);
+#pragma GCC unroll 4
+    for (int r = 0; r < TILE; r++) {
+        __m256i acc[TILE];
+        line_of(t, half, r, adds, acc);
 #pragma GCC unroll 4
         for (int s = 0; s < TILE; s++)
-            acc[s] = (__m256i)((v8)(line[s] * ninth) >> (shift[r] + shift[s]));
-        store_line(t, acc, type, t->y + r * t->y_row);
+            _mm256_storeu_si256((__m256i *)(t->sums + (r * TILE + s) * 8), acc[s]);
     }
 }
 
 static void output(const ech__int8_wino_output *t)
 {
-    if (t->type == ECH_U8)
-        output_of(t, ECH_U8);
-    else if (t->type == ECH_S8)
-        output_of(t, ECH_S8);
-    else
-        output_of(t, ECH_F32);
+    if (!t->last) {
+        if (t->first)
+            keep_sums(t, false);
+        else
+            keep_sums(t, true);
+    } else if (!t->first) { /* all types in one: that is rare enough */
+        output_of(t, t->type, true);
+    } else if (t->type == ECH_U8) {
+        output_of(t, ECH_U8, false);
+    } else if (t->type == ECH_S8) {
+        output_of(t, ECH_S8, false);
+    } else {
+        output_of(t, ECH_F32, false);
+    }
 }
 
 const ech__int8_wino_isa ech__int8_wino_avx2 = {
