@@ -113,13 +113,15 @@ static void convolutions(void **state)
 static void winograd(void **state)
 {
     static const conv shapes[] = {
-        {1, 16, 4, 4, 8, 3, 1, 1},   {2, 16, 5, 7, 24, 3, 1, 1},   {1, 32, 6, 6, 40, 3, 1, 0},
-        {3, 48, 9, 10, 16, 3, 1, 2}, {1, 64, 32, 32, 32, 3, 1, 1}, {7, 112, 4, 4, 20, 3, 1, 1},
-        {2, 336, 6, 5, 24, 3, 1, 1}, {50, 256, 4, 4, 40, 3, 1, 1},
+        {1, 16, 4, 4, 8, 3, 1, 1},    {2, 16, 5, 7, 24, 3, 1, 1},   {1, 32, 6, 6, 40, 3, 1, 0},
+        {3, 48, 9, 10, 16, 3, 1, 2},  {1, 64, 32, 32, 32, 3, 1, 1}, {7, 112, 4, 4, 20, 3, 1, 1},
+        {2, 336, 6, 5, 24, 3, 1, 1},  {50, 256, 4, 4, 40, 3, 1, 1}, {1, 16, 8, 8, 8, 3, 2, 1},
+        {2, 16, 9, 7, 24, 3, 2, 1},   {1, 32, 11, 17, 40, 3, 2, 0}, {2, 48, 4, 4, 16, 3, 2, 2},
+        {3, 64, 32, 32, 32, 3, 2, 1}, {60, 336, 8, 8, 24, 3, 2, 1},
     };
     static const int64_t bounds[] = {0, 15 << 20, 10 << 20, 4 << 20};
     for (int i = 0; i < LENGTH(shapes); i++) {
-        for (int variant = 0; variant < (i < 4 ? 12 : 4); variant++)
+        for (int variant = 0; variant < (shapes[i].I < 64 ? 12 : 4); variant++)
             check_conv(*state, &shapes[i], bounds[variant % LENGTH(bounds)], variant);
     }
 }
@@ -162,9 +164,10 @@ static void extremes(void **state)
                                                       vector(ECH_S32, O), vector(ECH_F32, O)},
                                         FREE_WEIGHT);
     check_extremes(h, &linear, (double)I);
-    for (int part = 0; part < 2; part++) { /* one bound is not known, and one is just right */
-        const ech__attrs attrs = {.dtype = ECH_F32, .bound = part ? 9 * 64 * 255 * 128 : 0};
-        const op_case image = conv_case(h, &(conv){1, I, 7, 6, O, 3, 1, 0}, &attrs, ECH_U8);
+    for (int i = 0; i < 4; i++) { /* a bound is not known, or just right */
+        const ech__attrs attrs = {.dtype = ECH_F32, .bound = i % 2 ? 9 * 64 * 255 * 128 : 0};
+        const op_case image =
+            conv_case(h, &(conv){1, I, 13, 12, O, 3, 1 + i / 2, 0}, &attrs, ECH_U8);
         check_extremes(h, &image, 9.0 * (double)I);
     }
 }

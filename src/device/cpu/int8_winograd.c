@@ -1,4 +1,4 @@
-/* Convolutions of integers with 3 x 3 kernels at stride 1, over the loops of int8_winograd.h. The weight lies as in int8.c; its
+/* Convolutions of integers with 3 x 3 kernels, over the loops of int8_winograd.h. The weight lies as in int8.c; its
  * transform is kept. */
 #include "device/cpu/int8_winograd.h"
 #include "base/size.h"
@@ -9,9 +9,8 @@
 #include <string.h>
 
 enum {
-    POINTS = ECH__INT8_WINO_POINTS,
-    SIDE = ECH__INT8_WINO_SIDE,
     TILE = ECH__INT8_WINO_TILE,
+    KINDS = ECH__INT8_WINO_KINDS,
     ROWS = ECH__INT8_WINO_ROWS,
     WIDE = ECH__INT8_WINO_WIDE,
     PANEL = 8, /* outputs that lie together in the weight and in y */
@@ -33,6 +32,7 @@ typedef struct wino {
     ech__int8_wino_input input;
     ech__int8_wino_output output; /* what all tiles have in common */
     int64_t down, across, tiles;  /* tiles of an image, each way; of the batch */
+    int64_t points;               /* of a tile */
     int64_t T;                    /* tiles at a time */
     int64_t part;                 /* channels whose sums stay below the bound */
     int64_t groups, group;        /* of WIDE outputs: all, and at a time */
@@ -50,12 +50,12 @@ static int64_t stride_of(int64_t numbers, int64_t bytes)
 
 static int64_t v_bytes(const wino *k)
 {
-    return POINTS * k->v_point * (int64_t)sizeof(int16_t);
+    return k->points * k->v_point * (int64_t)sizeof(int16_t);
 }
 
 static int64_t m_bytes(const wino *k)
 {
-    return POINTS * k->m_point * (int64_t)sizeof(int32_t);
+    return k->points * k->m_point * (int64_t)sizeof(int32_t);
 }
 
 /* Numbers of sums of a tile and a group. */
@@ -84,12 +84,14 @@ static void transform_tile(const wino *k, const place *p, int16_t *v)
     const ech__int8_layer *l = &k->layer;
     const char *image = l->x + p->n * l->I * l->H * l->W;
     ech__int8_wino_input t = k->input;
-    const int64_t h = p->row - l->pad, w = p->col - l->pad; /* of the tile's first pixel */
+    const int64_t side = k->isa->side;
+    const int64_t h = p->row * l->stride - l->pad; /* of the tile's first pixel */
+    const int64_t w = p->col * l->stride - l->pad;
     t.v = v;
-    t.top = (int)least(SIDE, most(0, -h));
-    t.left = (int)least(SIDE, most(0, -w));
-    t.bottom = (int)most(t.top, least(SIDE, l->H - h));
-    t.right = (int)most(t.left, least(SIDE, l->W - w));
+    t.top = (int)least(side, most(0, -h));
+    t.left = (int)least(side, most(0, -w));
+    t.bottom = (int)most(t.top, least(side, l->H - h));
+    t.right = (int)most(t.left, least(side, l->W - w));
     t.x = image + ((h + t.top) * l->W + w + t.left) * l->B;
     k->isa->input(&t);
 }
@@ -124,15 +126,23 @@ static void finish_tile(const wino *k, const work *w, int64_t i, int64_t group, 
     }
 }
 
+/* Of a point, that of its line and that of its column. Those from the last on are of one kind. */
+static int64_t kind_of(const wino *k, int64_t point)
+{
+    const int64_t side = k->isa->side;
+    return least(point / side, KINDS - 1) * KINDS + least(point % side, KINDS - 1);
+}
+
 /* The part of the outputs that the channels from c on make. */
 static void run_part(const wino *k, const work *w, int64_t c)
 {
     const int64_t C = k->layer.I;
-    for (int64_t point = 0; point < POINTS; point++) {
+    for (int64_t point = 0; point < k->points; point++) {
+        const int64_t kind = kind_of(k, point);
         for (int64_t g = w->groups.first; g < w->groups.end; g++)
             k->isa->product(&(ech__int8_wino_product){
                 .v = w->v + point * k->v_point + c,
-                .u = k->u + ((g * POINTS + point) * C + c) * WIDE,
+                .u = k->u + ((g * KINDS * KINDS + kind) * C + c) * WIDE,
                 .v_row = C,
                 .rows = w->count,
                 .channels = least(k->part, C - c),
@@ -180,7 +190,7 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
 
 static int64_t u_bytes(const wino *k)
 {
-    return k->groups * POINTS * k->layer.I * WIDE * (int64_t)sizeof(int16_t);
+    return k->groups * KINDS * KINDS * k->layer.I * WIDE * (int64_t)sizeof(int16_t);
 }
 
 static ech_status prepare(ech__kernel *base)
@@ -191,7 +201,7 @@ static ech_status prepare(ech__kernel *base)
     memset(k->u, 0, (size_t)u_bytes(k)); /* a half without outputs stays so */
     for (int64_t o = 0; o < l->outputs; o += PANEL)
         k->isa->weight(l->w + o * 9 * l->I, l->I,
-                       k->u + o / WIDE * POINTS * l->I * WIDE + o % WIDE * 2);
+                       k->u + o / WIDE * KINDS * KINDS * l->I * WIDE + o % WIDE * 2);
     return ECH_OK;
 }
 
@@ -203,21 +213,27 @@ static void destroy(ech__kernel *base)
 
 /* ---- offering and creating ---- */
 
-static const ech__int8_wino_isa *isa_of(const ech__cpu *cpu)
+/* NULL where there is none. */
+static const ech__int8_wino_isa *isa_of(const ech__cpu *cpu, const ech__attrs *attrs)
 {
 #ifdef ECH_X86
-    if (cpu->vec != &ech__vec_generic)
-        return &ech__int8_wino_avx2;
+    if (cpu->vec != &ech__vec_generic && attrs->kernel == 3) {
+        if (attrs->stride == 1)
+            return &ech__int8_wino_avx2;
+        if (attrs->stride == 2)
+            return &ech__int8_wino_stride2_avx2;
+    }
 #endif
     (void)cpu;
+    (void)attrs;
     return NULL;
 }
 
 /* How much is done at a time, by what stays in the caches. */
 static void measure_blocks(int threads, wino *k)
 {
-    const int64_t C = k->layer.I, v_tile = POINTS * C * (int64_t)sizeof(int16_t);
-    const int64_t m_tile = POINTS * WIDE * (int64_t)sizeof(int32_t);
+    const int64_t C = k->layer.I, v_tile = k->points * C * (int64_t)sizeof(int16_t);
+    const int64_t m_tile = k->points * WIDE * (int64_t)sizeof(int32_t);
     const int64_t fit = V_BYTES / v_tile;
     const int64_t wanted = fit >= LEAST_TILES ? least(fit, MOST_TILES) : MOST_TILES;
     const int64_t blocks = ceil_div(ceil_div(k->tiles, wanted), threads) * threads;
@@ -231,10 +247,10 @@ static void measure_blocks(int threads, wino *k)
 }
 
 /* The channels of a part, by the bound of so many neighbours that the operator has. 0: even they may be too much. */
-static int64_t part_of(int64_t channels, int64_t bound)
+static int64_t part_of(const ech__int8_wino_isa *isa, int64_t channels, int64_t bound)
 {
     const int64_t worst = 9 * ECH__BOUND_CHANNELS * 255 * 128;
-    const int64_t fit = (ECH__INT8_WINO_BOUND - 1) / (bound > 0 ? bound : worst);
+    const int64_t fit = (isa->bound - 1) / (bound > 0 ? bound : worst);
     if (fit == 0)
         return 0;
     const int64_t units = ceil_div(channels, ECH__BOUND_CHANNELS), parts = ceil_div(units, fit);
@@ -243,12 +259,13 @@ static int64_t part_of(int64_t channels, int64_t bound)
 
 static void measure(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc, wino *k)
 {
-    *k = (wino){.isa = isa_of(cpu), .layer = ech__int8_layer_of(cpu, desc)};
+    *k = (wino){.isa = isa_of(cpu, &desc->attrs), .layer = ech__int8_layer_of(cpu, desc)};
     const ech__int8_layer *l = &k->layer;
     k->down = ceil_div(l->P, TILE);
     k->across = ceil_div(l->Q, TILE);
     k->tiles = l->N * k->down * k->across;
-    k->part = part_of(l->I, desc->attrs.bound);
+    k->points = k->isa->side * k->isa->side;
+    k->part = part_of(k->isa, l->I, desc->attrs.bound);
     measure_blocks(threads, k);
     k->input = (ech__int8_wino_input){.block = l->B,
                                       .plane = l->H * l->W * l->B,
@@ -267,10 +284,10 @@ static void measure(const ech__cpu *cpu, int threads, const ech__kernel_desc *de
 void ech__int8_wino_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                           const ech__candidate *like, ech__offer *offer)
 {
-    const ech__attrs *a = &desc->attrs;
+    const ech__int8_wino_isa *isa = isa_of(cpu, &desc->attrs);
     const int64_t channels = desc->operands[0].layout.shape.dims[1];
-    if (desc->op != ECH__OP_QCONV2D || a->kernel != 3 || a->stride != 1 || channels % 16 ||
-        part_of(channels, a->bound) == 0 || !isa_of(cpu))
+    if (desc->op != ECH__OP_QCONV2D || !isa || channels % 16 ||
+        part_of(isa, channels, desc->attrs.bound) == 0)
         return;
     ech__candidate *candidate = ech__offer_add(offer, desc, "int8 winograd");
     if (!candidate)

@@ -1,7 +1,7 @@
-/* Convolutions of integers with 3 x 3 kernels at stride 1 by Winograd's F(4x4, 3x3), and exact: the inner loops of int8_winograd.c.
+/* Convolutions of integers with 3 x 3 kernels by Winograd's way, and exact: the inner loops of int8_winograd.c.
  *
- * 36 products make 16 results of a channel, instead of 144. With its rows scaled to whole numbers, the transform of the weight
- * fits into 14 bits and that of the image into 16:
+ * A tile of 4 x 4 results of a channel takes 144 products. At stride 1, F(4x4, 3x3) takes 36. With its rows scaled to whole numbers, the
+ * transform of the weight fits into 14 bits and that of the image into 16:
  *
  *     G =  6  0  0      B' =  4  0 -5  0  1  0      A' =  1  4  4  1  1  0   / 24
  *         -1 -1 -1            0 -4 -4  1  1  0            0  2 -2  1 -1  0   / 12
@@ -10,11 +10,23 @@
  *          1 -2  4            0  2 -1 -2  1  0
  *          0  0  6            0  4  0 -5  0  1
  *
- * Sums may wrap around in 32 bits. What comes out is a multiple of up to 9 * 64 of the true sum, and modulo 2^32 a division by 9 is a
- * multiplication; then a shift leaves the true sum, wherever that is below 2^25. Where it might not be, it is made in parts, each of some of
- * the channels: what the parts give is added up in 32 bits.
+ * At stride 2 the outer two weights of a line only meet even pixels, which is F(4, 2), and the middle one only odd ones: 9 x 9
+ * products.
  *
- * U  of the weight [O/16][36][C/2][16][2], V of the image [36][T][C], both s16; M = products [36][T][16], s32; T tiles at a time
+ *     G =  3  0  0      B' =  2  0 -1  0 -2  0  1  0  0      A' =  1  1  1  1  0  1  0  0  0   / 6
+ *         -3  0 -3            0  0 -2  0 -1  0  1  0  0            0  1 -1  2  0  0  1  0  0   / 6
+ *         -1  0  1            0  0  2  0 -3  0  1  0  0            0  1  1  4  0  0  0  1  0   / 6
+ *          1  0  2            0  0 -1  0  0  0  1  0  0            0  1 -1  8  1  0  0  0  1   / 6
+ *          0  0  6            0  0  2  0 -1  0 -2  0  1
+ *          0  6  0, 4 times   and the four odd pixels
+ *
+ * The last four rows of this G are the same, so either way a line has 6 kinds of points, and U the 36 pairs of them.
+ *
+ * Sums may wrap around in 32 bits. What comes out is a multiple of up to 9 * 64 of the true sum, or of 9 * 4 at stride 2, and modulo 2^32 a
+ * division by 9 is a multiplication; then a shift leaves the true sum, wherever that is below 2^25, or 2^29. Where it might not be, it
+ * is made in parts, each of some of the channels: what the parts give is added up in 32 bits.
+ *
+ * U of the weight [O/16][36][C/2][16][2], V of the image [points][T][C], both s16; M = products [points][T][16], s32; T tiles at a time
  */
 #ifndef ECH_DEVICE_CPU_INT8_WINOGRAD_H
 #define ECH_DEVICE_CPU_INT8_WINOGRAD_H
@@ -22,12 +34,10 @@
 #include "echelon/echelon.h"
 
 enum {
-    ECH__INT8_WINO_POINTS = 36,
-    ECH__INT8_WINO_SIDE = 6,  /* pixels of x that a tile reads, each way */
-    ECH__INT8_WINO_TILE = 4,  /* pixels of y that it makes */
+    ECH__INT8_WINO_TILE = 4,  /* pixels of y that a tile makes, each way */
+    ECH__INT8_WINO_KINDS = 6, /* of points, each way */
     ECH__INT8_WINO_ROWS = 6,  /* tiles of a product, in registers */
     ECH__INT8_WINO_WIDE = 16, /* outputs of a product */
-    ECH__INT8_WINO_BOUND = 1 << 25,
 };
 
 /* A tile of x; what is outside of the image is zero. */
@@ -66,6 +76,9 @@ typedef struct ech__int8_wino_output {
 } ech__int8_wino_output;
 
 typedef struct ech__int8_wino_isa {
+    int stride;
+    int side;      /* pixels of x that a tile reads, each way, and points that it has */
+    int64_t bound; /* true sums are below it */
     /* w[3][3 * C/2][8][2] of 8 outputs -> their half of u[36][C/2][16][2] */
     void (*weight)(const int8_t *w, int64_t channels, int16_t *u);
     void (*input)(const ech__int8_wino_input *t);
@@ -74,7 +87,7 @@ typedef struct ech__int8_wino_isa {
 } ech__int8_wino_isa;
 
 #ifdef ECH_X86
-extern const ech__int8_wino_isa ech__int8_wino_avx2;
+extern const ech__int8_wino_isa ech__int8_wino_avx2, ech__int8_wino_stride2_avx2;
 #endif
 
 #endif
