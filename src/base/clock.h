@@ -30,6 +30,14 @@ static inline double ech__seconds(int64_t ns)
     return (double)ns * 1e-9;
 }
 
+/* The shortest there is, between two looks at what another thread may write. */
+static inline void ech__clock_pause(void)
+{
+#ifdef ECH_X86
+    __builtin_ia32_pause();
+#endif
+}
+
 /* Idles until seconds from now, signals or not. */
 static inline void ech__clock_sleep(double seconds)
 {

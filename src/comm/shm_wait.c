@@ -16,13 +16,6 @@ enum {
     POLL_NS = 200 * 1000,        /* the same while a shard is with other nodes */
 };
 
-static void pause_briefly(void)
-{
-#ifdef ECH_X86
-    __builtin_ia32_pause();
-#endif
-}
-
 /* ---- descriptions ---- */
 
 void ech__shm_desc_write(ech__shm_desc *desc, const ech__coll *coll, uint64_t sequence,
@@ -203,7 +196,7 @@ static bool spin(ech__shm *s, const _Atomic uint64_t *counter, uint64_t least, i
             return true;
         if (full && i >= CROWDED_SPINS)
             return false;
-        pause_briefly();
+        ech__clock_pause();
         if (i % 64 == 63 && ech__clock_wall() - since_ns > SPIN_NS)
             return false;
     }
@@ -228,7 +221,7 @@ ech_status ech__shm_await(ech__shm *s, const _Atomic uint64_t *counter, uint64_t
     for (int i = 0; i < 32; i++) {
         if (atomic_load_explicit(counter, memory_order_acquire) >= least)
             return ECH_OK;
-        pause_briefly();
+        ech__clock_pause();
     }
     /* A rank whose shard is with other nodes fails first, and knows whom it waits for. */
     const bool shard = s->has_inter && counter == &s->ranks[rank].reduced;

@@ -7,6 +7,7 @@
 #include <omp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -25,11 +26,12 @@ typedef struct device {
     cpu_set_t cores;
     bool bound;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards job, busy and quit */
+    pthread_mutex_t lock; /* guards job and quit, and changes of busy */
     pthread_cond_t changed;
-    job job;   /* the last one that was handed over */
-    bool busy; /* with it: handed over, not finished */
+    job job;          /* the last one that was handed over */
+    atomic_bool busy; /* with it: handed over, not finished */
     bool quit;
+    bool watches; /* before it sleeps: where there are cores for more than its jobs */
 } device;
 
 static device *of(ech__device *base)
@@ -64,6 +66,25 @@ static void name_worker(void)
     pthread_setname_np(pthread_self(), name);
 }
 
+enum { WATCH_NS = 100000, LOOKS = 64 };
+
+/* Stays awake for a moment, until the device is busy or is not. To wake a sleeper takes the system longer than a small network
+ * needs. Whoever has work for this core gets it. */
+static void watch(const device *dev, bool busy)
+{
+    if (!dev->watches)
+        return;
+    const int64_t end = ech__clock_wall() + WATCH_NS;
+    do {
+        for (int i = 0; i < LOOKS; i++) {
+            if (atomic_load_explicit(&dev->busy, memory_order_acquire) == busy)
+                return;
+            ech__clock_pause();
+        }
+        sched_yield();
+    } while (ech__clock_wall() < end);
+}
+
 static void *work(void *arg)
 {
     device *dev = arg;
@@ -88,6 +109,9 @@ static void *work(void *arg)
         dev->job.result = result;
         dev->busy = false;
         pthread_cond_broadcast(&dev->changed);
+        pthread_mutex_unlock(&dev->lock);
+        watch(dev, true);
+        pthread_mutex_lock(&dev->lock);
     }
     pthread_mutex_unlock(&dev->lock);
     return NULL;
@@ -113,6 +137,7 @@ static void device_start(ech__device *base, ech_status (*run)(void *arg), void *
 static ech_status device_finish(ech__device *base)
 {
     device *dev = of(base);
+    watch(dev, false);
     pthread_mutex_lock(&dev->lock);
     while (dev->busy)
         pthread_cond_wait(&dev->changed, &dev->lock);
@@ -322,6 +347,7 @@ ech_status ech__device_create(ech_ctx *ctx, const ech__device_options *options, 
     for (int i = 0; i < options->ncores; i++)
         CPU_SET((size_t)options->cores[i], &dev->cores);
     dev->bound = options->ncores > 0;
+    dev->watches = cores > 1 && cores > options->sharers;
     pthread_mutex_init(&dev->lock, NULL);
     pthread_cond_init(&dev->changed, NULL);
     const int error = pthread_create(&dev->thread, NULL, work, dev);
