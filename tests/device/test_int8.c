@@ -3,6 +3,7 @@
 #include "base/rng.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/int8.h"
+#include "device/cpu/int8_winograd.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -458,6 +459,46 @@ static void plain_sums(void **state)
     }
 }
 
+/* Processors with longer vectors keep 16 channels together: Winograd's transform of a tile is the same, inside of the image and at
+ * each of its borders. */
+static void winograd_blocks(void **state)
+{
+    enum { SIZE = 11, CHANNELS = 32, MOST = 81 };
+    const ech__int8_wino_isa *const isas[] = {&ech__int8_wino_avx2, &ech__int8_wino_stride2_avx2};
+    static uint8_t apart[CHANNELS * SIZE * SIZE], together[CHANNELS * SIZE * SIZE];
+    static int16_t v[2][MOST * CHANNELS];
+    (void)state;
+    for (int c = 0; c < CHANNELS; c++) {
+        for (int i = 0; i < SIZE * SIZE; i++) {
+            const uint8_t number = (uint8_t)(256 * ech__rng_uniform(5, (uint64_t)c, (uint64_t)i));
+            apart[(c / 8 * SIZE * SIZE + i) * 8 + c % 8] = number;
+            together[(c / 16 * SIZE * SIZE + i) * 16 + c % 16] = number;
+        }
+    }
+    for (int k = 0; k < 2 * 9 * 2; k++) {
+        const ech__int8_wino_isa *isa = isas[k % 2];
+        const int row = k / 2 % 3, col = k / 6 % 3; /* before, within and behind */
+        const int h = row == 0 ? -1 : row == 1 ? 1 : SIZE + 1 - isa->side;
+        const int w = col == 0 ? -1 : col == 1 ? 1 : SIZE + 1 - isa->side;
+        ech__int8_wino_input t = {.top = h < 0,
+                                  .left = w<0, .bottom = h + isa->side> SIZE ? SIZE - h : isa->side,
+                                  .right = w + isa->side > SIZE ? SIZE - w : isa->side,
+                                  .channels = CHANNELS,
+                                  .is_signed = k >= 18,
+                                  .v_point = CHANNELS};
+        for (int wide = 0; wide < 2; wide++) {
+            t.block = wide ? 16 : 8;
+            t.line = SIZE * t.block;
+            t.plane = SIZE * t.line;
+            t.x = (const char *)(wide ? together : apart) + (h + t.top) * t.line +
+                  (w + t.left) * t.block;
+            t.v = v[wide];
+            isa->input(&t);
+        }
+        assert_memory_equal(v[0], v[1], sizeof v[0]);
+    }
+}
+
 static void plain_loops(void **state)
 {
     (void)state;
@@ -519,6 +560,7 @@ int main(void)
 #ifdef ECH_X86
         cmocka_unit_test(plain_tiles),
         cmocka_unit_test(plain_sums),
+        cmocka_unit_test(winograd_blocks),
         cmocka_unit_test(plain_loops),
 #endif
         ON_CPU(linear),
