@@ -233,8 +233,8 @@ static ech_status time_copies(copying *c, copy_times *out)
 
 /* ---- handing jobs over ---- */
 
-/* A step of DataParallel is a job of device 0, which twice starts one on the others and does its own part meanwhile. The parts
- * last long enough for idle cores to fall asleep; what they are found to take besides does not depend on how long that is. */
+/* A step of DataParallel is a job of device 0, which works alone and then twice starts one on the others and does its own part meanwhile.
+ * All of it lasts long enough for who waits to fall asleep; what is found to be taken besides does not depend on how long that is. */
 enum { PART_NS = 1000 * 1000, HAND_OVERS = 40 };
 
 typedef struct hand_over {
@@ -257,6 +257,7 @@ static ech_status work_together(void *arg)
 {
     hand_over *h = arg;
     h->start_ns = ech__clock_wall();
+    work_a_part(NULL);
     for (int i = 0; i < 2; i++) {
         const int64_t start = ech__clock_wall();
         atomic_store(&h->done, false);
@@ -274,7 +275,7 @@ static ech_status work_together(void *arg)
 static ech_status time_hand_overs(ech__costs *costs, ech__device *first, ech__device *second)
 {
     ech__machine_costs *m = ech__costs_machine(costs);
-    double steps[HAND_OVERS], parts[2 * HAND_OVERS];
+    double steps[HAND_OVERS], parts[HAND_OVERS];
     for (int i = -2; i < HAND_OVERS; i++) {
         hand_over h = {.second = second};
         const int64_t start = ech__clock_wall();
@@ -282,11 +283,10 @@ static ech_status time_hand_overs(ech__costs *costs, ech__device *first, ech__de
         if (i < 0)
             continue;
         steps[i] = ech__seconds(ech__clock_wall() - start - (h.end_ns - h.start_ns));
-        parts[2 * i] = ech__seconds(h.part_ns[0] - PART_NS);
-        parts[2 * i + 1] = ech__seconds(h.part_ns[1] - PART_NS);
+        parts[i] = ech__seconds(h.part_ns[0] + h.part_ns[1] - 2 * PART_NS) / 2;
     }
     m->step_job_s = ech__stats_of(steps, HAND_OVERS).median;
-    m->part_job_s = ech__stats_of(parts, (size_t)2 * HAND_OVERS).median;
+    m->part_job_s = ech__stats_of(parts, HAND_OVERS).median;
     return ECH_OK;
 }
 
