@@ -60,7 +60,7 @@ typedef ech__train_args args;
                  "the activations of fewer micro-batches."},                                       \
         {.name = "backend",                                                                        \
          ECH_OPTION(CHOICE, args, backend),                                                        \
-         .choices = ECH__BACKEND_LIST(ECH__CHOICE),                                                \
+         .choices = ECH__BACKEND_LIST(ECH_OPTION_WORD),                                            \
          .initial = "auto",                                                                        \
          .help =                                                                                   \
              "How ranks exchange: shared memory, MPI, or by default shared memory inside of a "    \
@@ -77,7 +77,7 @@ typedef ech__train_args args;
          .help = "Micro-steps whose gradients are added up before they are exchanged and used."},  \
         {.name = "clock",                                                                          \
          ECH_OPTION(CHOICE, args, clock),                                                          \
-         .choices = ECH__CLOCK_LIST(ECH__CHOICE),                                                  \
+         .choices = ECH__CLOCK_LIST(ECH_OPTION_WORD),                                              \
          .initial = "auto",                                                                        \
          .help = "virtual: compute everything, but count the time that each device's thread had "  \
                  "a core, and the exchange at its price: what the step would take if every "       \
@@ -224,7 +224,7 @@ static const ech__option train_options[] = {
      .help = "Of adam and adamw."},
     {.name = "lr-schedule",
      ECH_OPTION(CHOICE, args, schedule),
-     .choices = ECH__SCHEDULE_LIST(ECH__CHOICE),
+     .choices = ECH__SCHEDULE_LIST(ECH_OPTION_WORD),
      .initial = "constant",
      .help = "How the learning rate changes with the steps: not at all, in drops, or down to 0 at "
              "the last step on half a cosine or on a line."},

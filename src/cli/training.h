@@ -54,12 +54,9 @@ ech_status ech__training_check_links(ech_ctx *ctx, const ech__training_args *tra
 
 /* ---- rows ---- */
 
-/* Words of an X-macro's list as the choices of a row. */
-#define ECH__CHOICE(id, text) "|" text
-
 #define ECH__ROW_MODEL(args)                                                                       \
     .name = "model", ECH_OPTION(CHOICE, args, training.model),                                     \
-    .choices = ECH__MODEL_LIST(ECH__CHOICE), .initial = "linear"
+    .choices = ECH__MODEL_LIST(ECH_OPTION_WORD), .initial = "linear"
 #define ECH__ROW_DIM(args)                                                                         \
     .name = "dim", ECH_OPTION(INT, args, training.dim), .arg = "D", .initial = "1024", .min = 1,   \
     .max = 1 << 20, .help = "Width of every layer of the linear stack."
@@ -75,14 +72,14 @@ ech_status ech__training_check_links(ech_ctx *ctx, const ech__training_args *tra
     .name = "accum", ECH_OPTION(INT, args, training.accum), .arg = "N", .initial = "1", .min = 1,  \
     .max = 1e6
 #define ECH__ROW_AMP(args)                                                                         \
-    .name = "amp", ECH_OPTION(CHOICE, args, training.amp), .choices = ECH_AMP_LIST(ECH__CHOICE),   \
-    .initial = "off"
+    .name = "amp", ECH_OPTION(CHOICE, args, training.amp),                                         \
+    .choices = ECH_AMP_LIST(ECH_OPTION_WORD), .initial = "off"
 #define ECH__ROW_GRAD_DTYPE(args)                                                                  \
     .name = "grad-dtype", ECH_OPTION(CHOICE, args, training.grad_dtype), .choices = "f32|bf16",    \
     .initial = "f32"
 #define ECH__ROW_OPTIMIZER(args)                                                                   \
     .name = "optimizer", ECH_OPTION(CHOICE, args, training.optimizer),                             \
-    .choices = ECH_OPTIMIZER_LIST(ECH__CHOICE), .initial = "sgd"
+    .choices = ECH_OPTIMIZER_LIST(ECH_OPTION_WORD), .initial = "sgd"
 #define ECH__ROW_MOMENTUM(args)                                                                    \
     .name = "momentum", ECH_OPTION(REAL, args, training.momentum), .arg = "M", .initial = "0",     \
     .min = 0, .max = 0.999999, .help = "Of sgd."
@@ -91,7 +88,7 @@ ech_status ech__training_check_links(ech_ctx *ctx, const ech__training_args *tra
     .initial = "0", .min = 0, .max = 1e6
 #define ECH__ROW_PARALLEL(args)                                                                    \
     .name = "parallel", ECH_OPTION(CHOICE, args, training.parallel),                               \
-    .choices = ECH__STRATEGY_LIST(ECH__CHOICE), .initial = "ddp"
+    .choices = ECH__STRATEGY_LIST(ECH_OPTION_WORD), .initial = "ddp"
 #define ECH__ROW_PLACEMENT(args)                                                                   \
     .name = "placement", ECH_OPTION(STRING, args, training.placement),                             \
     .arg = "even|half|balanced|LIST", .choices = "even|half|balanced|balanced-memory"
@@ -100,14 +97,14 @@ ech_status ech__training_check_links(ech_ctx *ctx, const ech__training_args *tra
     .max = ECH__PIPE_MOST_MICROS
 #define ECH__ROW_PIPELINE_SCHEDULE(args)                                                           \
     .name = "pipeline-schedule", ECH_OPTION(CHOICE, args, training.pipeline),                      \
-    .choices = ECH_PIPELINE_LIST(ECH__CHOICE), .initial = "1f1b"
+    .choices = ECH_PIPELINE_LIST(ECH_OPTION_WORD), .initial = "1f1b"
 #define ECH__ROW_LINK(args)                                                                        \
     .name = "link", ECH_OPTION(STRING, args, training.link), .arg = "BANDWIDTH,LATENCY"
 #define ECH__ROW_CLUSTER(args)                                                                     \
     .name = "cluster", ECH_OPTION(STRING, args, training.cluster), .arg = "FILE"
 #define ECH__ROW_ALGORITHM(args)                                                                   \
     .name = "algorithm", ECH_OPTION(CHOICE, args, training.algorithm),                             \
-    .choices = ECH__ALGORITHM_LIST(ECH__CHOICE), .initial = "best"
+    .choices = ECH__ALGORITHM_LIST(ECH_OPTION_WORD), .initial = "best"
 #define ECH__ROW_BUCKET_MB(args)                                                                   \
     .name = "bucket-mb", ECH_OPTION(REAL, args, training.bucket_mb), .arg = "MB", .initial = "25", \
     .min = 1e-6, .max = 1e6
