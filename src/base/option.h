@@ -100,6 +100,9 @@ typedef struct ech__option {
 #define ECH_OPTION_OFFSET_WORDS(type, field) ECH_OPTION_OFFSET(ech__option_words, type, field)
 #define ECH_OPTION_OFFSET_REST(type, field) ECH_OPTION_OFFSET(ech__option_rest, type, field)
 
+/* The .choices of a row from the list of an enum: ECH_OPTIMIZER_LIST(ECH_OPTION_WORD). */
+#define ECH_OPTION_WORD(id, text) "|" text
+
 /* A command line and what it shows. */
 typedef struct ech__option_example {
     const char *line, *text;

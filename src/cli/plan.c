@@ -19,7 +19,7 @@ typedef ech__plan_counts counts;
 static ech_status measure(ech__comm *comm, const args *a)
 {
     ech__costs *costs;
-    const ech__run_config config = ech__plan_config(a);
+    const ech__run_config config = ech__training_config(&a->training);
     ECH_TRY(ech__costs_open(comm->ctx, a->costs_file, NULL, &costs));
     ech_status status = ECH_OK;
     if (a->measure_link)
@@ -28,7 +28,7 @@ static ech_status measure(ech__comm *comm, const args *a)
         status = ech__costs_measure_copies(comm->ctx, costs);
     if (status == ECH_OK && a->measure_batch) {
         const ech__run_config single =
-            ech__pricing_single(&config, (ech__strategy)a->parallel, a->measure_batch);
+            ech__pricing_single(&config, a->training.parallel, a->measure_batch);
         status = ech__costs_measure(comm->ctx, costs, &single, comm, a->seconds);
     }
     if (status == ECH_OK && comm->rank == 0)
@@ -90,11 +90,11 @@ typedef struct work {
 static size_t wanted_batches(const args *a, const ech__load *load, const counts *devices,
                              int64_t *out)
 {
-    const ech__run_config config = ech__plan_config(a);
+    const ech__run_config config = ech__training_config(&a->training);
     size_t count = 0;
     out[count++] = ech__load_of(load, 1);
     for (size_t i = 0; i < devices->count; i++)
-        out[count++] = ech__strategy_batch((ech__strategy)a->parallel, &config, devices->n[i],
+        out[count++] = ech__strategy_batch(a->training.parallel, &config, devices->n[i],
                                            ech__load_of(load, devices->n[i]));
     if (a->advise && load->batch) {
         out[count++] = load->batch * 2;
@@ -160,7 +160,8 @@ static int measure_machine(const work *w, bool given_links)
         fprintf(stderr, "echelon plan: measuring the exchange between two devices\n");
         code = launch(w->ctx, w->command, w->argv, w->file, 2, "--measure-link");
     }
-    const bool copies = w->a->parallel != ECH__STRATEGY_DDP || w->a->accum > 1 || w->a->grad_dtype;
+    const ech__training_args *t = &w->a->training;
+    const bool copies = t->parallel != ECH__STRATEGY_DDP || t->accum > 1 || t->grad_dtype;
     if (code == ECH__EXIT_GOOD && copies && (m.copy.count == 0 || w->a->measure)) {
         fprintf(stderr, "echelon plan: measuring copies between two devices\n");
         code = launch(w->ctx, w->command, w->argv, w->file, 1, "--measure-copies");
@@ -203,8 +204,8 @@ static ech_status price_all(ech_ctx *ctx, const args *a, const counts *devices, 
     if (!ech__strategy_cuts_model(r->strategy))
         ECH_TRY(ech__find_break_even(r->pricing, &r->load, &r->half));
     if (a->advise)
-        ECH_TRY(
-            ech__advise(r->pricing, &r->load, most, a->efficiency, a->device_memory, &r->advice));
+        ECH_TRY(ech__advise(r->pricing, &r->load, most, a->efficiency, a->training.device_memory,
+                            &r->advice));
     return ECH_OK;
 }
 
@@ -226,8 +227,8 @@ static ech_status show(ech_ctx *ctx, const args *a, const ech__plan_result *r)
 static ech_status find_capacity(ech_ctx *ctx, const args *a, int64_t batch, ech__plan_result *r)
 {
     ech__capacity capacity;
-    ech__run_config config = ech__plan_config(a);
-    config.train.device_memory = a->device_memory;
+    ech__run_config config = ech__training_config(&a->training);
+    config.train.device_memory = a->training.device_memory;
     ECH_TRY(ech__capacity_init(ctx, &config, 1, &capacity));
     r->limit = capacity.limit;
     ECH_TRY(ech__capacity_need(&capacity, batch, &r->need));
@@ -238,14 +239,14 @@ static ech_status price(ech_ctx *ctx, const work *w, const ech__load *load, cons
                         const ech__cluster *cluster)
 {
     const args *a = w->a;
-    const ech__run_config config = ech__plan_config(a);
+    const ech__run_config config = ech__training_config(&a->training);
     ech__costs *costs;
     ECH_TRY(ech__costs_open(ctx, w->file, NULL, &costs));
     ech__plan_result r = {.config = &config,
-                          .strategy = (ech__strategy)a->parallel,
+                          .strategy = a->training.parallel,
                           .load = *load,
                           .given_links = cluster != NULL,
-                          .links = a->cluster ? a->cluster : a->link,
+                          .links = a->training.cluster ? a->training.cluster : a->training.link,
                           .costs = w->file,
                           .advised = a->advise,
                           .efficiency = a->efficiency};
@@ -253,7 +254,7 @@ static ech_status price(ech_ctx *ctx, const work *w, const ech__load *load, cons
                                     .strategy = r.strategy,
                                     .costs = costs,
                                     .cluster = cluster,
-                                    .algorithm = (ech__algorithm)a->algorithm,
+                                    .algorithm = a->training.algorithm,
                                     .beside = w->beside};
     ech_status status = ech__pricing_create(ctx, &o, &r.pricing);
     if (status == ECH_OK && r.strategy == ECH__STRATEGY_DDP)
@@ -297,13 +298,14 @@ static ech_status find_file(ech_ctx *ctx, const args *a, char *out, size_t bytes
 static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const args *a,
                 const counts *devices)
 {
+    const ech__training_args *t = &a->training;
     /* Of a micro-step: the price is of as many as the step has. */
-    ech__load load = {.batch = a->global  ? 0
-                               : a->batch ? a->batch
-                                          : 64,
-                      .global = a->global / a->accum};
-    if (ech__strategy_cuts_model((ech__strategy)a->parallel)) /* the batch is that of all devices */
-        load = (ech__load){.global = a->global ? a->global : load.batch};
+    ech__load load = {.batch = t->global_batch ? 0
+                               : t->batch      ? t->batch
+                                               : 64,
+                      .global = t->global_batch / t->accum};
+    if (ech__strategy_cuts_model(t->parallel)) /* the batch is that of all devices */
+        load = (ech__load){.global = t->global_batch ? t->global_batch : load.batch};
     ech__cluster cluster;
     if (ech__plan_check(ctx, a, &load, devices) < 0 ||
         ech__plan_links(ctx, a, devices, &cluster) < 0)
@@ -312,10 +314,10 @@ static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const ar
     bool temporary;
     if (find_file(ctx, a, file, sizeof file, &temporary) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
-    const bool given = a->link || a->cluster;
-    const ech__run_config config = ech__plan_config(a);
-    const ech__run_config single = ech__pricing_single(&config, (ech__strategy)a->parallel, 1);
-    const int cores = ech__device_cores() / (int)a->threads;
+    const bool given = t->link || t->cluster;
+    const ech__run_config config = ech__training_config(t);
+    const ech__run_config single = ech__pricing_single(&config, t->parallel, 1);
+    const int cores = ech__device_cores() / (int)t->threads;
     const work w = {.ctx = ctx,
                     .command = command,
                     .argv = argv,
@@ -333,10 +335,11 @@ static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const ar
 
 static int fit(ech_ctx *ctx, const ech__command *command, const args *a)
 {
-    ech__run_config config = ech__plan_config(a);
-    config.train.device_memory = a->device_memory;
-    const bool other = a->batch || a->global || a->advise || a->plot || a->measure;
-    if (other || a->parallel != ECH__STRATEGY_DDP) {
+    const ech__training_args *t = &a->training;
+    ech__run_config config = ech__training_config(t);
+    config.train.device_memory = t->device_memory;
+    const bool other = t->batch || t->global_batch || a->advise || a->plot || a->measure;
+    if (other || t->parallel != ECH__STRATEGY_DDP) {
         ech__fail(ctx, ECH_E_INVALID, "--fit has the batches and measures nothing: %s",
                   other
                       ? "--batch-size, --global-batch, --advise, --plot and --measure have nothing "

@@ -2,150 +2,49 @@
 #include "device/device.h"
 #include "report/report.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef ech__plan_args args;
 typedef ech__plan_counts counts;
 
-#define CHOICE(id, text) "|" text
-
 static const ech__option options[] = {
-    {.name = "model",
-     ECH_OPTION(CHOICE, args, model),
-     .choices = ECH__MODEL_LIST(CHOICE),
-     .initial = "linear",
-     .group = "Training",
-     .help = "As in echelon train."},
-    {.name = "dim",
-     ECH_OPTION(INT, args, dim),
-     .arg = "D",
-     .initial = "1024",
-     .min = 1,
-     .max = 1 << 20,
-     .help = "Width of every layer of the linear stack."},
-    {.name = "depth",
-     ECH_OPTION(INT, args, depth),
-     .arg = "L",
-     .initial = "2",
-     .min = 1,
-     .max = 1000,
-     .help = "Layers of the linear stack."},
-    {.name = "batch-size",
-     ECH_OPTION(INT, args, batch),
-     .arg = "N",
-     .min = 1,
-     .max = 1 << 24,
+    {ECH__ROW_MODEL(args), .group = "Training", .help = "As in echelon train."},
+    {ECH__ROW_DIM(args)},
+    {ECH__ROW_DEPTH(args)},
+    {ECH__ROW_BATCH_SIZE(args), .max = 1 << 24,
      .help = "Samples per device and micro-step, on any number of devices. Default: 64."},
-    {.name = "global-batch",
-     ECH_OPTION(INT, args, global),
-     .arg = "N",
-     .min = 1,
-     .max = 1 << 30,
+    {ECH__ROW_GLOBAL_BATCH(args),
      .help = "Samples per step over all devices; give this or --batch-size."},
-    {.name = "accum",
-     ECH_OPTION(INT, args, accum),
-     .arg = "N",
-     .initial = "1",
-     .min = 1,
-     .max = 1e6,
-     .help = "Micro-steps of a step; gradients are exchanged in the last."},
-    {.name = "amp",
-     ECH_OPTION(CHOICE, args, amp),
-     .choices = ECH_AMP_LIST(CHOICE),
-     .initial = "off",
-     .help = "Mixed precision, as in echelon train."},
-    {.name = "grad-dtype",
-     ECH_OPTION(CHOICE, args, grad_dtype),
-     .choices = "f32|bf16",
-     .initial = "f32",
-     .help = "Type of gradients on their way between devices."},
-    {.name = "optimizer",
-     ECH_OPTION(CHOICE, args, optimizer),
-     .choices = ECH_OPTIMIZER_LIST(CHOICE),
-     .initial = "sgd",
-     .help = "Update rule."},
-    {.name = "momentum",
-     ECH_OPTION(REAL, args, momentum),
-     .arg = "M",
-     .initial = "0",
-     .min = 0,
-     .max = 0.999999,
-     .help = "Of sgd."},
-    {.name = "weight-decay",
-     ECH_OPTION(REAL, args, weight_decay),
-     .arg = "W",
-     .initial = "0",
-     .min = 0,
-     .max = 1e6,
-     .help = "Decay of the parameters."},
-    {.name = "threads",
-     ECH_OPTION(INT, args, threads),
-     .arg = "T",
-     .initial = "1",
-     .min = 1,
-     .max = 1024,
-     .help = "Threads of a device."},
-    {.name = "recompute",
-     ECH_OPTION(CHOICE, args, recompute),
-     .choices = "bn|off",
-     .initial = "bn",
-     .help = "As in echelon train."},
+    {ECH__ROW_ACCUM(args), .help = "Micro-steps of a step; gradients are exchanged in the last."},
+    {ECH__ROW_AMP(args), .help = "Mixed precision, as in echelon train."},
+    {ECH__ROW_GRAD_DTYPE(args), .help = "Type of gradients on their way between devices."},
+    {ECH__ROW_OPTIMIZER(args), .help = "Update rule."},
+    {ECH__ROW_MOMENTUM(args)},
+    {ECH__ROW_WEIGHT_DECAY(args), .help = "Decay of the parameters."},
+    {ECH__ROW_THREADS(args), .initial = "1", .help = "Threads of a device."},
+    {ECH__ROW_RECOMPUTE(args), .help = "As in echelon train."},
     {.name = "devices",
      ECH_OPTION(STRING, args, devices),
      .arg = "LIST",
      .initial = "1,2,4,8",
      .group = "Devices and links",
      .help = "Numbers of devices, such as 1,2,4,64 or 1-16."},
-    {.name = "parallel",
-     ECH_OPTION(CHOICE, args, parallel),
-     .choices = ECH__STRATEGY_LIST(CHOICE),
-     .initial = "ddp",
+    {ECH__ROW_PARALLEL(args),
      .help = "ddp: every device has a rank, and gradients are added up. dp: DataParallel, where "
              "all goes through the first device. mp: layers are spread over the devices. pipeline: "
              "the same with micro-batches; for both, the batch is that of all devices."},
-    {.name = "placement",
-     ECH_OPTION(STRING, args, placement),
-     .arg = "even|half|balanced|LIST",
-     .choices = "even|half|balanced|balanced-memory",
-     .help = "Of mp and pipeline, as in echelon train."},
-    {.name = "micro-batches",
-     ECH_OPTION(INT, args, micro_batches),
-     .arg = "M",
-     .min = 1,
-     .max = ECH__PIPE_MOST_MICROS,
-     .help = "Of a pipeline, as in echelon train."},
-    {.name = "pipeline-schedule",
-     ECH_OPTION(CHOICE, args, pipeline),
-     .choices = ECH_PIPELINE_LIST(CHOICE),
-     .initial = "1f1b",
-     .help = "As in echelon train."},
-    {.name = "link",
-     ECH_OPTION(STRING, args, link),
-     .arg = "BANDWIDTH,LATENCY",
+    {ECH__ROW_PLACEMENT(args), .help = "Of mp and pipeline, as in echelon train."},
+    {ECH__ROW_MICRO_BATCHES(args), .help = "Of a pipeline, as in echelon train."},
+    {ECH__ROW_PIPELINE_SCHEDULE(args), .help = "As in echelon train."},
+    {ECH__ROW_LINK(args),
      .help = "The links between devices, such as 12GB/s,5us; each device then has memory of its "
              "own. Default: devices of this machine, which share its memory, as measured."},
-    {.name = "cluster",
-     ECH_OPTION(STRING, args, cluster),
-     .arg = "FILE",
+    {ECH__ROW_CLUSTER(args),
      .help = "Nodes, devices per node and the links inside and between, as JSON."},
-    {.name = "algorithm",
-     ECH_OPTION(CHOICE, args, algorithm),
-     .choices = ECH__ALGORITHM_LIST(CHOICE),
-     .initial = "best",
-     .help = "How an all-reduce goes over the links that are given."},
-    {.name = "bucket-mb",
-     ECH_OPTION(REAL, args, bucket_mb),
-     .arg = "MB",
-     .initial = "25",
-     .min = 1e-6,
-     .max = 1e6,
-     .help = "Gradients travel in buckets of about this size (MiB)."},
-    {.name = "shared-update",
-     ECH_OPTION(CHOICE, args, separate_update),
-     .choices = "on|off",
-     .initial = "on",
+    {ECH__ROW_ALGORITHM(args), .help = "How an all-reduce goes over the links that are given."},
+    {ECH__ROW_BUCKET_MB(args), .help = "Gradients travel in buckets of about this size (MiB)."},
+    {ECH__ROW_SHARED_UPDATE(args),
      .help = "As in echelon train, between devices that share memory."},
     {.name = "measure",
      ECH_OPTION(FLAG, args, measure),
@@ -163,15 +62,8 @@ static const ech__option options[] = {
      .arg = "FILE",
      .help = "Where costs are kept. Default: $ECHELON_COSTS, or costs.json beside the kernel "
              "timings."},
-    {.name = "tuning-file",
-     ECH_OPTION(STRING, args, tuning_file),
-     .arg = "FILE",
-     .help = "Where kernel timings are kept, as in echelon train."},
-    {.name = "tune",
-     ECH_OPTION(CHOICE, args, tune),
-     .choices = "on|off",
-     .initial = "on",
-     .help = "As in echelon train."},
+    {ECH__ROW_TUNING_FILE(args), .help = "Where kernel timings are kept, as in echelon train."},
+    {ECH__ROW_TUNE(args), .help = "As in echelon train."},
     {.name = "advise",
      ECH_OPTION(FLAG, args, advise),
      .group = "Output",
@@ -184,11 +76,7 @@ static const ech__option options[] = {
      .min = 0.01,
      .max = 1,
      .help = "Of --advise: the speedup by the number of devices."},
-    {.name = "device-memory",
-     ECH_OPTION(BYTES, args, device_memory),
-     .arg = "BYTES",
-     .min = 1,
-     .max = HUGE_VAL,
+    {ECH__ROW_DEVICE_MEMORY(args),
      .help = "Most memory of a device, of --advise and for the largest batch that fits; it may be "
              "more than this machine has. Default: the memory of the machine."},
     {.name = "fit",
@@ -241,31 +129,6 @@ const ech__command ech__cli_plan = {
 };
 
 /* ---- arguments ---- */
-
-ech__run_config ech__plan_config(const args *a)
-{
-    ech__run_config c = ech__run_defaults();
-    c.model.kind = (ech__model_kind)a->model;
-    c.model.dim = a->dim;
-    c.model.depth = a->depth;
-    c.train.threads = (int)a->threads;
-    c.train.accum = (int)a->accum;
-    c.train.amp = (ech_amp)a->amp;
-    c.train.grad_dtype = a->grad_dtype ? ECH_BF16 : ECH_F32;
-    c.train.optimizer = (ech_optimizer)a->optimizer;
-    c.train.momentum = a->momentum;
-    c.train.weight_decay = a->weight_decay;
-    c.train.tune = a->tune == 0;
-    c.train.recompute = a->recompute == 0;
-    c.train.tuning_file = a->tuning_file;
-    c.train.shared_update = a->separate_update == 0;
-    const double bytes = a->bucket_mb * (1 << 20);
-    c.train.bucket_bytes = bytes >= 1 ? (int64_t)bytes : 1;
-    c.train.placement = a->placement;
-    c.train.micro_batches = (int)a->micro_batches;
-    c.train.pipeline = (ech_pipeline)a->pipeline;
-    return c;
-}
 
 static ech_status add_counts(ech_ctx *ctx, const char *text, int64_t first, int64_t last,
                              counts *out)
@@ -336,16 +199,17 @@ ech_status ech__plan_devices(ech_ctx *ctx, const char *text, counts *out)
 static ech_status check_layers(ech_ctx *ctx, const args *a, const ech__load *load,
                                const counts *devices)
 {
-    const ech__run_config config = ech__plan_config(a);
-    if (a->parallel == ECH__STRATEGY_MP && a->micro_batches > 1)
+    const ech__training_args *t = &a->training;
+    const ech__run_config config = ech__training_config(t);
+    if (t->parallel == ECH__STRATEGY_MP && t->micro_batches > 1)
         return ech__fail(
             ctx, ECH_E_INVALID,
             "--micro-batches %lld: --parallel mp has one; --parallel pipeline has more",
-            (long long)a->micro_batches);
-    if (a->micro_batches && load->global % a->micro_batches)
+            (long long)t->micro_batches);
+    if (t->micro_batches && load->global % t->micro_batches)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--micro-batches %lld: must divide the batch of %lld samples",
-                         (long long)a->micro_batches, (long long)load->global);
+                         (long long)t->micro_batches, (long long)load->global);
     if (a->advise)
         return ech__fail(ctx, ECH_E_INVALID, "--advise is of --parallel ddp and dp");
     for (size_t i = 0; i < devices->count; i++) {
@@ -358,57 +222,54 @@ static ech_status check_layers(ech_ctx *ctx, const args *a, const ech__load *loa
 ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
                            const counts *devices)
 {
-    if (a->batch && a->global)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--batch-size and --global-batch are both given; give one of them");
-    if (a->link && a->cluster)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--link and --cluster are both given; give one of them");
-    if (a->algorithm && !a->link && !a->cluster)
+    const ech__training_args *t = &a->training;
+    ECH_TRY(ech__training_check_batch(ctx, t));
+    ECH_TRY(ech__training_check_links(ctx, t));
+    if (t->algorithm && !t->link && !t->cluster)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--algorithm is of --link and --cluster: this machine's own devices "
                          "exchange directly");
-    if (a->optimizer != ECH_SGD && a->momentum != 0)
+    if (t->optimizer != ECH_SGD && t->momentum != 0)
         return ech__fail(ctx, ECH_E_INVALID, "--momentum is of sgd");
     if (a->plot && !ech__is_picture_name(a->plot))
         return ech__fail(ctx, ECH_E_INVALID, "--plot %.200s: the name must end in .svg or .png",
                          a->plot);
-    if (a->global % a->accum)
+    if (t->global_batch % t->accum)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--global-batch %lld with --accum %lld: must be divisible by it",
-                         (long long)a->global, (long long)a->accum);
-    if (a->parallel == ECH__STRATEGY_DP && (a->accum > 1 || a->amp || a->grad_dtype))
+                         (long long)t->global_batch, (long long)t->accum);
+    if (t->parallel == ECH__STRATEGY_DP && (t->accum > 1 || t->amp || t->grad_dtype))
         return ech__fail(ctx, ECH_E_INVALID,
                          "--parallel dp has one process: --accum, --amp and --grad-dtype are of "
                          "ddp");
-    const bool layers = ech__strategy_cuts_model((ech__strategy)a->parallel);
-    if (!layers && (a->placement || a->micro_batches))
+    const bool layers = ech__strategy_cuts_model(t->parallel);
+    if (!layers && (t->placement || t->micro_batches))
         return ech__fail(ctx, ECH_E_INVALID,
                          "--placement and --micro-batches are of --parallel mp and pipeline");
     for (size_t i = 0; i < devices->count; i++) {
-        const int64_t n = devices->n[i], most = ech__strategy_most((ech__strategy)a->parallel);
+        const int64_t n = devices->n[i], most = ech__strategy_most(t->parallel);
         if (n > most)
             return ech__fail(ctx, ECH_E_INVALID, "--devices %lld: --parallel %s has at most %lld",
-                             (long long)n, ech__strategy_name((ech__strategy)a->parallel),
-                             (long long)most);
+                             (long long)n, ech__strategy_name(t->parallel), (long long)most);
         if (ech__load_of(load, n) < n && !layers)
             return ech__fail(ctx, ECH_E_INVALID,
                              "--global-batch %lld for %lld devices: each needs one sample at least",
-                             (long long)a->global, (long long)n);
+                             (long long)t->global_batch, (long long)n);
     }
     return layers ? check_layers(ctx, a, load, devices) : ECH_OK;
 }
 
 ech_status ech__plan_links(ech_ctx *ctx, const args *a, const counts *devices, ech__cluster *out)
 {
+    const ech__training_args *t = &a->training;
     *out = ech__cluster_defaults();
-    if (a->cluster)
-        ECH_TRY(ech__cluster_load(ctx, a->cluster, out));
-    else if (a->link)
-        ECH_TRY(ech__link_parse(ctx, a->link, &out->inside));
-    if (a->link)
+    if (t->cluster)
+        ECH_TRY(ech__cluster_load(ctx, t->cluster, out));
+    else if (t->link)
+        ECH_TRY(ech__link_parse(ctx, t->link, &out->inside));
+    if (t->link)
         out->between = out->inside;
-    for (size_t i = 0; a->cluster && i < devices->count; i++)
+    for (size_t i = 0; t->cluster && i < devices->count; i++)
         ECH_TRY(ech__cluster_check(ctx, out, devices->n[i]));
     return ECH_OK;
 }

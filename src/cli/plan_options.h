@@ -4,15 +4,18 @@
 
 #include "cli/cli.h"
 #include "cli/plan.h"
+#include "cli/training.h"
 
 typedef struct ech__plan_args {
-    int model, optimizer, parallel, algorithm, tune, recompute, separate_update, amp, grad_dtype;
-    int64_t dim, depth, batch, global, accum, threads, measure_batch, device_memory;
-    double momentum, weight_decay, bucket_mb, efficiency, seconds;
-    bool measure, advise, json, measure_link, measure_copies;
-    const char *devices, *link, *cluster, *costs_file, *tuning_file, *plot, *fit, *placement;
-    int64_t micro_batches;
-    int pipeline;
+    ech__training_args training; /* that is priced */
+    const char *devices;
+    bool measure, measure_link, measure_copies;
+    int64_t measure_batch;
+    double seconds;
+    const char *costs_file;
+    bool advise, json;
+    double efficiency;
+    const char *fit, *plot;
 } ech__plan_args;
 
 enum { ECH__PLAN_MOST_ROWS = 8192, ECH__PLAN_MOST_DEVICES = 1000000 };
@@ -21,9 +24,6 @@ typedef struct ech__plan_counts {
     int64_t n[ECH__PLAN_MOST_ROWS];
     size_t count;
 } ech__plan_counts;
-
-/* The training that is priced. */
-ech__run_config ech__plan_config(const ech__plan_args *args);
 
 /* Numbers and ranges, "1,2,8-16", in rising order and each once. */
 ech_status ech__plan_devices(ech_ctx *ctx, const char *text, ech__plan_counts *out);

@@ -26,23 +26,24 @@ static ech_status find_loss_scale(ech_ctx *ctx, ech__train_args *a)
 
 static ech_status check(ech_ctx *ctx, const ech__train_args *a)
 {
-    const bool scaled = a->loss_scale > 0 || (a->loss_scale == 0 && a->amp == ECH_AMP_FP16);
-    if (a->parallel == ECH__PARALLEL_DP && (scaled || a->clip_norm > 0 || a->grad_dtype))
+    const ech__training_args *t = &a->training;
+    const bool scaled = a->loss_scale > 0 || (a->loss_scale == 0 && t->amp == ECH_AMP_FP16);
+    if (t->parallel == ECH__STRATEGY_DP && (scaled || a->clip_norm > 0 || t->grad_dtype))
         return ech__fail(ctx, ECH_E_INVALID,
                          "--parallel dp adds gradients up in f32 and uses them at once: %s is of "
                          "ddp",
-                         a->grad_dtype       ? "--grad-dtype bf16"
+                         t->grad_dtype       ? "--grad-dtype bf16"
                          : a->clip_norm > 0  ? "--clip-norm"
                          : a->loss_scale > 0 ? "--loss-scale"
                                              : "--amp fp16, whose loss is scaled,");
-    if (a->grad_dtype && a->reproducible)
+    if (t->grad_dtype && a->reproducible)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--grad-dtype bf16: --reproducible has the same bits on one device, which "
                          "exchanges nothing; it needs f32");
     if ((a->against || a->params_against) && a->fit)
         return ech__fail(ctx, ECH_E_INVALID, "--fit runs nothing; --%s has nothing to compare",
                          a->against ? "against" : "params-against");
-    if (a->undivided && (a->accum < 2 || a->reproducible))
+    if (a->undivided && (t->accum < 2 || a->reproducible))
         return ech__fail(ctx, ECH_E_INVALID, "--undivided: is of --accum 2 or more, %s",
                          a->reproducible ? "without --reproducible"
                                          : "and there is one micro-step");

@@ -16,12 +16,10 @@ typedef struct args {
     bool json;
 } args;
 
-#define CHOICE(id, text) "|" text
-
 static const ech__option options[] = {
     {.name = "model",
      ECH_OPTION(CHOICE, args, model),
-     .choices = ECH__MODEL_LIST(CHOICE),
+     .choices = ECH__MODEL_LIST(ECH_OPTION_WORD),
      .initial = "lenet",
      .group = "Network",
      .help = "The model that was trained. It must be one of images."},
@@ -69,7 +67,7 @@ static const ech__option options[] = {
      .help = "Of the choice of these images."},
     {.name = "weights",
      ECH_OPTION(CHOICE, args, weights),
-     .choices = ECH_CLIP_LIST(CHOICE),
+     .choices = ECH_CLIP_LIST(ECH_OPTION_WORD),
      .initial = "mse",
      .group = "Scales",
      .help = "The range of a weight that -127 to 127 cover. max: all of it; 3sigma: three "
@@ -89,7 +87,7 @@ static const ech__option options[] = {
      .help = "Share of the weights inside the range, in percent; with --weights percentile."},
     {.name = "activations",
      ECH_OPTION(CHOICE, args, activations),
-     .choices = ECH_OBSERVE_LIST(CHOICE),
+     .choices = ECH_OBSERVE_LIST(ECH_OPTION_WORD),
      .initial = "entropy",
      .help = "The range of what flows between layers, from calibration. max: all that was seen; "
              "percentile: all but the largest few; entropy: the one whose integers tell least "

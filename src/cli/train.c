@@ -11,10 +11,8 @@
 
 static ech__run_config config_of(const ech__train_args *a)
 {
-    ech__run_config c = ech__run_defaults();
-    c.model.kind = (ech__model_kind)a->model;
-    c.model.dim = a->dim;
-    c.model.depth = a->depth;
+    const ech__training_args *t = &a->training;
+    ech__run_config c = ech__training_config(t);
     c.data_dir = a->data_dir;
     c.limit = a->limit;
     c.shuffle = !a->no_shuffle;
@@ -23,25 +21,18 @@ static ech__run_config config_of(const ech__train_args *a)
     c.data = a->data && strcmp(a->data, "synthetic") ? a->data : NULL;
     c.steps = a->steps;
     c.warmup = a->warmup;
-    c.train.batch = a->batch;
-    c.global_batch = a->global_batch;
-    if (a->parallel == ECH__PARALLEL_DP) { /* one process with all of the batch, which it cuts */
+    c.train.batch = t->batch;
+    c.global_batch = t->global_batch;
+    if (t->parallel == ECH__STRATEGY_DP) { /* one process with all of the batch, which it cuts */
         c.train.dp_devices = a->device_count ? a->device_count : 1;
         c.train.batch = 0;
         const bool file = c.data && strcmp(c.data, "cifar10"); /* it says how many there are */
-        const int64_t each = a->batch || file ? a->batch : 64;
-        c.global_batch = a->global_batch ? a->global_batch : each * c.train.dp_devices;
+        const int64_t each = t->batch || file ? t->batch : 64;
+        c.global_batch = t->global_batch ? t->global_batch : each * c.train.dp_devices;
     }
     c.train.mp_devices = (int)a->mp;
     c.train.mp_ranks = a->stage_ranks;
-    c.train.placement = a->placement;
-    c.train.micro_batches = (int)a->micro_batches;
-    c.train.pipeline = (ech_pipeline)a->pipeline;
-    c.train.accum = (int)a->accum;
-    c.train.bucket_bytes =
-        (int64_t)(a->bucket_mb * (1 << 20)) > 0 ? (int64_t)(a->bucket_mb * (1 << 20)) : 1;
     c.train.sync_bn = a->sync_bn;
-    c.train.shared_update = a->separate_update == 0;
     c.train.broadcast_buffers = !a->no_broadcast;
     c.train.reproducible = a->reproducible;
     c.train.slots = (int)a->slots;
@@ -49,17 +40,11 @@ static ech__run_config config_of(const ech__train_args *a)
     c.clock = (ech__clock_kind)a->clock;
     c.emulation = a->emulation;
     c.straggle_ms = a->straggle_ms;
-    c.train.threads = (int)a->threads;
-    c.train.device_memory = a->device_memory;
+    c.train.device_memory = t->device_memory;
     c.train.seed = (uint64_t)a->seed;
     c.train.init = a->init;
-    c.train.tune = a->tune == 0;
-    c.train.recompute = a->recompute == 0;
-    c.train.tuning_file = a->tuning_file;
-    c.train.amp = (ech_amp)a->amp;
     c.train.loss_scale = a->loss_scale;
     c.train.clip_norm = a->clip_norm;
-    c.train.grad_dtype = a->grad_dtype ? ECH_BF16 : ECH_F32;
     c.against = a->against;
     c.params_against = a->params_against;
     c.undivided = a->undivided;
@@ -71,11 +56,8 @@ static ech__run_config config_of(const ech__train_args *a)
     c.save_every = a->save_every;
     c.resume = a->resume;
     c.train.delay_ms = a->delay_ms;
-    c.train.optimizer = (ech_optimizer)a->optimizer;
     c.train.lr = a->lr;
-    c.train.momentum = a->momentum;
     c.train.nesterov = a->nesterov;
-    c.train.weight_decay = a->weight_decay;
     c.train.beta1 = a->beta1;
     c.train.beta2 = a->beta2;
     c.train.epsilon = a->epsilon;
@@ -136,11 +118,11 @@ static ech_status check_world(ech_ctx *ctx, const ech__train_args *a, int world)
     if (a->straggler >= world)
         return ech__fail(ctx, ECH_E_INVALID, "--straggle %s: there are ranks 0 to %d", a->straggle,
                          world - 1);
-    if (a->reproducible && a->slots % (world * a->accum))
+    if (a->reproducible && a->slots % (world * a->training.accum))
         return ech__fail(ctx, ECH_E_INVALID,
                          "--devices %d with --accum %lld: --reproducible divides its %lld slots "
                          "evenly among them",
-                         world, (long long)a->accum, (long long)a->slots);
+                         world, (long long)a->training.accum, (long long)a->slots);
     return ECH_OK;
 }
 
@@ -155,10 +137,12 @@ static int train_as_rank(ech_ctx *ctx, const ech__command *command, const ech__t
     if (ech__comm_open(ctx, &options, &group.comm) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     if (a->stage_ranks && !a->mp) { /* as many devices as there are ranks */
-        const int64_t batch = a->batch ? a->batch : a->global_batch ? a->global_batch : 64;
+        const int64_t batch = a->training.batch          ? a->training.batch
+                              : a->training.global_batch ? a->training.global_batch
+                                                         : 64;
         all.mp = group.comm->world;
-        if (!a->micro_batches && a->parallel == ECH__PARALLEL_PIPELINE)
-            all.micro_batches = ech__pipe_default_micros(batch, group.comm->world);
+        if (!a->training.micro_batches && a->training.parallel == ECH__STRATEGY_PIPELINE)
+            all.training.micro_batches = ech__pipe_default_micros(batch, group.comm->world);
     }
     if (check_world(ctx, a, group.comm->world) < 0)
         code = ech__cli_fail_rank(group.comm, command, ECH__EXIT_USAGE);
@@ -171,7 +155,7 @@ static int train_as_rank(ech_ctx *ctx, const ech__command *command, const ech__t
 static int run_it(ech_ctx *ctx, const ech__command *command, const ech__train_args *a, char **argv,
                   show_fn show)
 {
-    if (a->parallel == ECH__PARALLEL_DP)
+    if (a->training.parallel == ECH__STRATEGY_DP)
         return train(ctx, command, a, NULL, show);
     if (ech__cli_is_rank() || ech__mpi_wanted())
         return train_as_rank(ctx, command, a, show);
@@ -195,7 +179,7 @@ int ech__run_train(ech_ctx *ctx, const ech__command *command, char **argv)
         return code;
     if (a.fit) {
         const ech__run_config config = config_of(&a);
-        const bool one = a.parallel == ECH__PARALLEL_DP || a.stage_ranks || !a.ranks;
+        const bool one = a.training.parallel == ECH__STRATEGY_DP || a.stage_ranks || !a.ranks;
         const int ranks = one ? 1 : a.ranks;
         return ech__cli_fit(ctx, command, &config, ranks, a.json);
     }

@@ -6,16 +6,17 @@ typedef ech__train_args args;
 
 static bool is_spread(const args *a)
 {
-    return a->parallel == ECH__PARALLEL_MP || a->parallel == ECH__PARALLEL_PIPELINE || a->mp > 1;
+    return ech__strategy_cuts_model(a->training.parallel) || a->mp > 1;
 }
 
 /* Groups of devices that have the layers of one model, and their micro-batches. */
 ech_status ech__train_find_groups(ech_ctx *ctx, const ech__command *command,
                                   const ech__option_result *r, args *a)
 {
+    ech__training_args *t = &a->training;
     a->ranks = a->device_count;
     if (!is_spread(a)) {
-        if (a->placement || a->micro_batches || ech__option_given(command, r, "pipeline-schedule"))
+        if (t->placement || t->micro_batches || ech__option_given(command, r, "pipeline-schedule"))
             return ech__fail(
                 ctx, ECH_E_INVALID,
                 "--placement, --micro-batches and --pipeline-schedule are of --parallel "
@@ -23,7 +24,7 @@ ech_status ech__train_find_groups(ech_ctx *ctx, const ech__command *command,
         a->mp = 0;
         return ECH_OK;
     }
-    if (a->parallel == ECH__PARALLEL_DP)
+    if (t->parallel == ECH__STRATEGY_DP)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--mp %lld: --parallel dp has the model on every device",
                          (long long)a->mp);
@@ -38,38 +39,39 @@ ech_status ech__train_find_groups(ech_ctx *ctx, const ech__command *command,
         return ech__fail(ctx, ECH_E_INVALID,
                          "--devices %d with --mp %lld: groups of %lld devices must divide them",
                          devices, (long long)a->mp, (long long)a->mp);
-    if (a->parallel == ECH__PARALLEL_MP && a->micro_batches > 1)
+    if (t->parallel == ECH__STRATEGY_MP && t->micro_batches > 1)
         return ech__fail(
             ctx, ECH_E_INVALID,
             "--micro-batches %lld: --parallel mp has one; --parallel pipeline has more",
-            (long long)a->micro_batches);
+            (long long)t->micro_batches);
     const int groups = devices / (int)a->mp;
-    const int64_t batch = a->batch ? a->batch : a->global_batch ? a->global_batch / groups : 64;
+    const int64_t batch = t->batch ? t->batch : t->global_batch ? t->global_batch / groups : 64;
     a->ranks = a->stage_ranks ? a->device_count : a->device_count ? groups : 0;
     if (a->stage_ranks && !a->device_count) { /* the ranks know how many they are */
         a->mp = 0;
         return ECH_OK;
     }
-    if (!a->micro_batches)
-        a->micro_batches =
-            a->parallel == ECH__PARALLEL_PIPELINE ? ech__pipe_default_micros(batch, (int)a->mp) : 1;
-    if (a->batch % a->micro_batches)
+    if (!t->micro_batches)
+        t->micro_batches =
+            t->parallel == ECH__STRATEGY_PIPELINE ? ech__pipe_default_micros(batch, (int)a->mp) : 1;
+    if (t->batch % t->micro_batches)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--micro-batches %lld: must divide the batch of %lld samples",
-                         (long long)a->micro_batches, (long long)a->batch);
+                         (long long)t->micro_batches, (long long)t->batch);
     return ECH_OK;
 }
 
 ech_status ech__train_check_groups(ech_ctx *ctx, const args *a)
 {
-    const char *other = a->accum > 1         ? "--accum"
+    const ech__training_args *t = &a->training;
+    const char *other = t->accum > 1         ? "--accum"
                         : a->straggle        ? "--straggle"
                         : a->sync_bn         ? "--sync-bn"
                         : a->reproducible    ? "--reproducible"
-                        : a->amp             ? "--amp"
+                        : t->amp             ? "--amp"
                         : a->loss_scale_text ? "--loss-scale"
                         : a->clip_norm > 0   ? "--clip-norm"
-                        : a->grad_dtype      ? "--grad-dtype"
+                        : t->grad_dtype      ? "--grad-dtype"
                                              : NULL;
     return !is_spread(a) || !other
                ? ECH_OK

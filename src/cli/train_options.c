@@ -1,45 +1,14 @@
-#include "cli/precision.h"
-#include "device/device.h"
-#include "parallel/pipe.h"
-#include "train/costs.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include "cli/train_options.h"
 
 typedef ech__train_args args;
 
-#define CHOICE(id, text) "|" text
-
 /* Rows that both commands have. */
 #define MODEL_ROWS                                                                                 \
-    {.name = "model",                                                                              \
-     ECH_OPTION(CHOICE, args, model),                                                              \
-     .choices = ECH__MODEL_LIST(CHOICE),                                                           \
-     .initial = "linear",                                                                          \
-     .group = "Model",                                                                             \
+    {ECH__ROW_MODEL(args), .group = "Model",                                                       \
      .help = "linear: a stack of Linear + ReLU with the mean-squared error. lenet, resnet18 (for " \
              "32x32 images) and resnet8 (the same blocks, narrower): cross-entropy on images."},   \
-        {.name = "dim",                                                                            \
-         ECH_OPTION(INT, args, dim),                                                               \
-         .arg = "D",                                                                               \
-         .initial = "1024",                                                                        \
-         .min = 1,                                                                                 \
-         .max = 1 << 20,                                                                           \
-         .help = "Width of every layer of the linear stack."},                                     \
-        {.name = "depth",                                                                          \
-         ECH_OPTION(INT, args, depth),                                                             \
-         .arg = "L",                                                                               \
-         .initial = "2",                                                                           \
-         .min = 1,                                                                                 \
-         .max = 1000,                                                                              \
-         .help = "Layers of the linear stack."},                                                   \
-        {.name = "batch-size",                                                                     \
-         ECH_OPTION(INT, args, batch),                                                             \
-         .arg = "N",                                                                               \
-         .min = 1,                                                                                 \
-         .max = 1 << 30,                                                                           \
-         .group = "Batch and steps",                                                               \
+        {ECH__ROW_DIM(args)}, {ECH__ROW_DEPTH(args)},                                              \
+        {ECH__ROW_BATCH_SIZE(args), .max = 1 << 30, .group = "Batch and steps",                    \
          .help = "Samples per device and step; of layers on several devices, per group of them. "  \
                  "Default: the rows of the data file, or 64."},                                    \
         {.name = "steps",                                                                          \
@@ -64,10 +33,7 @@ typedef ech__train_args args;
      .help = "Devices to train on: that many ranks are started on this machine, each on cores of " \
              "its own; all: one for each core. Under mpirun or srun the ranks are theirs. "        \
              "Default: 1."},                                                                       \
-        {.name = "parallel",                                                                       \
-         ECH_OPTION(CHOICE, args, parallel),                                                       \
-         .choices = ECH__PARALLEL_LIST(CHOICE),                                                    \
-         .initial = "ddp",                                                                         \
+        {ECH__ROW_PARALLEL(args),                                                                  \
          .help = "ddp: a process for each device, gradients added up over all. dp: one process, "  \
                  "whose first device shares out inputs and parameters, takes in outputs and "      \
                  "gradients, and updates. mp: one process, layers spread over the devices, of "    \
@@ -80,111 +46,65 @@ typedef ech__train_args args;
          .max = ECH__MAX_STAGES,                                                                   \
          .help = "Devices that the layers are spread over; there are --devices / N such groups, "  \
                  "each with samples of its own. Default: 1, or with mp and pipeline all."},        \
-        {.name = "placement",                                                                      \
-         ECH_OPTION(STRING, args, placement),                                                      \
-         .arg = "even|half|balanced|LIST",                                                         \
-         .choices = "even|half|balanced|balanced-memory",                                          \
+        {ECH__ROW_PLACEMENT(args),                                                                 \
          .help =                                                                                   \
              "Which layer is on which device: layer i of L on device i*D/L; the first half on "    \
              "device 0; so that the slowest device has least to do (or the fullest least to "      \
              "hold: balanced-memory); or a device for each layer, such as 0,0,1. Default: "        \
              "even."},                                                                             \
-        {.name = "micro-batches",                                                                  \
-         ECH_OPTION(INT, args, micro_batches),                                                     \
-         .arg = "M",                                                                               \
-         .min = 1,                                                                                 \
-         .max = ECH__PIPE_MOST_MICROS,                                                             \
+        {ECH__ROW_MICRO_BATCHES(args),                                                             \
          .help = "Of a pipeline: the batch is cut into M. Default: as many as divide it, up to "   \
                  "four for each device."},                                                         \
-        {.name = "pipeline-schedule",                                                              \
-         ECH_OPTION(CHOICE, args, pipeline),                                                       \
-         .choices = ECH_PIPELINE_LIST(CHOICE),                                                     \
-         .initial = "1f1b",                                                                        \
+        {ECH__ROW_PIPELINE_SCHEDULE(args),                                                         \
          .help = "gpipe: all forward passes, then all backward ones. 1f1b: in turns, which holds " \
                  "the activations of fewer micro-batches."},                                       \
         {.name = "backend",                                                                        \
          ECH_OPTION(CHOICE, args, backend),                                                        \
-         .choices = ECH__BACKEND_LIST(CHOICE),                                                     \
+         .choices = ECH__BACKEND_LIST(ECH_OPTION_WORD),                                            \
          .initial = "auto",                                                                        \
          .help =                                                                                   \
              "How ranks exchange: shared memory, MPI, or by default shared memory inside of a "    \
              "machine and MPI between machines. With --parallel mp or pipeline, shm or mpi puts "  \
              "each device into a rank of its own, and so does mpirun."},                           \
-        {.name = "bucket-mb",                                                                      \
-         ECH_OPTION(REAL, args, bucket_mb),                                                        \
-         .arg = "MB",                                                                              \
-         .initial = "25",                                                                          \
-         .min = 1e-6,                                                                              \
-         .max = 1e6,                                                                               \
+        {ECH__ROW_BUCKET_MB(args),                                                                 \
          .help = "Gradients are exchanged in buckets of about this size (MiB), each as soon as "   \
                  "the backward pass has completed it."},                                           \
-        {.name = "shared-update",                                                                  \
-         ECH_OPTION(CHOICE, args, separate_update),                                                \
-         .choices = "on|off",                                                                      \
-         .initial = "on",                                                                          \
+        {ECH__ROW_SHARED_UPDATE(args),                                                             \
          .help = "on: the rank that has added up a stretch of gradients updates the parameters "   \
                  "for all ranks of the machine. off: every rank updates for itself. The bits are " \
                  "the same."},                                                                     \
-        {.name = "accum",                                                                          \
-         ECH_OPTION(INT, args, accum),                                                             \
-         .arg = "N",                                                                               \
-         .initial = "1",                                                                           \
-         .min = 1,                                                                                 \
-         .max = 1e6,                                                                               \
+        {ECH__ROW_ACCUM(args),                                                                     \
          .help = "Micro-steps whose gradients are added up before they are exchanged and used."},  \
         {.name = "clock",                                                                          \
          ECH_OPTION(CHOICE, args, clock),                                                          \
-         .choices = ECH__CLOCK_LIST(CHOICE),                                                       \
+         .choices = ECH__CLOCK_LIST(ECH_OPTION_WORD),                                              \
          .initial = "auto",                                                                        \
          .help = "virtual: compute everything, but count the time that each device's thread had "  \
                  "a core, and the exchange at its price: what the step would take if every "       \
                  "device had a core of its own. auto: virtual where devices outnumber cores."},    \
-        {.name = "link",                                                                           \
-         ECH_OPTION(STRING, args, link),                                                           \
-         .arg = "BANDWIDTH,LATENCY",                                                               \
+        {ECH__ROW_LINK(args),                                                                      \
          .help = "Of the virtual clock: the links between devices, such as 12GB/s,5us. Default: "  \
                  "the shared memory of this machine, as measured."},                               \
-        {.name = "cluster",                                                                        \
-         ECH_OPTION(STRING, args, cluster),                                                        \
-         .arg = "FILE",                                                                            \
+        {ECH__ROW_CLUSTER(args),                                                                   \
          .help = "Of the virtual clock: nodes, devices per node and their links, as JSON."},       \
-        {.name = "algorithm",                                                                      \
-         ECH_OPTION(CHOICE, args, algorithm),                                                      \
-         .choices = ECH__ALGORITHM_LIST(CHOICE),                                                   \
-         .initial = "best",                                                                        \
+        {ECH__ROW_ALGORITHM(args),                                                                 \
          .help = "Of the virtual clock: how an all-reduce is done over given links."},             \
         {.name = "straggle",                                                                       \
          ECH_OPTION(STRING, args, straggle),                                                       \
          .arg = "RANK:MS",                                                                         \
          .help =                                                                                   \
              "One rank idles so long before each backward pass, to see what imbalance costs."},    \
-        {.name = "threads",                                                                        \
-         ECH_OPTION(INT, args, threads),                                                           \
-         .arg = "T",                                                                               \
-         .min = 1,                                                                                 \
-         .max = 1024,                                                                              \
+        {ECH__ROW_THREADS(args),                                                                   \
          .help = "Threads of a device. Default: the cores divided by the devices."},               \
-        {.name = "device-memory",                                                                  \
-         ECH_OPTION(BYTES, args, device_memory),                                                   \
-         .arg = "BYTES",                                                                           \
-         .min = 1,                                                                                 \
-         .max = HUGE_VAL,                                                                          \
+        {ECH__ROW_DEVICE_MEMORY(args),                                                             \
          .help = "Most memory a device may take; what does not fit is refused before anything is " \
                  "allocated. Default: the memory of the machine."},                                \
-        {.name = "tune",                                                                           \
-         ECH_OPTION(CHOICE, args, tune),                                                           \
-         .choices = "on|off",                                                                      \
-         .initial = "on",                                                                          \
+        {ECH__ROW_TUNE(args),                                                                      \
          .help = "Time the candidate kernels once and keep the fastest, or take a fixed choice."}, \
-        {.name = "recompute",                                                                      \
-         ECH_OPTION(CHOICE, args, recompute),                                                      \
-         .choices = "bn|off",                                                                      \
-         .initial = "bn",                                                                          \
+        {ECH__ROW_RECOMPUTE(args),                                                                 \
          .help = "Compute the outputs of batch norms again in the backward pass instead of "       \
                  "keeping them: less memory, the same bits, a little more time."},                 \
-        {.name = "tuning-file",                                                                    \
-         ECH_OPTION(STRING, args, tuning_file),                                                    \
-         .arg = "FILE",                                                                            \
+        {ECH__ROW_TUNING_FILE(args),                                                               \
          .help = "Where kernel timings are kept. Default: echelon/tuning.json in the cache "       \
                  "directory."},                                                                    \
     {                                                                                              \
@@ -193,11 +113,7 @@ typedef ech__train_args args;
     }
 
 #define PRECISION_ROWS                                                                             \
-    {.name = "amp",                                                                                \
-     ECH_OPTION(CHOICE, args, amp),                                                                \
-     .choices = ECH_AMP_LIST(CHOICE),                                                              \
-     .initial = "off",                                                                             \
-     .group = "Precision",                                                                         \
+    {ECH__ROW_AMP(args), .group = "Precision",                                                     \
      .help = "Mixed precision: linear layers, convolutions and what flows between them in this "   \
              "type; parameters, gradients, statistics, losses and the optimizer in f32."},         \
         {.name = "loss-scale",                                                                     \
@@ -216,9 +132,8 @@ typedef ech__train_args args;
          .help =                                                                                   \
              "Shorten gradients, all together, to this norm where they are longer. 0: never."},    \
     {                                                                                              \
-        .name = "grad-dtype", ECH_OPTION(CHOICE, args, grad_dtype), .choices = "f32|bf16",         \
-        .initial = "f32",                                                                          \
-        .help = "Type of gradients on their way between devices; bf16 halves the bytes."           \
+        ECH__ROW_GRAD_DTYPE(args),                                                                 \
+            .help = "Type of gradients on their way between devices; bf16 halves the bytes."       \
     }
 
 #define RECORD_ROWS                                                                                \
@@ -237,11 +152,7 @@ typedef ech__train_args args;
 
 static const ech__option train_options[] = {
     MODEL_ROWS,
-    {.name = "global-batch",
-     ECH_OPTION(INT, args, global_batch),
-     .arg = "N",
-     .min = 1,
-     .max = 1 << 30,
+    {ECH__ROW_GLOBAL_BATCH(args),
      .help = "Samples per optimizer step over all devices; give this or --batch-size."},
     {.name = "epochs",
      ECH_OPTION(INT, args, epochs),
@@ -279,12 +190,7 @@ static const ech__option train_options[] = {
      ECH_OPTION(STRING, args, init),
      .arg = "FILE",
      .help = "Start from these parameters (safetensors) instead of the seed."},
-    {.name = "optimizer",
-     ECH_OPTION(CHOICE, args, optimizer),
-     .choices = ECH_OPTIMIZER_LIST(CHOICE),
-     .initial = "sgd",
-     .group = "Optimizer",
-     .help = "Update rule, as PyTorch's."},
+    {ECH__ROW_OPTIMIZER(args), .group = "Optimizer", .help = "Update rule, as PyTorch's."},
     {.name = "lr",
      ECH_OPTION(REAL, args, lr),
      .arg = "RATE",
@@ -292,21 +198,9 @@ static const ech__option train_options[] = {
      .min = 0,
      .max = 1e6,
      .help = "Learning rate."},
-    {.name = "momentum",
-     ECH_OPTION(REAL, args, momentum),
-     .arg = "M",
-     .initial = "0",
-     .min = 0,
-     .max = 0.999999,
-     .help = "Of sgd."},
+    {ECH__ROW_MOMENTUM(args)},
     {.name = "nesterov", ECH_OPTION(FLAG, args, nesterov), .help = "Nesterov momentum, with sgd."},
-    {.name = "weight-decay",
-     ECH_OPTION(REAL, args, weight_decay),
-     .arg = "W",
-     .initial = "0",
-     .min = 0,
-     .max = 1e6,
-     .help = "Decay of the parameters; decoupled with adamw."},
+    {ECH__ROW_WEIGHT_DECAY(args), .help = "Decay of the parameters; decoupled with adamw."},
     {.name = "beta1",
      ECH_OPTION(REAL, args, beta1),
      .arg = "B",
@@ -330,7 +224,7 @@ static const ech__option train_options[] = {
      .help = "Of adam and adamw."},
     {.name = "lr-schedule",
      ECH_OPTION(CHOICE, args, schedule),
-     .choices = ECH__SCHEDULE_LIST(CHOICE),
+     .choices = ECH__SCHEDULE_LIST(ECH_OPTION_WORD),
      .initial = "constant",
      .help = "How the learning rate changes with the steps: not at all, in drops, or down to 0 at "
              "the last step on half a cosine or on a line."},
@@ -505,203 +399,3 @@ const ech__command ech__cli_bench_step = {
     .examples = bench_examples,
     .example_count = sizeof bench_examples / sizeof *bench_examples,
 };
-
-/* ---- what follows from them ---- */
-
-static ech_status find_devices(ech_ctx *ctx, args *a)
-{
-    char *end;
-    if (!a->devices)
-        return ECH_OK;
-    if (!strcmp(a->devices, "all")) {
-        a->device_count = ech__device_cores();
-        return ECH_OK;
-    }
-    const long count = strtol(a->devices, &end, 10);
-    if (end == a->devices || *end)
-        return ech__fail(ctx, ECH_E_INVALID, "--devices '%s': is neither a whole number nor all",
-                         a->devices);
-    if (count < 1 || count > 256)
-        return ech__fail(ctx, ECH_E_INVALID, "--devices %s: must be from 1 to 256", a->devices);
-    a->device_count = (int)count;
-    return ECH_OK;
-}
-
-/* About as much as is exchanged at a time, which says how fast the memory is: all gradients, or a full bucket. 0: unknown. */
-static int64_t bucket_bytes(ech_ctx *ctx, const args *a)
-{
-    const ech__model_options options = {(ech__model_kind)a->model, a->dim, a->depth};
-    ech_graph *graph;
-    ech__model model;
-    int64_t all = 0, largest = 0, elements;
-    if (ech_graph_create(ctx, &graph) < 0)
-        return 0;
-    if (ech__model_build(graph, &options, &model) == ECH_OK) {
-        for (size_t v = 0; v < graph->nvalues; v++) {
-            if (graph->values[v].kind != ECH__VALUE_PARAM ||
-                !ech__shape_elems(&graph->values[v].type.shape, &elements))
-                continue;
-            all += elements * (int64_t)sizeof(float);
-            largest = elements * (int64_t)sizeof(float) > largest
-                          ? elements * (int64_t)sizeof(float)
-                          : largest;
-        }
-    }
-    ech_graph_destroy(graph);
-    const double bucket = a->bucket_mb * (1 << 20);
-    const double one = bucket > (double)largest ? bucket : (double)largest;
-    return one < (double)all ? (int64_t)one : all;
-}
-
-/* The exchange through this machine's memory, where echelon plan has measured it. Anything else leaves the default. */
-static void find_own_link(ech_ctx *ctx, const args *a, ech__cluster *cluster)
-{
-    char path[4096];
-    ech__costs *costs;
-    if (ech__costs_default_path(ctx, path, sizeof path) == ECH_OK && *path &&
-        ech__costs_open(ctx, path, NULL, &costs) == ECH_OK) {
-        if (ech__costs_link(costs, bucket_bytes(ctx, a), false, &cluster->inside))
-            cluster->between = cluster->inside;
-        ech__costs_close(costs);
-    }
-    ctx->error[0] = 0;
-}
-
-/* The links of the virtual clock. */
-static ech_status find_links(ech_ctx *ctx, args *a)
-{
-    if (a->link && a->cluster)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--link and --cluster are both given; give one of them");
-    if ((a->link || a->cluster) && a->clock == ECH__CLOCK_REAL)
-        return ech__fail(ctx, ECH_E_INVALID, "--link and --cluster are of --clock virtual");
-    a->emulation.cluster = ech__cluster_defaults();
-    a->emulation.algorithm = (ech__algorithm)a->algorithm;
-    if (a->cluster)
-        return ech__cluster_load(ctx, a->cluster, &a->emulation.cluster);
-    if (a->link)
-        return ech__link_parse(ctx, a->link, &a->emulation.cluster.inside);
-    if (a->emulation.algorithm == ECH__ALGORITHM_BEST)
-        a->emulation.algorithm = ECH__ALGORITHM_DIRECT;
-    if (a->clock != ECH__CLOCK_REAL)
-        find_own_link(ctx, a, &a->emulation.cluster);
-    return ECH_OK;
-}
-
-static ech_status find_straggler(ech_ctx *ctx, args *a)
-{
-    char *end = NULL;
-    a->straggler = -1;
-    if (!a->straggle)
-        return ECH_OK;
-    const long rank = strtol(a->straggle, &end, 10);
-    const bool named = end != a->straggle && *end == ':' && rank >= 0 && rank < 100000;
-    const char *ms = named ? end + 1 : "";
-    a->straggle_ms = strtod(ms, &end);
-    if (!named || end == ms || *end || !(a->straggle_ms >= 0 && a->straggle_ms <= 60000))
-        return ech__fail(
-            ctx, ECH_E_INVALID,
-            "--straggle '%s': must be a rank and 0 to 60000 milliseconds, such as 1:10",
-            a->straggle);
-    a->straggler = (int)rank;
-    return ECH_OK;
-}
-
-static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
-                                     const ech__option_result *r, const args *a)
-{
-    if (a->batch && a->global_batch)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--batch-size and --global-batch are both given; give one of them");
-    if (a->trace && !a->run_dir)
-        return ech__fail(ctx, ECH_E_INVALID, "--trace needs --run-dir: the trace is written there");
-    if (a->epochs && ech__option_given(command, r, "steps"))
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--steps and --epochs are both given; give one of them");
-    if (a->data_dir && strcmp(a->data, "cifar10"))
-        return ech__fail(ctx, ECH_E_INVALID, "--data-dir needs --data cifar10");
-    if (!a->epochs && a->warmup >= a->steps)
-        return ech__fail(
-            ctx, ECH_E_INVALID,
-            "--warmup %lld with --steps %lld: at least one step must be left to be timed",
-            (long long)a->warmup, (long long)a->steps);
-    if (a->parallel == ECH__PARALLEL_DP && (a->accum > 1 || a->straggle || a->backend))
-        return ech__fail(
-            ctx, ECH_E_INVALID,
-            "--parallel dp has one process: --accum, --straggle and --backend are of ddp");
-    ECH_TRY(ech__train_check_groups(ctx, a));
-    if (strcmp(command->name, "train"))
-        return ECH_OK;
-    if (a->parallel == ECH__PARALLEL_DP && (a->sync_bn || a->reproducible || a->max_restarts))
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--parallel dp has one process: --sync-bn, --reproducible and "
-                         "--max-restarts are of ddp");
-    if (a->reproducible && ech__option_given(command, r, "threads") && a->threads != 1)
-        return ech__fail(ctx, ECH_E_INVALID, "--threads %lld: --reproducible needs 1",
-                         (long long)a->threads);
-    if (a->reproducible && a->slots & (a->slots - 1))
-        return ech__fail(ctx, ECH_E_INVALID, "--slots %lld: must be a power of two",
-                         (long long)a->slots);
-    if (a->reproducible && a->sync_bn)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--sync-bn: --reproducible has the batch statistics of a slot");
-    if (!a->reproducible && ech__option_given(command, r, "slots"))
-        return ech__fail(ctx, ECH_E_INVALID, "--slots is of --reproducible");
-    if (a->nesterov && (a->optimizer != ECH_SGD || a->momentum == 0))
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--nesterov needs --optimizer sgd and --momentum above 0");
-    if (a->optimizer != ECH_SGD && a->momentum != 0)
-        return ech__fail(ctx, ECH_E_INVALID, "--momentum is of sgd; adam and adamw have --beta1");
-    if (a->save_every && !a->save)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--save-every needs --save: where to write checkpoints");
-    if (a->fit && (a->save || a->resume))
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--fit runs nothing; --save and --resume have nothing to do");
-    if (a->fit && (a->run_dir || a->save_params))
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--fit runs nothing; --run-dir and --save-params have nothing to write");
-    if (a->interval && a->schedule != ECH__SCHEDULE_STEP)
-        return ech__fail(ctx, ECH_E_INVALID, "--lr-step needs --lr-schedule step");
-    if (a->lr_warmup_from >= 0 && !(a->lr_warmup_epochs > 0))
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--lr-warmup-from needs --lr-warmup-epochs: how long to warm up");
-    if (ech__option_given(command, r, "lr-gamma") && a->schedule != ECH__SCHEDULE_STEP)
-        return ech__fail(ctx, ECH_E_INVALID, "--lr-gamma needs --lr-schedule step");
-    return ECH_OK;
-}
-
-/* What bench step does not ask about. */
-static args initial_args(void)
-{
-    const ech_train_options o = ech_train_defaults();
-    return (args){.lr = o.lr,
-                  .beta1 = o.beta1,
-                  .beta2 = o.beta2,
-                  .epsilon = o.epsilon,
-                  .gamma = 0.1,
-                  .lr_warmup_from = -1,
-                  .slots = o.slots};
-}
-
-bool ech__train_parse(ech_ctx *ctx, const ech__command *command, char **argv, args *a, int *code)
-{
-    ech__option_result result;
-    *a = initial_args();
-    if (!ech__cli_parse(ctx, command, argv, a, &result, code))
-        return false;
-    if (!ech__option_given(command, &result, "warmup"))
-        a->warmup = a->steps > 5 ? 5 : a->steps - 1;
-    if (find_devices(ctx, a) < 0 || ech__train_find_groups(ctx, command, &result, a) < 0 ||
-        find_straggler(ctx, a) < 0 || find_links(ctx, a) < 0 || ech__precision_find(ctx, a) < 0 ||
-        check_combinations(ctx, command, &result, a) < 0) {
-        *code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-        return false;
-    }
-    if (a->reproducible) {
-        a->threads = 1;
-        if (!ech__option_given(command, &result, "tune"))
-            a->tune = 1;
-    }
-    return true;
-}

@@ -3,37 +3,32 @@
 #define ECH_CLI_TRAIN_OPTIONS_H
 
 #include "cli/cli.h"
+#include "cli/training.h"
 #include "comm/comm.h"
-#include "train/run.h"
-
-#define ECH__PARALLEL_LIST(X)                                                                      \
-    X(DDP, "ddp") /* a rank for each device; gradients are added up */                             \
-    X(DP, "dp")   /* one process; the first device has the model and does what is left */          \
-    X(MP, "mp")   /* one process; layers are spread over the devices */                            \
-    X(PIPELINE, "pipeline") /* the same, with micro-batches that keep them busy */
-
-typedef enum ech__parallel {
-#define ECH__PARALLEL_ENUM(id, text) ECH__PARALLEL_##id,
-    ECH__PARALLEL_LIST(ECH__PARALLEL_ENUM)
-#undef ECH__PARALLEL_ENUM
-} ech__parallel;
 
 typedef struct ech__train_args {
-    int model, optimizer, schedule, tune, recompute, parallel, backend, clock, algorithm,
-        separate_update, amp, grad_dtype, pipeline;
-    int64_t mp, micro_batches;
-    const char *placement;
-    int64_t dim, depth, batch, global_batch, steps, warmup, threads, seed, interval;
-    int64_t device_memory, accum, slots, max_restarts;
+    ech__training_args training;
+    int64_t steps, warmup, epochs;
+    const char *data, *data_dir, *init;
+    int64_t limit;
+    bool no_shuffle, no_augment;
+    double lr, beta1, beta2, epsilon;
+    bool nesterov;
+    int schedule;
+    int64_t interval;
+    double gamma;
     int64_t lr_scale_base;
-    double lr_warmup_epochs, lr_warmup_from;
-    double lr, momentum, weight_decay, beta1, beta2, epsilon, gamma, delay_ms, bucket_mb, clip_norm;
-    bool nesterov, fit, trace, json, no_shuffle, no_augment, sync_bn, no_broadcast, reproducible,
-        undivided;
-    int64_t epochs, limit, save_every;
-    const char *data_dir, *save, *resume, *devices, *straggle, *link, *cluster;
-    const char *data, *init, *save_params, *run_dir, *tuning_file, *loss_scale_text, *against,
-        *params_against;
+    double lr_warmup_epochs, lr_warmup_from, delay_ms;
+    const char *loss_scale_text;
+    double clip_norm;
+    const char *devices, *straggle;
+    int64_t mp, seed, slots, max_restarts;
+    int backend, clock;
+    bool undivided, sync_bn, no_broadcast, reproducible, fit;
+    const char *save, *resume;
+    int64_t save_every;
+    const char *run_dir, *save_params, *against, *params_against;
+    bool trace, json;
     /* What follows from them. */
     int device_count; /* 0: not given */
     int ranks;        /* of a launcher: devices, or groups of --mp; 0: not given */

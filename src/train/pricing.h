@@ -24,10 +24,10 @@
 #include "train/costs.h"
 
 #define ECH__STRATEGY_LIST(X)                                                                      \
-    X(DDP, "ddp")                                                                                  \
-    X(DP, "dp")                                                                                    \
-    X(MP, "mp")                                                                                    \
-    X(PIPELINE, "pipeline")
+    X(DDP, "ddp") /* a rank for each device; gradients are added up */                             \
+    X(DP, "dp")   /* one process; the first device has the model and does what is left */          \
+    X(MP, "mp")   /* one process; layers are spread over the devices */                            \
+    X(PIPELINE, "pipeline") /* the same, with micro-batches that keep them busy */
 
 typedef enum ech__strategy {
 #define ECH__STRATEGY_ENUM(id, text) ECH__STRATEGY_##id,
