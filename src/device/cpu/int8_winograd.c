@@ -13,13 +13,10 @@ enum {
     KINDS = ECH__INT8_WINO_KINDS,
     ROWS = ECH__INT8_WINO_ROWS,
     WIDE = ECH__INT8_WINO_WIDE,
-    PANEL = 8, /* outputs that lie together in the weight and in y */
-    LINE = 64, /* bytes */
-    MOST_TILES =
-        48, /* at a time: for each such number of them the transformed weight is read again */
-    V_BYTES =
-        256
-        << 10, /* of them where that is enough for LEAST_TILES, so that they stay in the second cache */
+    PANEL = 8,           /* outputs that lie together in the weight and in y */
+    LINE = 64,           /* bytes */
+    MOST_TILES = 48,     /* at a time; for each so many the transformed weight is read again */
+    V_BYTES = 256 << 10, /* stay in the second cache, where that is enough for LEAST_TILES */
     LEAST_TILES = 24,
     M_BYTES = 256 << 10, /* of products at a time */
 };
