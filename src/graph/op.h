@@ -117,7 +117,8 @@ typedef struct ech__attrs {
     ech_dtype dtype;      /* cast, operators on integers: of what it gives */
     double scale, scale2; /* operators on integers: from an operand's unit to the result's */
     double low, high;     /* round: limits of the result */
-    int64_t bound;        /* qconv2d: no sum over ECH__BOUND_CHANNELS neighbouring inputs is further from 0; 0: not known */
+    /* qconv2d: no sum over ECH__BOUND_CHANNELS neighbouring inputs is further from 0; 0: not known */
+    int64_t bound;
 } ech__attrs;
 
 typedef struct ech__node {
