@@ -5,6 +5,7 @@
 #include "device/cpu/int8_layer.h"
 #include "device/cpu/share.h"
 
+#include <assert.h>
 #include <omp.h>
 #include <string.h>
 
@@ -257,6 +258,7 @@ static int64_t part_of(const ech__int8_wino_isa *isa, int64_t channels, int64_t 
 static void measure(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc, wino *k)
 {
     *k = (wino){.isa = isa_of(cpu, &desc->attrs), .layer = ech__int8_layer_of(cpu, desc)};
+    assert(k->isa); /* or nothing was offered */
     const ech__int8_layer *l = &k->layer;
     k->down = ceil_div(l->P, TILE);
     k->across = ceil_div(l->Q, TILE);
