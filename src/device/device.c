@@ -31,7 +31,8 @@ typedef struct device {
     job job;          /* the last one that was handed over */
     atomic_bool busy; /* with it: handed over, not finished */
     bool quit;
-    bool watches; /* before it sleeps: where there are cores for more than its jobs */
+    bool watches;        /* before it sleeps: where there are cores for more than its jobs */
+    atomic_llong job_ns; /* that the last job took */
 } device;
 
 static device *of(ech__device *base)
@@ -66,13 +67,13 @@ static void name_worker(void)
     pthread_setname_np(pthread_self(), name);
 }
 
-enum { WATCH_NS = 100000, LOOKS = 64 };
+enum { SHORT_NS = 1000000, WATCH_NS = 100000, LOOKS = 64 };
 
 /* Stays awake for a moment, until the device is busy or is not. To wake a sleeper takes the system longer than a small network
- * needs. Whoever has work for this core gets it. */
+ * needs. Whoever has work for this core gets it. Longer jobs do better with a worker that sleeps: it wakes where its caches are. */
 static void watch(const device *dev, bool busy)
 {
-    if (!dev->watches)
+    if (!dev->watches || atomic_load_explicit(&dev->job_ns, memory_order_relaxed) > SHORT_NS)
         return;
     const int64_t end = ech__clock_wall() + WATCH_NS;
     do {
@@ -104,6 +105,7 @@ static void *work(void *arg)
         const int64_t start = ech__clock_wall();
         const ech_status result = todo.run(todo.arg);
         const int64_t busy = ech__clock_wall() - start;
+        atomic_store_explicit(&dev->job_ns, busy, memory_order_relaxed);
         pthread_mutex_lock(&dev->lock);
         dev->base.busy_ns += busy;
         dev->job.result = result;
