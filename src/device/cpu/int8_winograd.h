@@ -76,7 +76,6 @@ typedef struct ech__int8_wino_output {
 } ech__int8_wino_output;
 
 typedef struct ech__int8_wino_isa {
-    int stride;
     int side;      /* pixels of x that a tile reads, each way, and points that it has */
     int64_t bound; /* true sums are below it */
     /* w[3][3 * C/2][8][2] of 8 outputs -> their half of u[36][C/2][16][2] */

@@ -2,7 +2,7 @@
 #include "device/cpu/int8_winograd_avx2.h"
 
 #define TABLE ech__int8_wino_avx2
-enum { SIDE = 6, STRIDE = 1, BOUND = 1 << 25 };
+enum { SIDE = 6, BOUND = 1 << 25 };
 static const int TWOS[TILE] = {3, 2, 1, 1}; /* in 24, 12, 6, 6 */
 
 INLINE void spread(v16 a, v16 b, v16 c, v16 *out, int step)

@@ -1,7 +1,8 @@
 /* The loops of int8_winograd.h for AVX2. The including file defines
  *
  *     TABLE     the name of their table
- *     SIDE      points of a line; STRIDE, BOUND
+ *     SIDE      points of a line
+ *     BOUND     of true sums
  *     spread    three weights of a line -> its KINDS of points
  *     gather    SIDE pixels of a line -> its points
  *     collect   its points -> TILE results, each times 3 and a power of two, TWOS
@@ -298,8 +299,7 @@ static void output(const ech__int8_wino_output *t)
     }
 }
 
-const ech__int8_wino_isa TABLE = {.stride = STRIDE,
-                                  .side = SIDE,
+const ech__int8_wino_isa TABLE = {.side = SIDE,
                                   .bound = BOUND,
                                   .weight = weight,
                                   .input = input,

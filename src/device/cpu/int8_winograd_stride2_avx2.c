@@ -2,7 +2,7 @@
 #include "device/cpu/int8_winograd_avx2.h"
 
 #define TABLE ech__int8_wino_stride2_avx2
-enum { SIDE = 9, STRIDE = 2, BOUND = 1 << 29 };
+enum { SIDE = 9, BOUND = 1 << 29 };
 static const int TWOS[TILE] = {1, 1, 1, 1}; /* in 6 */
 
 INLINE void spread(v16 a, v16 b, v16 c, v16 *out, int step)
