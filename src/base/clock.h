@@ -47,4 +47,38 @@ static inline void ech__clock_sleep(double seconds)
         ;
 }
 
+/* Time spent waiting, which is what time-outs are compared with. While the whole job is suspended (SIGSTOP, Ctrl-Z, a
+ * scheduler's suspend) nobody waits, although the clock goes on. So a waiter looks at the clock at least once a slice, and
+ * the time between two looks counts as two slices at most: more means that it was not running.
+ *
+ *     ech__waited waited = ech__waited_start();
+ *     while (!ready_within(ech__waited_slice(&waited, limit)) && ech__waited_look(&waited) < limit) {}
+ */
+enum { ECH__WAIT_SLICE_NS = 100 * 1000 * 1000 };
+
+typedef struct ech__waited {
+    int64_t looked_ns, total_ns;
+} ech__waited;
+
+static inline ech__waited ech__waited_start(void)
+{
+    return (ech__waited){.looked_ns = ech__clock_wall()};
+}
+
+/* All that was waited until now, in nanoseconds. */
+static inline int64_t ech__waited_look(ech__waited *waited)
+{
+    const int64_t now = ech__clock_wall(), gap = now - waited->looked_ns;
+    waited->total_ns += gap < 2 * ECH__WAIT_SLICE_NS ? gap : 2 * ECH__WAIT_SLICE_NS;
+    waited->looked_ns = now;
+    return waited->total_ns;
+}
+
+/* How long to sleep before the next look, of what is left until the limit: at least 1 ns, at most a slice. */
+static inline int64_t ech__waited_slice(const ech__waited *waited, int64_t limit_ns)
+{
+    const int64_t left = limit_ns - waited->total_ns;
+    return left < 1 ? 1 : left < ECH__WAIT_SLICE_NS ? left : ECH__WAIT_SLICE_NS;
+}
+
 #endif

@@ -93,22 +93,101 @@ ech_status ech__file_read(ech_ctx *ctx, const char *path, size_t max_bytes, char
     return ECH_OK;
 }
 
-/* The file that path leads to, which need not exist yet. NULL with errno set where that cannot be told. */
-static char *resolve(const char *path, struct stat *st)
+/* ---- links ---- */
+
+enum { MOST_LINKS = 40 }; /* as the kernel */
+
+/* The directory part of a path, without the '/' before the name: "." where there is none. */
+static char *directory_of(const char *path)
 {
-    if (lstat(path, st) < 0) {
-        st->st_mode = S_IFREG;
-        return errno == ENOENT ? strdup(path) : NULL;
-    }
-    if (!S_ISLNK(st->st_mode))
-        return strdup(path);
-    char *target = realpath(path, NULL);
-    if (target && stat(target, st) < 0) {
-        free(target);
-        return NULL;
-    }
-    return target;
+    const char *slash = strrchr(path, '/');
+    return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 }
+
+/* The kernel's rule for open(2) (fs.protected_symlinks), which a path that was resolved before would get around: in a
+ * directory like /tmp, where anybody may put links, only our own and those of the directory's owner are followed. */
+static bool may_follow(const struct stat *link, const char *dir)
+{
+    struct stat parent;
+    if (link->st_uid == geteuid())
+        return true;
+    if (stat(dir, &parent) < 0)
+        return false;
+    const bool shared = (parent.st_mode & (S_ISVTX | S_IWOTH)) == (S_ISVTX | S_IWOTH);
+    return !shared || parent.st_uid == link->st_uid;
+}
+
+/* Where the link at path, open as fd with O_PATH, leads. The caller frees *out. */
+static ech_status read_link(ech_ctx *ctx, int fd, const char *path, const struct stat *st,
+                            char **out)
+{
+    char text[PATH_MAX], *dir = directory_of(path);
+    const ssize_t length = readlinkat(fd, "", text, sizeof text - 1);
+    ech_status status = ECH_OK;
+    *out = NULL;
+    if (length < 0)
+        status = ech__fail(ctx, ECH_E_IO, "%s: cannot be read: %s", path, strerror(errno));
+    else if (!dir || asprintf(out, "%s%s%.*s", *text == '/' ? "" : dir, *text == '/' ? "" : "/",
+                              (int)length, text) < 0)
+        status = ech__fail(ctx, ECH_E_NOMEM, "%s: no memory for its path", path);
+    else if (!may_follow(st, dir))
+        status = ech__fail(ctx, ECH_E_IO,
+                           "%s: is a link of user %u in a directory that anybody may write to: it "
+                           "is not followed",
+                           path, (unsigned)st->st_uid);
+    free(dir);
+    return status;
+}
+
+/* One step from *at to the file that it leads to. One descriptor answers all questions, so that nobody can swap the link
+ * between them. *st is of *at before the step. */
+static ech_status follow(ech_ctx *ctx, char **at, struct stat *st, bool linked)
+{
+    char *next = NULL;
+    const int fd = open(*at, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    ech_status status = ECH_OK;
+    if (fd < 0 && errno == ENOENT && !linked)
+        st->st_mode = S_IFREG; /* it will be */
+    else if (fd < 0 || fstat(fd, st) < 0)
+        status = ech__fail(ctx, ECH_E_IO, "%s: cannot be written: %s", *at, strerror(errno));
+    else if (S_ISLNK(st->st_mode))
+        status = read_link(ctx, fd, *at, st, &next);
+    if (fd >= 0)
+        close(fd);
+    if (next) {
+        free(*at);
+        *at = next;
+    }
+    return status;
+}
+
+/* The file that path leads to, which need not exist yet unless a link leads there. The caller frees *out. */
+static ech_status resolve(ech_ctx *ctx, const char *path, char **out)
+{
+    struct stat st;
+    char *at = strdup(path);
+    ech_status status =
+        at ? ECH_OK : ech__fail(ctx, ECH_E_NOMEM, "%s: no memory for its path", path);
+    for (int links = 0; status == ECH_OK; links++) {
+        status = follow(ctx, &at, &st, links > 0);
+        if (status < 0 || !S_ISLNK(st.st_mode))
+            break;
+        if (links == MOST_LINKS)
+            status = ech__fail(ctx, ECH_E_IO, "%s: more than %d links lead on from it", path,
+                               MOST_LINKS);
+    }
+    if (status == ECH_OK && !S_ISREG(st.st_mode))
+        status = ech__fail(ctx, ECH_E_IO, "%s: is %s, not a regular file", path,
+                           kind_of_file(st.st_mode));
+    if (status < 0) {
+        free(at);
+        return status;
+    }
+    *out = at;
+    return ECH_OK;
+}
+
+/* ---- writing ---- */
 
 /* A new file beside path. The name is free because O_EXCL says so; unlike with mkstemp the user's umask
  * decides who may read it. */
@@ -135,16 +214,9 @@ static int create_beside(const char *path, char **temp)
 
 ech_status ech__file_writer_init(ech_ctx *ctx, ech__file_writer *writer, const char *path)
 {
-    struct stat st;
+    char *target;
     *writer = (ech__file_writer){.ctx = ctx, .fd = -1};
-    char *target = resolve(path, &st);
-    if (!target)
-        return ech__fail(ctx, ECH_E_IO, "%s: cannot be written: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) {
-        free(target);
-        return ech__fail(ctx, ECH_E_IO, "%s: is %s, not a regular file", path,
-                         kind_of_file(st.st_mode));
-    }
+    ECH_TRY(resolve(ctx, path, &target));
     char *temp;
     const int fd = create_beside(target, &temp);
     if (fd < 0) {
@@ -177,18 +249,13 @@ ech_status ech__file_writer_write(ech__file_writer *writer, const void *data, si
 /* Makes the new name durable. Not every file system can; the file itself is complete by then. */
 static void sync_directory(const char *path)
 {
-    char *copy = strdup(path);
-    if (!copy)
-        return;
-    char *slash = strrchr(copy, '/');
-    if (slash)
-        slash[slash == copy ? 1 : 0] = '\0';
-    int fd = open(slash ? copy : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char *dir = directory_of(path);
+    const int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (fd >= 0) {
         (void)fsync(fd);
         close(fd);
     }
-    free(copy);
+    free(dir);
 }
 
 ech_status ech__file_writer_commit(ech__file_writer *writer)

@@ -38,3 +38,8 @@ ech__text ech__format_seconds(double seconds)
         return three_digits(seconds * 1e3, "ms");
     return three_digits(seconds * 1e6, "us");
 }
+
+double ech__unsigned_nan(double number)
+{
+    return isnan(number) ? (double)NAN : number;
+}

@@ -28,3 +28,18 @@ ech__stats ech__stats_of(double *samples, size_t count)
     s.max = samples[count - 1];
     return s;
 }
+
+void ech__moments_add(ech__moments *m, double x)
+{
+    m->min = m->count && m->min < x ? m->min : x;
+    m->max = m->count && m->max > x ? m->max : x;
+    m->count++;
+    const double off = x - m->mean;
+    m->mean += off / (double)m->count;
+    m->squares += off * (x - m->mean);
+}
+
+double ech__moments_std(const ech__moments *m)
+{
+    return m->count > 1 ? sqrt(m->squares / (double)(m->count - 1)) : 0;
+}

@@ -3,6 +3,7 @@
 #define ECH_BASE_STATS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct ech__stats {
     double median, mean, std, p95, min, max;
@@ -11,5 +12,20 @@ typedef struct ech__stats {
 /* Sorts samples in place. All zero when there are none. std is of the sample (n - 1); the median of an even
  * number is the mean of the middle two; p95 is the smallest sample that 95 % do not exceed. */
 ech__stats ech__stats_of(double *samples, size_t count);
+
+/* Mean, spread and range of numbers that are not kept (Welford). All zero when there were none.
+ *
+ *     ech__moments all = {0};
+ *     ech__moments_add(&all, x);        as often as needed
+ */
+typedef struct ech__moments {
+    int64_t count;
+    double mean, squares; /* of the differences from the mean */
+    double min, max;
+} ech__moments;
+
+void ech__moments_add(ech__moments *moments, double x);
+/* Of the sample, as in ech__stats_of. */
+double ech__moments_std(const ech__moments *moments);
 
 #endif

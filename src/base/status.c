@@ -69,12 +69,73 @@ const char *ech_ctx_error(const ech_ctx *ctx)
     return ctx ? ctx->error : "";
 }
 
+/* ---- messages ---- */
+
+/* Values are echoed so that they can be recognised, and the reason behind them must still be seen: of a word that is longer
+ * than LONG_WORD bytes, so many are shown of its head and its tail. */
+enum {
+    LINE_BYTES = sizeof(((ech_ctx *)0)->error),
+    LONG_WORD = 256,
+    WORD_HEAD = 160,
+    WORD_TAIL = 80
+};
+
+/* Puts "..." in the place of text[from, to), without cutting a character of several bytes; returns where what follows it
+ * begins. */
+static size_t leave_out(char *text, size_t from, size_t to)
+{
+    while (from > 0 && ((unsigned char)text[from] & 0xc0) == 0x80)
+        from--;
+    while (((unsigned char)text[to] & 0xc0) == 0x80)
+        to++;
+    memmove(text + from + 3, text + to, strlen(text + to) + 1);
+    memset(text + from, '.', 3);
+    return from + 3;
+}
+
+static void shorten_words(char *text)
+{
+    for (size_t at = 0; text[at];) {
+        const size_t word = strcspn(text + at, " ");
+        at = word > LONG_WORD ? leave_out(text, at + WORD_HEAD, at + word - WORD_TAIL) + WORD_TAIL
+                              : at + word;
+        at += strspn(text + at, " ");
+    }
+}
+
+/* One line of printable text. What is too long for it loses its middle. */
+__attribute__((format(printf, 2, 0))) static void write_line(char out[LINE_BYTES], const char *fmt,
+                                                             va_list args)
+{
+    va_list again;
+    char line[LINE_BYTES];
+    va_copy(again, args);
+    const int length = vsnprintf(line, sizeof line, fmt, args);
+    char *all = length >= (int)sizeof line ? malloc((size_t)length + 1) : NULL;
+    char *text = all ? all : line;
+    if (length < 0)
+        line[0] = '\0';
+    if (all)
+        vsnprintf(all, (size_t)length + 1, fmt, again);
+    va_end(again);
+    for (char *c = text; *c; c++) {
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
+    }
+    shorten_words(text);
+    const size_t bytes = strlen(text);
+    if (bytes >= LINE_BYTES)
+        leave_out(text, LINE_BYTES / 2, bytes - LINE_BYTES / 2 + 8);
+    memcpy(out, text, strlen(text) + 1);
+    free(all);
+}
+
 ech_status ech__fail(ech_ctx *ctx, ech_status code, const char *fmt, ...)
 {
     if (ctx) {
         va_list args;
         va_start(args, fmt);
-        vsnprintf(ctx->error, sizeof ctx->error, fmt, args);
+        write_line(ctx->error, fmt, args);
         va_end(args);
     }
     return code;
@@ -82,28 +143,24 @@ ech_status ech__fail(ech_ctx *ctx, ech_status code, const char *fmt, ...)
 
 ech_status ech__fail_in(ech_ctx *ctx, ech_status code, const char *fmt, ...)
 {
-    if (ctx) {
-        char rest[sizeof ctx->error], prefix[256];
-        memcpy(rest, ctx->error, sizeof rest);
-        va_list args;
-        va_start(args, fmt);
-        vsnprintf(prefix, sizeof prefix, fmt, args);
-        va_end(args);
-        size_t used = (size_t)snprintf(ctx->error, sizeof ctx->error, "%s: ", prefix);
-        if (used < sizeof ctx->error)
-            strncat(ctx->error, rest, sizeof ctx->error - used - 1);
-    }
-    return code;
+    if (!ctx)
+        return code;
+    char prefix[LINE_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    write_line(prefix, fmt, args);
+    va_end(args);
+    return ech__fail(ctx, code, "%s: %s", prefix, ctx->error);
 }
 
 void ech__log(ech_ctx *ctx, const char *fmt, ...)
 {
     if (!ctx || !ctx->log)
         return;
-    char line[1024];
+    char line[LINE_BYTES];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
+    write_line(line, fmt, args);
     va_end(args);
     ctx->log(ctx->log_user, line);
 }

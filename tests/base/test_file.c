@@ -202,6 +202,42 @@ static void writes_through_a_link(void **state)
     assert_int_equal(ech__file_write(p->ctx, link, "new", 3), ECH_E_IO);
 }
 
+/* As open(2) does where fs.protected_symlinks is set: anybody may put links into such a directory. */
+static void follows_no_strangers_link_in_a_shared_directory(void **state)
+{
+    enum { STRANGER = 54321 };
+    place *p = *state;
+    char link[128], second[128];
+    snprintf(link, sizeof link, "%s/link", p->dir);
+    snprintf(second, sizeof second, "%s/second", p->dir);
+    assert_int_equal(ech__file_write(p->ctx, p->path, "old", 3), ECH_OK);
+    assert_int_equal(symlink("data.bin", link), 0);
+    assert_int_equal(symlink("link", second), 0);
+    assert_int_equal(chmod(p->dir, 01777), 0);
+    assert_int_equal(ech__file_write(p->ctx, second, "own", 3), ECH_OK);
+    assert_file_holds(p, "own");
+    if (lchown(link, STRANGER, STRANGER) != 0) /* only root may give it away */
+        skip();
+    for (int i = 0; i < 2; i++) { /* directly, and through a link of our own */
+        assert_int_equal(ech__file_write(p->ctx, i ? second : link, "new", 3), ECH_E_IO);
+        assert_non_null(strstr(ech_ctx_error(p->ctx), "/link: is a link of user 54321 in a "
+                                                      "directory that anybody may write to"));
+        assert_file_holds(p, "own");
+    }
+    assert_int_equal(chmod(p->dir, 0755), 0); /* nobody else can have put it here */
+    assert_int_equal(ech__file_write(p->ctx, second, "new", 3), ECH_OK);
+    assert_file_holds(p, "new");
+    assert_int_equal(entries(p->dir), 3);
+}
+
+static void a_circle_of_links_ends(void **state)
+{
+    place *p = *state;
+    assert_int_equal(symlink("data.bin", p->path), 0);
+    assert_int_equal(ech__file_write(p->ctx, p->path, "x", 1), ECH_E_IO);
+    assert_non_null(strstr(ech_ctx_error(p->ctx), "more than 40 links"));
+}
+
 static void steps_over_a_stale_temporary_file(void **state)
 {
     place *p = *state;
@@ -244,6 +280,8 @@ int main(void)
         TEST(keeps_to_the_size_limit),
         TEST(refuses_what_is_no_regular_file),
         TEST(writes_through_a_link),
+        TEST(follows_no_strangers_link_in_a_shared_directory),
+        TEST(a_circle_of_links_ends),
         TEST(steps_over_a_stale_temporary_file),
         TEST(reads_a_range_and_names_its_end),
     };

@@ -61,20 +61,52 @@ static void failing_writes_the_sentence(void **state)
     assert_int_equal(ech__fail_in(NULL, ECH_E_IO, "lost"), ECH_E_IO);
 }
 
-static void a_long_sentence_is_cut(void **state)
+static char *repeated(const char *piece, size_t times)
+{
+    const size_t n = strlen(piece);
+    char *text = malloc(n * times + 1);
+    assert_non_null(text);
+    for (size_t i = 0; i < times; i++)
+        memcpy(text + i * n, piece, n);
+    text[n * times] = '\0';
+    return text;
+}
+
+/* What was wrong with a value is seen however long it is, with or without blanks in it. */
+static void long_values_are_cut(void **state)
 {
     ech_ctx *ctx = *state;
-    char text[3000];
-    memset(text, 'x', sizeof text - 1);
-    text[sizeof text - 1] = '\0';
-    ech__fail(ctx, ECH_E_IO, "%s", text);
-    assert_int_equal(strlen(ech_ctx_error(ctx)), sizeof ctx->error - 1);
-    ech__fail_in(ctx, ECH_E_IO, "start");
-    assert_int_equal(strlen(ech_ctx_error(ctx)), sizeof ctx->error - 1);
-    assert_memory_equal(ech_ctx_error(ctx), "start: xxx", 10);
-    ech__fail_in(ctx, ECH_E_IO, "%s", text);
-    assert_true(strlen(ech_ctx_error(ctx)) < sizeof ctx->error);
-    assert_non_null(strstr(ech_ctx_error(ctx), ": start: x"));
+    static const char reason[] = ": must be one of linear, lenet";
+    static const char *const pieces[] = {"x", "many words ", "\xc3\xa4"};
+    for (size_t i = 0; i < 3; i++) {
+        char *text = repeated(pieces[i], 50000);
+        ech__fail(ctx, ECH_E_IO, "--model %s: must be one of %s", text, "linear, lenet");
+        const char *said = ech_ctx_error(ctx);
+        assert_true(strlen(said) < sizeof ctx->error);
+        assert_memory_equal(said, "--model ", 8);
+        assert_memory_equal(said + 8, pieces[i], strlen(pieces[i]));
+        assert_non_null(strstr(said, "..."));
+        assert_string_equal(said + strlen(said) - strlen(reason), reason);
+        ech__fail_in(ctx, ECH_E_IO, "start");
+        assert_memory_equal(ech_ctx_error(ctx), "start: --model ", 15);
+        free(text);
+    }
+    /* No character is cut in two. */
+    for (const char *c = ech_ctx_error(ctx); *c; c++)
+        assert_true(((unsigned char)*c == 0xc3) == ((unsigned char)c[1] == 0xa4));
+    char *word = repeated("y", 5000);
+    ech__fail(ctx, ECH_E_IO, "%s", word);
+    assert_true(strlen(ech_ctx_error(ctx)) < 300);
+    ech__fail_in(ctx, ECH_E_IO, "%s", word);
+    assert_true(strlen(ech_ctx_error(ctx)) < 600);
+    free(word);
+}
+
+static void a_message_is_one_line(void **state)
+{
+    ech_ctx *ctx = *state;
+    ech__fail(ctx, ECH_E_IO, "--model %s: unknown", "a\nb\x1b[31m\tc\x7f");
+    assert_string_equal(ech_ctx_error(ctx), "--model a?b?[31m?c?: unknown");
 }
 
 static ech_status answer(ech_status status, int *reached)
@@ -184,13 +216,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(every_status_has_a_name),
-        TEST(a_context_starts_without_a_sentence),
-        TEST(failing_writes_the_sentence),
-        TEST(a_long_sentence_is_cut),
-        TEST(try_hands_failures_up),
-        TEST(the_log_gets_lines),
-        TEST(memory_comes_from_the_callers_allocator),
+        TEST(every_status_has_a_name),     TEST(a_context_starts_without_a_sentence),
+        TEST(failing_writes_the_sentence), TEST(long_values_are_cut),
+        TEST(a_message_is_one_line),       TEST(try_hands_failures_up),
+        TEST(the_log_gets_lines),          TEST(memory_comes_from_the_callers_allocator),
         TEST(sizes_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
