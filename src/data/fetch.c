@@ -1,17 +1,16 @@
 #include "data/fetch.h"
+#include "base/dir.h"
 #include "base/file.h"
 #include "base/sha256.h"
 #include "data/child.h"
 #include "data/tfjs.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,12 +32,12 @@ static const double MEAN_TOLERANCE = 5e-5;
 
 enum { PATH_SIZE = 4096 };
 
-/* Where things are while a fetch goes on. The directory is locked, so that work is ours alone; what an
- * interrupted fetch left in it is cleared. */
+/* Where files are while a fetch goes on. The directory is claimed, so no other process works there; what an
+ * interrupted fetch left in it is removed. */
 typedef struct place {
     const char *dir;
     char work[PATH_SIZE - 256]; /* DIR/.fetch */
-    int lock;
+    ech__claim claim;
 } place;
 
 static ech_status join(ech_ctx *ctx, char out[PATH_SIZE], const char *dir, const char *name)
@@ -281,55 +280,18 @@ static ech_status obtain(ech_ctx *ctx, const place *p, const ech__fetch_options 
 
 /* ---- the directory ---- */
 
-/* Makes the directory and those above it. */
-static ech_status make_dirs(ech_ctx *ctx, const char *dir)
+static int count_files(const char *dir)
 {
-    char path[PATH_SIZE];
-    const size_t length = strlen(dir);
-    if (length == 0 || length >= sizeof path - 256)
-        return ech__fail(ctx, ECH_E_INVALID, "--dir '%.40s': must have 1 to %d bytes", dir,
-                         PATH_SIZE - 257);
-    memcpy(path, dir, length + 1);
-    for (char *slash = path + 1; *slash; slash++) {
-        if (*slash != '/')
-            continue;
-        *slash = '\0';
-        (void)mkdir(path, 0777);
-        *slash = '/';
-    }
-    struct stat st;
-    if (mkdir(path, 0777) < 0 && errno != EEXIST)
-        return ech__fail(ctx, ECH_E_IO, "%s: cannot be made: %s", dir, strerror(errno));
-    if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
-        return ech__fail(ctx, ECH_E_IO, "%s: is not a directory", dir);
-    return ECH_OK;
-}
-
-static ech_status place_init(ech_ctx *ctx, place *p, const char *dir)
-{
-    *p = (place){.dir = dir, .lock = -1};
-    ECH_TRY(make_dirs(ctx, dir));
-    p->lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (p->lock < 0)
-        return ech__fail(ctx, ECH_E_IO, "%s: cannot be opened: %s", dir, strerror(errno));
-    if (flock(p->lock, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
-        close(p->lock);
-        return ech__fail(ctx, ECH_E_IO, "%s: another fetch is at work there", dir);
-    }
-    snprintf(p->work, sizeof p->work, "%s/.fetch", dir);
-    return ECH_OK;
+    int found = 0;
+    for (int file = 0; file < ECH__CIFAR_FILES; file++)
+        found += exists(dir, ech__cifar_file_name(file));
+    return found;
 }
 
 static ech_status fetch(ech_ctx *ctx, const place *p, const ech__fetch_options *o,
                         ech__fetch_result *r)
 {
-    int found = 0;
-    for (int file = 0; file < ECH__CIFAR_FILES; file++)
-        found += exists(p->dir, ech__cifar_file_name(file));
-    if (found == ECH__CIFAR_FILES && !o->force) {
-        r->how = BY_ITSELF;
-        return go_through(ctx, read_binary, p->dir, NULL, r);
-    }
+    const int found = count_files(p->dir);
     if (found)
         ech__log(ctx, "%s: %d of %d files are there; all will be replaced", p->dir, found,
                  ECH__CIFAR_FILES);
@@ -342,10 +304,19 @@ static ech_status fetch(ech_ctx *ctx, const place *p, const ech__fetch_options *
 ech_status ech__fetch_cifar10(ech_ctx *ctx, const ech__fetch_options *options,
                               ech__fetch_result *out)
 {
-    place p;
+    const ech__claim_options claim = {"data directory", options->dir, ".fetch.lock"};
+    place p = {.dir = options->dir};
     *out = (ech__fetch_result){.how = ""};
-    ECH_TRY(place_init(ctx, &p, options->dir));
+    /* What is complete is only read, so it may be where nobody can write. */
+    if (count_files(p.dir) == ECH__CIFAR_FILES && !options->force) {
+        out->how = BY_ITSELF;
+        return go_through(ctx, read_binary, p.dir, NULL, out);
+    }
+    if (snprintf(p.work, sizeof p.work, "%s/.fetch", p.dir) >= (int)sizeof p.work)
+        return ech__fail(ctx, ECH_E_INVALID, "--dir '%.40s': must have 1 to %zu bytes", p.dir,
+                         sizeof p.work - sizeof "/.fetch");
+    ECH_TRY(ech__claim_take(ctx, &p.claim, &claim));
     const ech_status status = fetch(ctx, &p, options, out);
-    close(p.lock);
+    ech__claim_release(&p.claim);
     return status;
 }

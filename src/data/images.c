@@ -1,4 +1,5 @@
 #include "data/images.h"
+#include "base/available.h"
 #include "data/cifar.h"
 #include "data/synthetic.h"
 
@@ -59,8 +60,12 @@ static ech_status open_cifar(ech__images *set, const ech__images_options *o)
     ech__cifar *cifar = ech__new(set->ctx, sizeof *cifar);
     if (!cifar)
         return ech__fail(set->ctx, ECH_E_NOMEM, "no memory for a set of images");
+    const int files = o->split == ECH__SPLIT_TRAIN ? ECH__CIFAR_TRAIN_FILES : 1;
     set->state = cifar;
     set->source = &cifar_source;
+    ECH_TRY(ech__memory_check(
+        set->ctx, o->split == ECH__SPLIT_TRAIN ? "CIFAR-10's training set" : "CIFAR-10's test set",
+        (int64_t)files * ECH__CIFAR_FILE, o->sharers > 1 ? o->sharers : 1, 1));
     ECH_TRY(ech__cifar_open(set->ctx, o->dir, o->split, cifar));
     set->count = cifar->count;
     set->labels = malloc((size_t)set->count);

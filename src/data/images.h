@@ -72,6 +72,7 @@ typedef struct ech__images_options {
     /* Samples to keep, 0: all. Every class keeps the first limit/classes of its images in the order of the files,
      * and the first limit%classes classes one more. */
     int64_t limit;
+    int sharers; /* processes of this machine that open a set of their own; 0: one */
 } ech__images_options;
 
 /* All of the synthetic training set. */

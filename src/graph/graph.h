@@ -31,6 +31,8 @@ typedef enum ech__value_kind {
 #undef ECH__VALUE_ENUM
 } ech__value_kind;
 
+const char *ech__value_kind_name(ech__value_kind kind);
+
 /* How a parameter or buffer starts: uniform in [low, high); constant where they are equal. */
 typedef struct ech__init {
     double low, high;

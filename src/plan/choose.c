@@ -14,13 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Kernels that a plan wants, down to those that it should never need. */
+typedef enum rank { WANTED, WANTS_TIMING, STANDS_IN, FALLBACK } rank;
+
 typedef struct chooser {
     ech__plan *plan;
     ech__tuning *tuning;         /* may be NULL */
     const ech__choices *choices; /* to be made again; NULL: choose */
     size_t taken;                /* of the choices' kernels */
     int64_t allowed;             /* most bytes that timing one kernel may take */
-    bool anything;               /* no layout has a kernel of the wanted kind: take what there is */
+    bool unknown;                /* a time was missing in a store that is not added to */
+    rank worst;                  /* that is taken; more than WANTED where there is no better one */
+    bool too_large; /* the last operator without a kernel is more than libraries take */
     /* [ninstrs] least and greatest of the parameters whose layouts its operands follow: few operators have to be looked
      * at for a parameter. */
     struct followed {
@@ -40,6 +45,7 @@ typedef struct trial {
 
 enum { MAX_RUNS = 9, MIN_RUNS = 3 };
 static const double ENOUGH_SECONDS = 0.1;
+static const double CLOCK_STEP = 1e-9; /* no kernel takes less, whatever the clock says */
 
 /* More than any machine has, and still small enough that a sum over the operands does not overflow. */
 static const int64_t TOO_MANY = INT64_MAX / 64;
@@ -173,10 +179,14 @@ static ech_status time_candidate(chooser *ch, const ech__kernel_desc *desc,
     const char *machine = device->ops->fingerprint(device);
     if (ech__tuning_find(ch->tuning, machine, work, candidate->name, seconds))
         return ECH_OK;
+    *seconds = 0;
+    ch->unknown |= ech__tuning_frozen(ch->tuning);
+    if (ch->unknown)
+        return ECH_OK;
     trial t = {.device = device, .desc = desc, .candidate = candidate, .give_up = 2 * best};
     ECH_TRY(device->ops->call(device, run_trial, &t));
-    *seconds = t.seconds;
-    ech__tuning_put(ch->tuning, machine, work, candidate->name, t.seconds);
+    *seconds = t.seconds > CLOCK_STEP ? t.seconds : CLOCK_STEP;
+    ech__tuning_put(ch->tuning, machine, work, candidate->name, *seconds);
     return ECH_OK;
 }
 
@@ -192,39 +202,86 @@ static void look_up_time(const chooser *ch, const ech__kernel_desc *desc,
 
 /* ---- choosing ---- */
 
-/* Whether timing it takes too much; or it would keep something, and the plan lives in the blocks of another one, which has what
- * its own kernels keep. */
-static bool is_out(const chooser *ch, const ech__kernel_desc *desc, const ech__candidate *candidate)
+/* Whether it would keep something, and the plan lives in the blocks of another one, which has what its own kernels keep. */
+static bool is_out(const chooser *ch, const ech__candidate *candidate)
 {
-    return trial_bytes(desc, candidate) > ch->allowed || (ch->plan->like && candidate->kept_bytes);
+    return ch->plan->like && candidate->kept_bytes;
 }
 
-/* 0 for what a plan wants, 2 for a library's reference code, which only stands in where there is nothing else. */
-static int rank_of(const chooser *ch, const ech__candidate *candidate)
+/* A plan may have room for what a trial has not: in a step an output often takes over the memory of an input. */
+static bool can_be_timed(const chooser *ch, const ech__kernel_desc *desc,
+                         const ech__candidate *candidate)
 {
-    return candidate->is_fallback ? 2 : candidate->only_timed && !ch->tuning ? 1 : 0;
+    return trial_bytes(desc, candidate) <= ch->allowed;
 }
 
-/* The best kernel for an operator all of whose layouts are fixed. *seconds is 0 where nothing was timed. */
+static rank rank_of(const chooser *ch, const ech__candidate *candidate)
+{
+    return candidate->is_fallback                 ? FALLBACK
+           : candidate->stands_in                 ? STANDS_IN
+           : candidate->only_timed && !ch->tuning ? WANTS_TIMING
+                                                  : WANTED;
+}
+
+/* Moves the candidates of the best rank that there are to the front, and of these only those that can be timed unless untimed is
+ * set; returns how many. */
+static int usable_ones(const chooser *ch, const ech__kernel_desc *desc, bool untimed,
+                       ech__candidate *all, int count)
+{
+    int usable = 0;
+    for (rank r = WANTED; r <= ch->worst && !usable; r++) {
+        for (int i = 0; i < count; i++) {
+            if (rank_of(ch, &all[i]) == r && !is_out(ch, &all[i]) &&
+                (untimed || can_be_timed(ch, desc, &all[i])))
+                all[usable++] = all[i];
+        }
+    }
+    return usable;
+}
+
+static ech_status no_kernel(chooser *ch, const ech__kernel_desc *desc)
+{
+    const ech__operand *first = &desc->operands[0];
+    char limit[80] = "";
+    ch->too_large = false;
+    for (int i = 0; i < desc->nin + desc->nout; i++) {
+        int64_t elements;
+        ch->too_large |= !ech__layout_extent(&desc->operands[i].layout, &elements) ||
+                         elements > ECH__LIBRARY_ELEMENTS;
+    }
+    if (ch->too_large)
+        snprintf(limit, sizeof limit, "; libraries take tensors of at most %lld elements",
+                 (long long)ECH__LIBRARY_ELEMENTS);
+    return ech__fail(ch->plan->ctx, ECH_E_UNSUPPORTED,
+                     "the %s device has no kernel for %s of %s %s in the layout %s%s",
+                     ch->plan->device->kind, ech__op_name(desc->op), ech__dtype_name(first->dtype),
+                     ech__shape_format(&first->layout.shape).s, ech__layout_tag(&first->layout).s,
+                     limit);
+}
+
+/* What a plan fails with after no_kernel: one that is too large for any kernel is over a limit. */
+static ech_status without_kernel(const chooser *ch)
+{
+    return ch->too_large ? ECH_E_LIMIT : ECH_E_UNSUPPORTED;
+}
+
+/* The best kernel for an operator all of whose layouts are fixed. *seconds is 0 where nothing was timed. must_time: where a choice
+ * depends on the time, a kernel that cannot be timed is none, unless there is no other. */
 static ech_status best_kernel(chooser *ch, const ech__kernel_desc *desc, bool must_time,
                               ech__candidate *best, double *seconds)
 {
     ech__candidate all[ECH__MAX_CANDIDATES];
-    int count, usable = 0;
+    int count;
     ECH_TRY(ch->plan->device->ops->candidates(ch->plan->device, desc, all, &count));
-    for (int rank = 0; rank <= (ch->anything ? 2 : 0) && !usable; rank++) {
-        for (int i = 0; i < count; i++) {
-            if (rank_of(ch, &all[i]) == rank && !is_out(ch, desc, &all[i]))
-                all[usable++] = all[i];
-        }
-    }
+    int usable = usable_ones(ch, desc, !ch->tuning, all, count);
+    const bool timed = ch->tuning && usable;
+    if (!usable && (!must_time || ch->worst > WANTED))
+        usable = usable_ones(ch, desc, true, all, count);
     *seconds = 0;
     if (!usable)
-        return ech__fail(ch->plan->ctx, ECH_E_UNSUPPORTED,
-                         "the %s device has no kernel for %s with these types and layouts",
-                         ch->plan->device->kind, ech__op_name(desc->op));
+        return no_kernel(ch, desc);
     *best = all[0];
-    if (!ch->tuning)
+    if (!timed)
         return ECH_OK;
     if (usable == 1 && !must_time) {
         look_up_time(ch, desc, &all[0], seconds);
@@ -416,15 +473,13 @@ static ech_status choose_layout(chooser *ch, ech_value v)
         plan->places[v].layout = layouts[chosen];
         return ECH_OK;
     }
-    ECH_TRY(try_layouts(ch, v, layouts, count, &chosen));
-    if (chosen < 0) {
-        ch->anything = true;
+    chosen = -1;
+    for (ch->worst = WANTED; chosen < 0 && ch->worst <= FALLBACK; ch->worst++)
         ECH_TRY(try_layouts(ch, v, layouts, count, &chosen));
-        ch->anything = false;
-    }
+    ch->worst = WANTED;
     if (chosen < 0)
-        return ech__fail(plan->ctx, ECH_E_UNSUPPORTED,
-                         "no layout of '%s' suits all operators that use it", value->name);
+        return ech__fail_in(plan->ctx, without_kernel(ch),
+                            "no layout of '%s' suits all operators that use it", value->name);
     plan->places[v].layout = layouts[chosen];
     return ECH_OK;
 }
@@ -601,13 +656,11 @@ static ech_status choose_all(void *arg)
         ECH_TRY(take_over(ch, instr, &found));
         if (found)
             continue;
-        ech_status status = best_kernel(ch, &instr->desc, false, &instr->choice, &instr->seconds);
-        if (status == ECH_E_UNSUPPORTED) {
-            ch->anything = true;
+        ech_status status = ECH_E_UNSUPPORTED;
+        for (ch->worst = WANTED; status == ECH_E_UNSUPPORTED && ch->worst <= FALLBACK; ch->worst++)
             status = best_kernel(ch, &instr->desc, false, &instr->choice, &instr->seconds);
-            ch->anything = false;
-        }
-        ECH_TRY(status);
+        ch->worst = WANTED;
+        ECH_TRY(status == ECH_E_UNSUPPORTED ? without_kernel(ch) : status);
     }
     return ECH_OK;
 }
@@ -616,7 +669,8 @@ ech_status ech__plan_choose(ech__plan *plan, ech__tuning *tuning, int64_t allowe
 {
     chooser ch = {.plan = plan, .tuning = tuning, .allowed = allowed};
     /* All of it on the worker: the many questions to the device then need no hand-over each. */
-    return plan->device->ops->call(plan->device, choose_all, &ch);
+    const ech_status status = plan->device->ops->call(plan->device, choose_all, &ch);
+    return status == ECH_OK && ch.unknown ? ech__plan_choose(plan, NULL, INT64_MAX) : status;
 }
 
 ech_status ech__plan_choose_again(ech__plan *plan, const ech__choices *choices)

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "plan/plan.h"
+#include "tensor/half.h"
 
 #include <assert.h>
 
@@ -12,7 +13,10 @@ struct ech__exec {
     ech__kernel **kernels;            /* [ninstrs]; NULL where there is nothing to do */
     ech__span *spans;                 /* [ninstrs] */
     bool prepared;                    /* since the weights were written, as far as anybody said */
-    bool *written; /* [ninstrs] casts that an optimizer's kernel does on its way, where it runs */
+    bool *written;  /* [ninstrs] casts that an optimizer's kernel does on its way, where it runs */
+    size_t loss_at; /* the instruction that makes the graph's loss; ninstrs: none does */
+    ech__culprit culprit;
+    int64_t updates; /* runs that began to change parameters */
     /* The call that is under way. */
     unsigned phases;
     const ech__scalars *scalars;
@@ -230,6 +234,19 @@ static ech_status make_ready(ech__exec *exec)
     return status;
 }
 
+/* The instruction that makes a value; ninstrs: none does. */
+static size_t maker_of(const ech__plan *plan, ech_value value)
+{
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        const ech__node *node = plan->instrs[n].node;
+        for (int i = 0; i < node->nout; i++) {
+            if (node->out[i] == value)
+                return n;
+        }
+    }
+    return plan->ninstrs;
+}
+
 static ech_status new_exec(ech__plan *plan, ech__exec **out)
 {
     ech__exec *exec = ech__arena_alloc(&plan->arena, sizeof *exec);
@@ -243,6 +260,7 @@ static ech_status new_exec(ech__plan *plan, ech__exec **out)
     if (!exec || !exec->kernels || !exec->spans || !exec->written)
         return ech__fail(plan->ctx, ECH_E_NOMEM, "no memory for %zu kernels", plan->ninstrs);
     find_written(exec);
+    exec->loss_at = maker_of(plan, plan->graph->loss);
     return ECH_OK;
 }
 
@@ -325,12 +343,134 @@ static ech_status run_virtually(ech__virtual_clock *clock, const ech__node *node
     return status;
 }
 
+/* ---- what is not finite ---- */
+
+bool ech__exec_is_finite(const ech__exec *exec, ech_value v)
+{
+    const ech__place *place = &exec->plan->places[v];
+    int64_t elems = 0;
+    return !place->used || !ech__layout_extent(&place->layout, &elems) ||
+           ech__all_finite(exec->plan->graph->values[v].type.dtype, elems,
+                           ech__exec_address(exec, v));
+}
+
+static bool overlap(const ech__place *a, const ech__place *b)
+{
+    return a->kind == b->kind && a->offset < b->offset + b->bytes &&
+           b->offset < a->offset + a->bytes;
+}
+
+/* Whether what instruction n made is still there after instruction `last`. */
+static bool survives(const ech__plan *plan, size_t n, size_t last)
+{
+    const ech__place *place = &plan->places[plan->instrs[n].node->out[0]];
+    for (size_t m = n + 1; m <= last; m++) {
+        const ech__instr *instr = &plan->instrs[m];
+        const ech__place scratch = {.kind = ECH__MEMORY_ACTIVATIONS,
+                                    .offset = instr->scratch_offset,
+                                    .bytes = instr->choice.scratch_bytes};
+        bool taken = overlap(place, &scratch);
+        for (int i = 0; i < instr->node->nout; i++)
+            taken |= plan->places[instr->node->out[i]].used &&
+                     overlap(place, &plan->places[instr->node->out[i]]);
+        if (taken && instr->node->phase == ECH__PHASE_FORWARD)
+            return false;
+    }
+    return true;
+}
+
+static bool is_forward(const ech__exec *exec, size_t n)
+{
+    return exec->kernels[n] && exec->plan->instrs[n].node->phase == ECH__PHASE_FORWARD;
+}
+
+/* Whether the forward pass can be run once more without other ranks or devices. */
+static bool can_run_again(const ech__exec *exec, size_t last)
+{
+    const ech__plan *plan = exec->plan;
+    for (size_t n = 0; n <= last && n < plan->ninstrs; n++) {
+        const ech__op op = plan->instrs[n].node->op;
+        if (is_forward(exec, n) && ech__op_info(op)->exchange && op != ECH__OP_SEND &&
+            (op != ECH__OP_RECV || !survives(plan, n, last)))
+            return false;
+    }
+    return true;
+}
+
+static void blame(ech__exec *exec, const ech__node *node, const ech_value *values, int count,
+                  bool read)
+{
+    for (int i = 0; i < count && !exec->culprit.node; i++) {
+        if (!ech__exec_is_finite(exec, values[i]))
+            exec->culprit = (ech__culprit){exec->plan->graph, node, values[i], read};
+    }
+}
+
+/* What no operator before it in the pass has made. */
+static void blame_sources(ech__exec *exec, const ech__node *node)
+{
+    for (int i = 0; i < node->nin; i++) {
+        const ech__value_kind kind = exec->plan->graph->values[node->in[i]].kind;
+        if (kind != ECH__VALUE_ACTIVATION)
+            blame(exec, node, &node->in[i], 1, true);
+    }
+}
+
+ech_status ech__exec_find_culprit(ech__exec *exec)
+{
+    const ech__plan *plan = exec->plan;
+    const size_t last = exec->loss_at < plan->ninstrs ? exec->loss_at : plan->ninstrs - 1;
+    const bool again = can_run_again(exec, last);
+    exec->culprit = (ech__culprit){.node = NULL};
+    for (size_t n = 0; n <= last; n++) {
+        const ech__node *node = plan->instrs[n].node;
+        if (!is_forward(exec, n))
+            continue;
+        blame_sources(exec, node);
+        if (!again)
+            continue;
+        /* Running statistics have had their share of this batch, and a delay changes nothing. */
+        const bool skipped = ech__op_info(node->op)->exchange || ech__op_info(node->op)->changes ||
+                             node->op == ECH__OP_DELAY;
+        if (!skipped)
+            ECH_TRY(exec->kernels[n]->run(exec->kernels[n], exec->scalars));
+        blame(exec, node, node->out, node->nout, node->op == ECH__OP_RECV);
+    }
+    return ECH_OK;
+}
+
+ech__culprit ech__exec_culprit(const ech__exec *exec)
+{
+    return exec->culprit;
+}
+
+int64_t ech__exec_updates(const ech__exec *exec)
+{
+    return exec->updates;
+}
+
+/* ---- running ---- */
+
+/* Before an operator: an exchange with several operands ends in the parameters. */
+static void note_update(ech__exec *exec, const ech__node *node, bool *noted)
+{
+    const bool updates =
+        node->phase == ECH__PHASE_OPTIMIZER || (node->op == ECH__OP_ALLREDUCE && node->nin > 1);
+    if (updates && !*noted) {
+        exec->updates++;
+        *noted = true;
+    }
+}
+
 static ech_status run_phases(void *arg)
 {
     ech__exec *exec = arg;
     const ech__plan *plan = exec->plan;
     ech__exchange *exchange = plan->exchange;
     int64_t last = now(plan);
+    bool noted = false;
+    if (exec->phases & ECH__PHASE_BIT(FORWARD))
+        exec->culprit.node = NULL;
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__node *node = plan->instrs[n].node;
         ech__kernel *kernel = exec->kernels[n];
@@ -342,6 +482,7 @@ static ech_status run_phases(void *arg)
             span->start_ns = span->end_ns; /* it took no time of its own */
             continue;
         }
+        note_update(exec, node, &noted);
         span->start_ns = now(plan);
         ech_status status = plan->clock ? run_virtually(plan->clock, node, kernel, exec->scalars)
                                         : kernel->run(kernel, exec->scalars);
@@ -350,6 +491,8 @@ static ech_status run_phases(void *arg)
             count_time(exec, node, span, &last);
         if (status == ECH_OK && exchange)
             status = exchange->ops->progress(exchange);
+        if (status == ECH_OK && n == exec->loss_at && !ech__exec_is_finite(exec, plan->graph->loss))
+            status = ech__exec_find_culprit(exec);
         if (status < 0)
             return ech__fail_in(plan->ctx, status, "%s '%s'", ech__op_name(node->op), node->name);
     }

@@ -45,11 +45,16 @@ typedef struct ech__candidate {
     int64_t scratch_bytes; /* of workspace while it runs */
     int64_t kept_bytes;    /* of what prepare makes; the same for every batch */
     bool is_fallback;      /* a library's own reference code: a plan should never need it */
-    bool only_timed;       /* rounds otherwise than the plain way: taken when timing says so */
+    bool stands_in;  /* allocates in every call, or is slow at this size: for want of others */
+    bool only_timed; /* rounds otherwise than the plain way: taken when timing says so */
     ech__layout layouts[ECH__MAX_OPERANDS];
 } ech__candidate;
 
 enum { ECH__MAX_CANDIDATES = 24 };
+
+/* Elements of a tensor, padding included, that kernel libraries can address: they multiply sizes as 32-bit integers. A device asks
+ * no library about a larger one; kernels of its own count in 64 bits. */
+#define ECH__LIBRARY_ELEMENTS INT32_MAX
 
 typedef struct ech__kernel ech__kernel;
 
@@ -110,6 +115,9 @@ typedef struct ech__device_ops {
      * figures. */
     ech_status (*alloc)(ech__device *device, int64_t bytes, void **out);
     void (*free)(ech__device *device, void *ptr, int64_t bytes);
+    /* What alloc can give now, whatever the device's own limit is: what the machine, a control group and limits of the
+     * process leave. */
+    int64_t (*available)(ech__device *device);
     /* Counts memory that comes from elsewhere (shared with other ranks) against the limit; negative: gives it back. */
     ech_status (*charge)(ech__device *device, int64_t bytes);
     /* Runs job on the worker thread, waits for it, and gives its result. */

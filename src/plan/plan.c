@@ -208,11 +208,15 @@ static ech_status does_not_fit(const ech__plan *plan, const ech__plan_options *o
         advice);
 }
 
-/* Bytes that timing a kernel may take, operands and scratch: about what the plan takes, within the limit. */
+/* Bytes that timing a kernel may take, operands and scratch: about what the plan takes, within the limit and what can be had. */
 static int64_t timing_allowance(const ech__plan *plan)
 {
-    const int64_t most = plan->total_bytes + (64 << 20), limit = plan->device->memory_limit;
-    return limit && limit < most ? limit : most;
+    const int64_t limit = plan->device->memory_limit;
+    const int64_t available = plan->device->ops->available(plan->device);
+    int64_t most = plan->total_bytes + (64 << 20);
+    if (limit && limit < most)
+        most = limit;
+    return available < most ? available : most;
 }
 
 ech_status ech__plan_create(const ech_graph *graph, ech__device *device,

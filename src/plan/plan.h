@@ -155,6 +155,28 @@ typedef struct ech__phase_times {
 /* Runs the operators whose phase has its bit in phases. times, which may be NULL, is added to. */
 ech_status ech__exec_run(ech__exec *exec, unsigned phases, const ech__scalars *scalars,
                          ech__phase_times *times);
+/* What first was not finite in a forward pass that gave a loss which is not. */
+typedef struct ech__culprit {
+    const ech_graph *graph;
+    const ech__node *node; /* in the order of the plan; NULL: nothing was found */
+    ech_value value;       /* that it read or made */
+    bool read; /* a parameter, an input or what another device sent, as the operator found it */
+} ech__culprit;
+
+/* Runs the operators of the forward pass once more, one by one, and looks at what each reads and makes. A run does so by itself
+ * before anything is updated, when the graph's loss comes out not finite; the step goes on as if nothing had happened. For other
+ * execs it may be called on their device's worker between the forward and the backward pass. Where ranks exchange in the forward
+ * pass (synchronised batch norms) only parameters and inputs are looked at. */
+ech_status ech__exec_find_culprit(ech__exec *exec);
+/* Of the last forward pass. */
+ech__culprit ech__exec_culprit(const ech__exec *exec);
+
+/* Whether a value is finite, as it is in memory now. */
+bool ech__exec_is_finite(const ech__exec *exec, ech_value value);
+
+/* How often this exec has begun to change parameters, over all its runs: by an optimizer or by an exchange that ends in one. */
+int64_t ech__exec_updates(const ech__exec *exec);
+
 /* The memory of a value. For activations it holds the value only until another takes the place over. */
 void *ech__exec_address(const ech__exec *exec, ech_value value);
 /* A block, as a whole; NULL where there is none. */

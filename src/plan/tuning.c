@@ -1,16 +1,17 @@
 #include "plan/tuning.h"
 #include "base/arena.h"
 #include "base/json.h"
+#include "base/store_lock.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { MAX_BYTES = 64 << 20, VERSION = 1 };
+static const double LOCK_SECONDS = 5; /* timings that are not kept cost less than a long wait */
 
 typedef struct entry {
     const char *machine, *work, *kernel;
@@ -24,6 +25,7 @@ struct ech__tuning {
     entry *entries;
     size_t count, cap;
     int added;
+    bool frozen;
 };
 
 static entry *look_up(const ech__tuning *tuning, const char *machine, const char *work,
@@ -50,22 +52,26 @@ static void insert(ech__tuning *tuning, const entry *e)
         tuning->entries[tuning->count++] = copy;
 }
 
-/* Takes over the kernels' times for one work; where a key is known already, the document's time wins. */
-static ech_status merge_work(ech__tuning *tuning, const char *machine, const char *work,
-                             const ech_json *kernels)
+static bool is_time(double seconds)
+{
+    return isfinite(seconds) && seconds > 0;
+}
+
+/* Takes over the kernels' times for one work; where a key is known already, the document's time wins. What is no time is left
+ * out: it is measured again. */
+static void merge_work(ech__tuning *tuning, const char *machine, const char *work,
+                       const ech_json *kernels)
 {
     for (ech__json_iter k = ech__json_begin(kernels); k.key; ech__json_next(&k)) {
         double seconds;
-        if (!ech__json_real(k.value, &seconds) || !(seconds > 0))
-            return ech__fail(tuning->ctx, ECH_E_FORMAT,
-                             "the time of '%s' for '%s' is no positive number", k.key, work);
+        if (!ech__json_real(k.value, &seconds) || !is_time(seconds))
+            continue;
         entry *known = look_up(tuning, machine, work, k.key);
         if (known)
             known->seconds = seconds;
         else
             insert(tuning, &(entry){machine, work, k.key, seconds});
     }
-    return ECH_OK;
 }
 
 static ech_status merge(ech__tuning *tuning, const ech_json *doc)
@@ -82,7 +88,7 @@ static ech_status merge(ech__tuning *tuning, const ech_json *doc)
         ECH_TRY(ech__json_get_object(ctx, machines, m.key, &works));
         for (ech__json_iter w = ech__json_begin(works); w.key; ech__json_next(&w)) {
             ECH_TRY(ech__json_get_object(ctx, works, w.key, &kernels));
-            ECH_TRY(merge_work(tuning, m.key, w.key, kernels));
+            merge_work(tuning, m.key, w.key, kernels);
         }
     }
     return ECH_OK;
@@ -114,17 +120,20 @@ ech_status ech__tuning_open(ech_ctx *ctx, const char *path, ech__tuning **out)
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for the tuning store");
     tuning->ctx = ctx;
     ech__arena_init(&tuning->arena, ctx->alloc);
-    ech_status status = ECH_OK;
-    if (path && *path) {
-        tuning->path = ech__arena_printf(&tuning->arena, "%s", path);
-        status = tuning->path ? merge_file(tuning)
-                              : ech__fail(ctx, ECH_E_NOMEM, "no memory for the tuning store");
-    }
-    if (status < 0) {
-        ech__tuning_close(tuning);
-        return status;
-    }
     *out = tuning;
+    if (!path || !*path)
+        return ECH_OK;
+    tuning->path = ech__arena_printf(&tuning->arena, "%s", path);
+    if (!tuning->path) {
+        ech__tuning_close(tuning);
+        *out = NULL;
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the tuning store");
+    }
+    if (merge_file(tuning) < 0) {
+        ech__log(ctx, "starting without kernel timings: %s", ctx->error);
+        ctx->error[0] = 0;
+        tuning->count = 0;
+    }
     return ECH_OK;
 }
 
@@ -148,10 +157,20 @@ bool ech__tuning_find(const ech__tuning *tuning, const char *machine, const char
 void ech__tuning_put(ech__tuning *tuning, const char *machine, const char *work, const char *kernel,
                      double seconds)
 {
-    if (look_up(tuning, machine, work, kernel))
+    if (!is_time(seconds) || look_up(tuning, machine, work, kernel))
         return; /* the first time stands */
     insert(tuning, &(entry){machine, work, kernel, seconds});
     tuning->added++;
+}
+
+void ech__tuning_freeze(ech__tuning *tuning)
+{
+    tuning->frozen = true;
+}
+
+bool ech__tuning_frozen(const ech__tuning *tuning)
+{
+    return tuning->frozen;
 }
 
 int ech__tuning_added(const ech__tuning *tuning)
@@ -221,17 +240,8 @@ ech_status ech__tuning_save(ech__tuning *tuning)
 {
     if (!tuning->path || !tuning->added)
         return ECH_OK;
-    /* One writer at a time reads, merges and replaces; the lock stands beside the file because the file
-     * itself is replaced. */
-    char *lock_path = ech__arena_printf(&tuning->arena, "%s.lock", tuning->path);
-    const int lock = lock_path ? open(lock_path, O_CREAT | O_RDWR | O_CLOEXEC, 0600) : -1;
-    if (lock < 0 || flock(lock, LOCK_EX) != 0) {
-        const int error = errno;
-        if (lock >= 0)
-            close(lock);
-        return ech__fail(tuning->ctx, ECH_E_IO, "%s cannot be written: %s", tuning->path,
-                         strerror(error));
-    }
+    int lock; /* one writer at a time reads, merges and replaces */
+    ECH_TRY(ech__store_lock(tuning->ctx, tuning->path, LOCK_SECONDS, &lock));
     ech_status status = merge_file(tuning);
     if (status == ECH_OK)
         status = write_file(tuning);

@@ -150,4 +150,7 @@ static inline void ech__narrow_here(ech_dtype dtype, int64_t n, const float *src
 void ech__widen(ech_dtype dtype, int64_t n, const void *src, float *dst);
 void ech__narrow(ech_dtype dtype, int64_t n, const float *src, void *dst);
 
+/* Whether all n numbers are finite; integers are. */
+bool ech__all_finite(ech_dtype dtype, int64_t n, const void *src);
+
 #endif
