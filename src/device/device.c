@@ -1,12 +1,14 @@
 #include "device/device.h"
+#include "base/available.h"
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "base/size.h"
+#include "device/isa.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <omp.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +25,7 @@ typedef struct device {
     ech__device base; /* first, so that an ech__device is a device */
     const ech__kernel_table *table;
     void *state;
-    cpu_set_t cores;
+    ech__cpus cores;
     bool bound;
     pthread_t thread;
     pthread_mutex_t lock; /* guards job and quit, and changes of busy */
@@ -42,10 +44,10 @@ static device *of(ech__device *base)
 
 int ech__device_cores(void)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
+    ech__cpus set;
+    if (!ech__cpus_read(&set))
         return 1;
-    const int count = CPU_COUNT(&set);
+    const int count = ech__cpus_count(&set);
     return count > 0 ? count : 1;
 }
 
@@ -91,7 +93,7 @@ static void *work(void *arg)
     device *dev = arg;
     name_worker();
     if (dev->bound)
-        pthread_setaffinity_np(pthread_self(), sizeof dev->cores, &dev->cores);
+        ech__cpus_bind(&dev->cores);
     omp_set_dynamic(0);
     omp_set_num_threads(dev->base.threads);
     pthread_mutex_lock(&dev->lock);
@@ -184,6 +186,11 @@ static ech_status device_alloc(ech__device *base, int64_t bytes, void **out)
         return ech__fail(base->ctx, ECH_E_INVALID, "%lld bytes cannot be allocated",
                          (long long)bytes);
     ECH_TRY(device_charge(base, bytes));
+    const ech_status status = ech__memory_check(base->ctx, "the device", bytes, 1, base->threads);
+    if (status < 0) {
+        device_charge(base, -bytes);
+        return status;
+    }
     void *ptr = mmap(NULL, (size_t)(bytes ? bytes : 1), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (ptr == MAP_FAILED) {
@@ -195,6 +202,13 @@ static ech_status device_alloc(ech__device *base, int64_t bytes, void **out)
         madvise(ptr, (size_t)bytes, MADV_HUGEPAGE);
     *out = ptr;
     return ECH_OK;
+}
+
+static int64_t device_available(ech__device *base)
+{
+    const int64_t machine = ech__machine_available();
+    const int64_t process = ech__process_available(base->threads);
+    return process < machine ? process : machine;
 }
 
 static void device_free(ech__device *base, void *ptr, int64_t bytes)
@@ -264,6 +278,7 @@ static const ech__device_ops device_ops = {
     .create = device_create,
     .alloc = device_alloc,
     .free = device_free,
+    .available = device_available,
     .charge = device_charge,
     .call = device_call,
     .start = device_start,
@@ -318,11 +333,10 @@ static ech_status check_options(ech_ctx *ctx, const ech__device_options *options
                          "a device with a memory limit of %lld bytes: it must be at least 1, or 0 "
                          "for all there is",
                          (long long)options->memory_limit);
-    cpu_set_t usable;
-    CPU_ZERO(&usable);
-    sched_getaffinity(0, sizeof usable, &usable);
+    ech__cpus usable;
+    ech__cpus_read(&usable);
     for (int i = 0; i < options->ncores; i++) {
-        if (options->cores[i] < 0 || !CPU_ISSET((size_t)options->cores[i], &usable))
+        if (!ech__cpus_has(&usable, options->cores[i]))
             return ech__fail(ctx, ECH_E_INVALID, "core %d is none that this process may use",
                              options->cores[i]);
     }
@@ -332,8 +346,12 @@ static ech_status check_options(ech_ctx *ctx, const ech__device_options *options
 ech_status ech__device_create(ech_ctx *ctx, const ech__device_options *options, ech__device **out)
 {
     *out = NULL;
+    ECH_TRY(ech__isa_check(ctx));
     ECH_TRY(check_options(ctx, options));
     const int cores = ech__device_cores();
+    /* Before a library is asked for anything: some crash where they get no memory. */
+    ECH_TRY(ech__memory_check(ctx, "a device", 1 << 16, 1,
+                              options->threads ? options->threads : cores));
     device *dev = ech__new(ctx, sizeof *dev);
     if (!dev)
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for a device");
@@ -345,9 +363,8 @@ ech_status ech__device_create(ech_ctx *ctx, const ech__device_options *options, 
                       .threads = options->threads ? options->threads : cores,
                       .memory_limit = options->memory_limit ? options->memory_limit
                                                             : physical_memory(options->sharers)};
-    CPU_ZERO(&dev->cores);
     for (int i = 0; i < options->ncores; i++)
-        CPU_SET((size_t)options->cores[i], &dev->cores);
+        ech__cpus_add(&dev->cores, options->cores[i]);
     dev->bound = options->ncores > 0;
     dev->watches = cores > 1 && cores > options->sharers;
     pthread_mutex_init(&dev->lock, NULL);

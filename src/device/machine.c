@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <hwloc.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -58,12 +57,15 @@ static void read_vectors(ech__machine *m)
 ech_status ech__machine_read(ech_ctx *ctx, ech__machine *out)
 {
     memset(out, 0, sizeof *out);
+    ECH_TRY(ech__isa_check(ctx));
     hwloc_topology_t topology;
     ECH_TRY(load_topology(ctx, &topology));
     read_topology(out, topology);
     out->memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
     hwloc_topology_destroy(topology);
     read_vectors(out);
+    out->isa = ech__isa_level();
+    out->best_isa = ech__isa_of_processor();
     struct utsname system;
     if (uname(&system) == 0)
         snprintf(out->system, sizeof out->system, "%.63s %.63s %.15s", system.sysname,
@@ -82,6 +84,8 @@ ech_json *ech__machine_json(const ech__machine *m)
         ech__json_append_int(&caches, m->cache_bytes[i]);
     ech__json_set_string(&json, "processor", m->processor);
     ech__json_set_string(&json, "vectors", m->vectors);
+    ech__json_set_string(&json, "isa", ech__isa_name(m->isa));
+    ech__json_set_string(&json, "isa_of_processor", ech__isa_name(m->best_isa));
     ech__json_set_int(&json, "cores", m->cores);
     ech__json_set_int(&json, "threads", m->threads);
     ech__json_set_int(&json, "usable", m->usable);
@@ -107,8 +111,8 @@ static void add_thread(ech__cores *out, int id, bool new_core)
 ech_status ech__machine_cores(ech_ctx *ctx, ech__cores *out)
 {
     *out = (ech__cores){0};
-    cpu_set_t usable;
-    if (sched_getaffinity(0, sizeof usable, &usable) != 0)
+    ech__cpus usable;
+    if (!ech__cpus_read(&usable))
         return ech__fail(ctx, ECH_E_UNSUPPORTED,
                          "the system does not say which cores may be used: %s", strerror(errno));
     hwloc_topology_t topology;
@@ -116,15 +120,15 @@ ech_status ech__machine_cores(ech_ctx *ctx, ech__cores *out)
     hwloc_obj_t last = NULL, pu = NULL;
     while ((pu = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, pu))) {
         const hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_CORE, pu);
-        if (pu->os_index >= CPU_SETSIZE || !CPU_ISSET(pu->os_index, &usable))
+        if (pu->os_index >= ECH__MAX_CPUS || !ech__cpus_has(&usable, (int)pu->os_index))
             continue;
         add_thread(out, (int)pu->os_index, !core || core != last);
         last = core;
     }
     hwloc_topology_destroy(topology);
     /* A description of the machine from elsewhere (HWLOC_XMLFILE) may know other processors. */
-    for (int id = 0; !out->count && id < CPU_SETSIZE; id++) {
-        if (CPU_ISSET(id, &usable))
+    for (int id = 0; !out->count && id < ECH__MAX_CPUS; id++) {
+        if (ech__cpus_has(&usable, id))
             add_thread(out, id, true);
     }
     return ECH_OK;

@@ -2,12 +2,16 @@
 #ifndef ECH_DEVICE_MACHINE_H
 #define ECH_DEVICE_MACHINE_H
 
+#include "base/cpus.h"
 #include "base/json.h"
+#include "device/isa.h"
 
 typedef struct ech__machine {
     char processor[96];
-    char vectors[96]; /* "avx2 fma", as far as kernels care */
-    char system[160]; /* kernel and release */
+    char vectors[96];  /* "avx2 fma", as far as kernels care */
+    ech__isa isa;      /* the level in force */
+    ech__isa best_isa; /* that of the processor */
+    char system[160];  /* kernel and release */
     char onednn[48], openblas[48];
     int cores;              /* physical */
     int threads;            /* hardware threads */
@@ -20,11 +24,7 @@ ech_status ech__machine_read(ech_ctx *ctx, ech__machine *out);
 /* The same as an object, for records. */
 ech_json *ech__machine_json(const ech__machine *machine);
 
-/* Bytes that can be had now without getting somebody killed: what the machine has left, or the control group that this
- * process is in. */
-int64_t ech__machine_available(void);
-
-enum { ECH__MAX_HWTHREADS = 1024 };
+enum { ECH__MAX_HWTHREADS = ECH__MAX_CPUS };
 
 /* The hardware threads that this process may use, those of a physical core side by side. */
 typedef struct ech__cores {

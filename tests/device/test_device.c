@@ -1,5 +1,6 @@
 /* What every kind of device has: a worker, memory with a limit, a thread count, a clock. */
 #include "device/device.h"
+#include "device/isa.h"
 #include "base/clock.h"
 #include "support/cmocka_first.h"
 
@@ -7,6 +8,7 @@
 #include <omp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -373,6 +375,33 @@ static void bad_options(void **state)
         "core -1 is none that this process may use");
 }
 
+/* ECHELON_ISA is looked at whenever a device opens, whoever set it. */
+static void a_level_that_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    const char *before = getenv(ECH__ISA_VARIABLE);
+    char kept[32] = "";
+    snprintf(kept, sizeof kept, "%s", before ? before : "");
+    const ech__isa has = ech__isa_of_processor();
+    for (int k = 0; k < LENGTH(KINDS); k++) {
+        const ech__device_options options = {.kind = KINDS[k], .threads = 1};
+        ech__device *device = NULL;
+        setenv(ECH__ISA_VARIABLE, "sse9", 1);
+        assert_int_equal(ech__device_create(ctx, &options, &device), ECH_E_INVALID);
+        assert_null(device);
+        assert_non_null(strstr(ech_ctx_error(ctx), "ECHELON_ISA 'sse9': must be one of generic|"));
+        for (ech__isa more = has + 1; more < ECH__ISA_COUNT; more++) {
+            setenv(ECH__ISA_VARIABLE, ech__isa_name(more), 1);
+            assert_int_equal(ech__device_create(ctx, &options, &device), ECH_E_UNSUPPORTED);
+            assert_non_null(strstr(ech_ctx_error(ctx), ech__isa_name(has)));
+        }
+    }
+    if (before)
+        setenv(ECH__ISA_VARIABLE, kept, 1);
+    else
+        unsetenv(ECH__ISA_VARIABLE);
+}
+
 static void kinds_say_who_they_are(void **state)
 {
     (void)state;
@@ -441,6 +470,7 @@ int main(void)
         TEST(memory_that_cannot_be),
         TEST(memory_ends_with_the_machine),
         TEST(bad_options),
+        TEST(a_level_that_cannot_be_is_refused),
         TEST(kinds_say_who_they_are),
         TEST(devices_come_and_go),
     };

@@ -3,6 +3,7 @@
  * With ECH_PERF=1: the times of LeNet's shapes beside the device's other kernels, at batches of 4, 32 and 128.
  */
 #include "support/conv_bench.h"
+#include "support/levels.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -165,6 +166,15 @@ static void networks(void **state)
     check_conv(*state, &(conv){1, 64, 64, 8, 8, 3, 2, 1, false});
 }
 
+/* More than it is made for: where no other kernel is, it must be right all the same. */
+static void many_channels(void **state)
+{
+    check_conv(*state, &(conv){2, 65, 80, 4, 5, 1, 2, 0, false});
+    check_conv(*state, &(conv){1, 130, 72, 6, 5, 3, 2, 1, false});
+    check_conv(*state, &(conv){2, 70, 129, 5, 7, 3, 1, 1, true});
+    check_conv(*state, &(conv){1, 3, 100, 15, 15, 7, 2, 3, true});
+}
+
 /* A NaN in x is one in y too, with and without ReLU. */
 static void nan_stays(void **state)
 {
@@ -192,7 +202,12 @@ static void refused(void **state)
     ech__candidate found[ECH__MAX_CANDIDATES];
     const ech__kernel_desc many =
         conv_describe(b, &(conv){1, 65, 8, 4, 4, 3, 1, 1, false}, &FORWARD);
-    assert_int_equal(conv_offers(b, &many, found), 0);
+    assert_int_equal(conv_offers(b, &many, found), 2);
+    assert_true(found[0].stands_in && found[1].stands_in);
+    /* Distances of more than 32 bits. */
+    const ech__kernel_desc far =
+        conv_describe(b, &(conv){1, 2048, 8, 900, 900, 3, 1, 1, false}, &FORWARD);
+    assert_int_equal(conv_offers(b, &far, found), 0);
     const ech__kernel_desc padding =
         conv_describe(b, &(conv){1, 8, 8, 4, 4, 1, 1, 1, false}, &FORWARD);
     assert_int_equal(conv_offers(b, &padding, found), 0);
@@ -264,11 +279,14 @@ int main(void)
         {"widths, any processor", widths, conv_bench_setup, conv_bench_teardown, &generic},
         {"networks", networks, conv_bench_setup, conv_bench_teardown, &one},
         {"networks, two threads", networks, conv_bench_setup, conv_bench_teardown, &two},
+        {"many channels", many_channels, conv_bench_setup, conv_bench_teardown, &two},
+        {"many channels, any processor", many_channels, conv_bench_setup, conv_bench_teardown,
+         &generic},
         {"a NaN stays one", nan_stays, conv_bench_setup, conv_bench_teardown, &one},
         {"a NaN stays one, any processor", nan_stays, conv_bench_setup, conv_bench_teardown,
          &generic},
         {"refused", refused, conv_bench_setup, conv_bench_teardown, &one},
         {"performance", performance, conv_bench_setup, conv_bench_teardown, &one},
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_kernel_tests("direct", tests);
 }

@@ -1,6 +1,7 @@
 /* Autodiff and the backward operators together: gradients of whole graphs against central differences of the
  * loss, in f64 on the reference device. */
 #include "support/interpreter.h"
+#include "support/levels.h"
 
 #include <math.h>
 
@@ -452,5 +453,5 @@ int main(void)
 #define LIST(name) cmocka_unit_test_setup_teardown(gradient_of_##name, setup, teardown),
         GRAPHS(LIST) cmocka_unit_test_setup_teardown(loss_scale, setup, teardown),
     };
-    return cmocka_run_group_tests_name("gradients", tests, NULL, NULL);
+    return run_kernel_tests("gradients", tests);
 }

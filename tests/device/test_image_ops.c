@@ -1,5 +1,6 @@
 /* Every operator on images on every kind of device, through the harness of support/op_harness.h. */
 #include "support/op_harness.h"
+#include "support/levels.h"
 
 #include <float.h>
 #include <math.h>
@@ -515,5 +516,5 @@ int main(void)
         TEST(cpu_2, repeat),
         TEST(cpu, performance),
     };
-    return cmocka_run_group_tests_name("image_ops", tests, NULL, NULL);
+    return run_kernel_tests("image_ops", tests);
 }

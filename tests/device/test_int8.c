@@ -1,5 +1,6 @@
 /* Operators on integers, on every kind of device: bit for bit what the reference gives. */
 #include "support/op_harness.h"
+#include "support/levels.h"
 #include "base/rng.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/int8.h"
@@ -175,8 +176,8 @@ static void extremes(void **state)
 
 /* ---- oneDNN's sums ---- */
 
-/* The device offers them only where the processor has VNNI. With weights of 7 bits no other can saturate either: then they are asked
- * for directly. */
+/* The device offers them only where the processor has VNNI: there every operator must have one, and weights have all 8 bits. With
+ * weights of 7 bits no other processor's sums can saturate either, so what oneDNN has there is asked for directly. */
 typedef struct question {
     harness *h;
     const op_case *c;
@@ -199,11 +200,12 @@ static void check_onednn(harness *h, const ech__node *node, const ech__type *in)
     question q = {.h = h, .c = &c};
     assert_int_equal(h->device->ops->call(h->device, ask, &q), ECH_OK);
     char text[OP_TEXT];
-    if (q.count != 1)
+    const bool vnni = ech__onednn_has_vnni();
+    if (q.count != 1 && vnni)
         fail_msg("%s: %d kernels of oneDNN", op_describe(&c.desc, NULL, text), q.count);
-    for (int kind = 0; kind < DATA_KINDS; kind++) {
+    for (int kind = 0; kind < DATA_KINDS && q.count; kind++) {
         op_data data = op_data_create(&c, (data_kind)kind, 7);
-        for (int64_t i = 0; i < data.elems[1]; i++)
+        for (int64_t i = 0; !vnni && i < data.elems[1]; i++)
             data.at[1][i] = data.at[1][i] < 0 ? ceil(data.at[1][i] / 2) : floor(data.at[1][i] / 2);
         op_data expected = op_data_copy(&data);
         harness_expect(h, &c, &expected);
@@ -225,6 +227,7 @@ static void onednn(void **state)
         {4, 32, 6, 6, 20, 1, 2, 0}, {2, 40, 5, 9, 17, 3, 1, 2}, {37, 16, 32, 32, 16, 3, 1, 1},
     };
     static const int64_t sizes[][3] = {{1, 16, 8}, {5, 33, 17}, {64, 400, 120}};
+    harness *h = *state;
     for (int variant = 0; variant < 12; variant++) {
         const ech_dtype x = INPUTS[variant % 2];
         ech__node node = {.op = ECH__OP_QLINEAR,
@@ -249,6 +252,11 @@ static void onednn(void **state)
                               vector(ECH_S32, c->O), vector(ECH_F32, c->O)});
         }
     }
+    if (h->runs)
+        return;
+    h->runs++; /* the teardown would take it for a test that forgot to run something */
+    print_message(
+        "oneDNN has no sums of integers in this build, or none at this level of instructions\n");
 }
 
 /* ---- all else ---- */
@@ -551,11 +559,11 @@ static void plain_loops(void **state)
 int main(void)
 {
     static harness_target targets[] = {{ECH__DEVICE_CPU, 1}, {ECH__DEVICE_CPU, 3}};
-#define TEST(f, i)                                                                                 \
+#define TEST(f, i, more)                                                                           \
     {                                                                                              \
-#f, f, harness_setup, harness_teardown, &targets[i]                                        \
+#f more, f, harness_setup, harness_teardown, &targets[i]                                   \
     }
-#define ON_CPU(f) TEST(f, 0), TEST(f, 1)
+#define ON_CPU(f) TEST(f, 0, ""), TEST(f, 1, ", three threads")
     const struct CMUnitTest tests[] = {
 #ifdef ECH_X86
         cmocka_unit_test(plain_tiles),
@@ -576,7 +584,7 @@ int main(void)
         ON_CPU(pools),
         ON_CPU(flatten),
         ON_CPU(rounding),
-        TEST(performance, 0),
+        TEST(performance, 0, ""),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_kernel_tests("int8", tests);
 }

@@ -84,6 +84,31 @@ static void no_more_are_written_than_there_is_room_for(void **state)
     assert_int_equal(ids[3], -1);
 }
 
+/* 2048 cores of two threads each, for 3 ranks and for more ranks than there are cores. */
+static void thousands_of_cores_are_shared(void **state)
+{
+    (void)state;
+    enum { CORES = 2048, ALL = 2 * CORES };
+    static ech__cores c;
+    static int ids[ALL];
+    static bool given[ALL];
+    c = machine(CORES, 2);
+    assert_int_equal(c.count, ALL);
+    int total = 0;
+    for (int r = 0; r < 3; r++) {
+        const int n = ech__share_cores(&c, r, 3, ids, ALL);
+        for (int i = 0; i < n; i++) {
+            assert_in_range(ids[i], 0, ALL - 1);
+            assert_false(given[ids[i]]);
+            given[ids[i]] = true;
+        }
+        total += n;
+    }
+    assert_int_equal(total, ALL);
+    assert_int_equal(ech__share_cores(&c, CORES + 1, ALL, ids, ALL), 1);
+    assert_int_equal(ids[0], CORES + 1);
+}
+
 static void only_cores_that_may_be_used_are_given(void **state)
 {
     (void)state;
@@ -117,6 +142,7 @@ int main(void)
         cmocka_unit_test(cores_may_have_different_numbers_of_threads),
         cmocka_unit_test(more_ranks_than_threads_share_them),
         cmocka_unit_test(no_more_are_written_than_there_is_room_for),
+        cmocka_unit_test(thousands_of_cores_are_shared),
         cmocka_unit_test(only_cores_that_may_be_used_are_given),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

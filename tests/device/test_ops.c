@@ -1,5 +1,6 @@
 /* Every operator on every kind of device, through the harness of support/op_harness.h. */
 #include "support/op_harness.h"
+#include "support/levels.h"
 #include "base/clock.h"
 #include "base/size.h"
 #include "device/cpu/vec.h"
@@ -612,5 +613,5 @@ int main(void)
         TEST(cpu_2, repeat),
         ON_EACH_KIND(performance),
     };
-    return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
+    return run_kernel_tests("ops", tests);
 }

@@ -1,6 +1,7 @@
 /* Optimizer kernels of every device over several steps, against PyTorch's rules written out once more, one
  * number at a time. */
 #include "support/op_harness.h"
+#include "support/levels.h"
 #include "base/rng.h"
 
 #include <float.h>
@@ -161,5 +162,5 @@ int main(void)
         cmocka_unit_test(reference_f32),
         cmocka_unit_test(reference_f64),
     };
-    return cmocka_run_group_tests_name("optimizers", tests, NULL, NULL);
+    return run_kernel_tests("optimizers", tests);
 }

@@ -3,6 +3,7 @@
  * With ECH_PERF=1: the times of ResNet-18's shapes beside the device's other kernels (ECH_BATCH, 64).
  */
 #include "support/conv_bench.h"
+#include "support/levels.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -102,17 +103,9 @@ static void check_conv(conv_bench *b, const conv *c)
 
 /* ---- tests ---- */
 
-/* Of Winograd there are no loops that any processor could run. */
-static void need(const conv_bench *b)
-{
-    if (b->cpu->vec == &ech__vec_generic)
-        skip();
-}
-
 static void shapes(void **state)
 {
     conv_bench *b = *state;
-    need(b);
     static const int64_t sizes[][2] = {{1, 1}, {3, 3}, {4, 4}, {5, 7}, {8, 8}, {13, 13}, {32, 32}};
     static const int64_t channels[][2] = {{3, 6},  {6, 3},   {8, 8},   {16, 17}, {17, 16},
                                           {3, 64}, {64, 17}, {24, 40}, {40, 8}};
@@ -133,7 +126,6 @@ static void shapes(void **state)
 /* Both ways to cut the work, with more than one chunk of each. */
 static void many_tiles(void **state)
 {
-    need(*state);
     check_conv(*state, &(conv){6, 8, 16, 32, 32, 3, 1, 1, false});
     check_conv(*state, &(conv){7, 24, 17, 13, 29, 3, 1, 1, false});
     check_conv(*state, &(conv){5, 64, 96, 8, 8, 3, 1, 1, false});
@@ -142,7 +134,6 @@ static void many_tiles(void **state)
 
 static void other_padding(void **state)
 {
-    need(*state);
     check_conv(*state, &(conv){2, 8, 17, 3, 3, 3, 1, 0, false});
     check_conv(*state, &(conv){3, 17, 8, 9, 14, 3, 1, 0, false});
     check_conv(*state, &(conv){2, 6, 8, 5, 6, 3, 1, 2, false});
@@ -167,7 +158,6 @@ static char *result_of(conv_bench *b, const conv_variant *v, const conv_data *d,
 static void same_bits_on_any_threads(void **state)
 {
     conv_bench *one = *state;
-    need(one);
     static const conv convs[] = {{9, 24, 40, 13, 29, 3, 1, 1, false},
                                  {3, 72, 56, 8, 8, 3, 1, 1, false}};
     for (int threads = 2; threads <= 3; threads++) {
@@ -193,7 +183,6 @@ static void same_bits_on_any_threads(void **state)
 static void refused(void **state)
 {
     conv_bench *b = *state;
-    need(b);
     const conv c = {2, 8, 8, 8, 8, 3, 1, 1, false};
     for (int change = 0; change < 5; change++) {
         ech__kernel_desc desc = conv_describe(b, &c, &VARIANTS[0]);
@@ -252,7 +241,6 @@ static errors other_errors(conv_bench *b, const ech__kernel_desc *desc, const co
 static void accuracy(void **state)
 {
     conv_bench *b = *state;
-    need(b);
     static const conv convs[] = {{1, 64, 64, 32, 32, 3, 1, 1, false},
                                  {1, 128, 128, 16, 16, 3, 1, 1, false},
                                  {2, 256, 256, 8, 8, 3, 1, 1, false},
@@ -320,7 +308,6 @@ static void measure(conv_bench *b, const conv *c, const conv_variant *v, double 
 static void performance(void **state)
 {
     conv_bench *b = *state;
-    need(b);
     if (!getenv("ECH_PERF"))
         skip();
     const char *given = getenv("ECH_BATCH");
@@ -352,5 +339,5 @@ int main(void)
         {"accuracy", accuracy, conv_bench_setup, conv_bench_teardown, &one},
         {"performance", performance, conv_bench_setup, conv_bench_teardown, &one},
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_kernel_tests("winograd", tests);
 }

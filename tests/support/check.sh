@@ -3,6 +3,9 @@
 #   check "what should hold" COMMAND ARGS...     one case: the command succeeds
 #   refuse "what must not" COMMAND ARGS...       one case: the command fails
 #   says "what is printed" PATTERN COMMAND ...   one case: output (both streams) matches the pattern (grep -E)
+#   has_part NAME                                whether this build has an optional part, named as echelon info does
+#   covered "part"                               the list at the end of make test says: this part was tested
+#   left_out "part" "why"                        or: it was not
 #   skip "why"                                   leaves the whole script out
 #   finish                                       last line: the exit code
 #
@@ -35,5 +38,8 @@ says() {
     "$@" >"$work/.output" 2>&1
     if grep -qE -- "$pattern" "$work/.output"; then ok "$what"; else not_ok "$what"; fi
 }
+has_part() { ! "$ECHELON" info | grep -q "^left out *$1 "; }
+covered() { echo "covered - $1"; }
+left_out() { echo "left out - $1: $2"; }
 skip() { echo "skipped: $1"; exit 77; }
 finish() { exit $((failures > 0)); }

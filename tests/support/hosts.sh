@@ -10,21 +10,22 @@
 # of its own, so nothing is left when it ends, whatever happens; where there are no rights for that, it is skipped.
 # shellcheck shell=bash disable=SC2154
 if [[ ${1-} != inside ]]; then
+    no_hosts() { printf '%s: %s\n' "left out - network namespaces" "$1" "skipped" "$1"; exit 77; }
     as_root=()
     ((EUID == 0)) || as_root=(--map-root-user)
     inside=(unshare "${as_root[@]}" --net --mount --uts --ipc --pid --fork --kill-child --mount-proc)
     for tool in mpirun unshare nsenter ip; do
-        command -v $tool >/dev/null || { echo "skipped: no $tool"; exit 77; }
+        command -v $tool >/dev/null || no_hosts "no $tool"
     done
     # shellcheck disable=SC2016
     if ! reason=$("${inside[@]}" sh -c 'ip link add h0 type veth peer name h1 && ip link add b0 type bridge &&
             unshare --net --uts true && mount --bind /etc/hosts /etc/hosts' 2>&1); then
-        echo "skipped: no rights to make network namespaces: ${reason//$'\n'/; }"
-        exit 77
+        no_hosts "no rights to make network namespaces: ${reason//$'\n'/; }"
     fi
     exec "${inside[@]}" "$0" inside
 fi
 . "$ECH_SRC/tests/support/mpi.sh"
+covered "network namespaces"
 
 # add_host NUMBER: a host named hNUMBER with address 10.77.0.NUMBER on its interface eth0.
 add_host() {

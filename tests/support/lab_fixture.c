@@ -151,7 +151,7 @@ ech__sheet_options lab_fixture_options(const lab_fixture *lab, const ech__study_
                                 .param = param};
 }
 
-static const ech__lab_param params[] = {{"dim", 64, 4096, "width of a layer"}, {0}};
+static const ech__lab_param params[] = {{"dim", 64, 4096, 1, 65536, "width of a layer"}, {0}};
 
 static void tell_table(ech__sheet *s)
 {

@@ -10,9 +10,10 @@
 
 # shellcheck disable=SC2034
 program=$ECH_BUILD/tests/comm_prog_collectives
-command -v mpirun >/dev/null || skip "no mpirun"
-[[ -f $ECH_BUILD/echelon_mpi.so ]] || skip "the plugin for MPI is not built"
-[[ -x $program ]] || skip "the program of this test is not built: no cmocka"
+no_mpi() { left_out "transport MPI" "$1"; skip "$1"; }
+command -v mpirun >/dev/null || no_mpi "no mpirun"
+[[ -f $ECH_BUILD/echelon_mpi.so ]] || no_mpi "this build is without Open MPI"
+covered "transport MPI"
 # A name that no other test has, so that what is left of this one can be told.
 ln -s "$program" "$work/ranks"
 program=$work/ranks

@@ -492,6 +492,85 @@ void harness_repeat_node(harness *h, const ech__node *node, const ech__type *in)
     harness_repeat(h, &c);
 }
 
+/* ---- mode: not finite ---- */
+
+/* Whether a kernel may have more that is not finite than the reference: Winograd transforms whole tiles; zeros around an image, or
+ * between its pixels, are multiplied or skipped; and oneDNN's products of 16 bits may make a NaN of an infinity. */
+static bool may_spread(const op_case *c, const ech__candidate *candidate)
+{
+    const bool conv = is_conv(c->desc.op);
+    const bool low = ech__dtype_is_low(c->desc.operands[0].dtype);
+    return (conv && (c->desc.attrs.pad > 0 || c->desc.attrs.stride > 1)) ||
+           strstr(candidate->name, "wino") || (low && !strncmp(candidate->name, "onednn:", 7));
+}
+
+static bool is_as_broken(double got, double want, bool spreads)
+{
+    if (isfinite(want))
+        return isfinite(got) || spreads;
+    return isnan(got) || (!isnan(want) && (got == want || (spreads && isinf(got))));
+}
+
+static void compare_broken(const op_case *c, const ech__candidate *candidate, const op_data *got,
+                           const op_data *want)
+{
+    const bool spreads = may_spread(c, candidate);
+    char text[OP_TEXT];
+    for (int i = 0; i < got->count; i++) {
+        for (int64_t k = 0; k < got->elems[i]; k++) {
+            if (!is_as_broken(got->at[i][k], want->at[i][k], spreads))
+                fail_msg("%s: operand %d at %lld is %.9g, not %.9g",
+                         op_describe(&c->desc, candidate, text), i, (long long)k, got->at[i][k],
+                         want->at[i][k]);
+        }
+    }
+}
+
+/* Creating a kernel takes most of the time, so one does for all. */
+static void break_candidate(harness *h, const op_case *c, const ech__candidate *candidate)
+{
+    op_kernel p = op_kernel_create(h->device, c, candidate, false);
+    for (int b = 0; b < h->nbroken; b++) {
+        op_data data = op_data_copy(&h->broken[0][b]);
+        op_kernel_load(&p, &data);
+        if (h->device->ops->call(h->device, op_kernel_run, &p) < 0)
+            fail_msg("%s", ech_ctx_error(h->ctx));
+        op_kernel_check(&p, &data);
+        op_kernel_read(&p, &data);
+        compare_broken(c, candidate, &data, &h->broken[1][b]);
+        op_data_destroy(&data);
+        h->runs++;
+    }
+    op_kernel_destroy(&p);
+}
+
+void harness_nonfinite(harness *h, const op_case *c)
+{
+    const double values[] = {(double)NAN, (double)INFINITY, (double)-INFINITY};
+    h->nbroken = 0;
+    for (int i = 0; i < c->desc.nin; i++) {
+        const ech_dtype dtype = c->desc.operands[i].dtype;
+        for (int v = 0; v < 3 && (dtype == ECH_F32 || ech__dtype_is_low(dtype)); v++) {
+            op_data given = op_data_create(c, DATA_RANDOM, 3 + (uint64_t)v);
+            given.at[i][(17 * v + 5) % given.elems[i]] = values[v];
+            h->broken[0][h->nbroken] = given;
+            h->broken[1][h->nbroken] = op_data_copy(&given);
+            harness_expect(h, c, &h->broken[1][h->nbroken++]);
+        }
+    }
+    for_each(h, c, break_candidate);
+    for (int b = 0; b < h->nbroken; b++) {
+        op_data_destroy(&h->broken[0][b]);
+        op_data_destroy(&h->broken[1][b]);
+    }
+}
+
+void harness_nonfinite_node(harness *h, const ech__node *node, const ech__type *in)
+{
+    const op_case c = harness_case(h, node, in, 0);
+    harness_nonfinite(h, &c);
+}
+
 /* ---- mode: performance ---- */
 
 enum { SAMPLES = 9 };

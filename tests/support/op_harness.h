@@ -1,8 +1,9 @@
-/* The operator harness: runs one operator's kernels straight through the kernel interface, in four modes.
+/* The operator harness: runs one operator's kernels straight through the kernel interface, in five modes.
  *
  *     against the reference   harness_check: every candidate, every layout, guards, padding, in place
  *     gradient check          support/interpreter.h, over whole graphs
  *     bitwise repeat          harness_repeat: again, and from a kernel created anew
+ *     not finite              harness_nonfinite: NaN and +-inf in each input come out where the reference has them
  *     performance             harness_measure: with ECH_PERF=1; prints, asserts nothing
  *
  *     harness h;
@@ -19,7 +20,7 @@
 #include "device/device.h"
 #include "support/op_run.h"
 
-enum { HARNESS_MAX_LAYOUTS = 32 };
+enum { HARNESS_MAX_LAYOUTS = 32, HARNESS_MAX_BROKEN = 3 * ECH__MAX_IN };
 
 typedef struct harness {
     ech_ctx *ctx;
@@ -30,6 +31,8 @@ typedef struct harness {
     int nlayouts;
     int runs;                     /* kernels that were run and compared */
     op_data expected[DATA_KINDS]; /* while harness_check goes over the kernels of one case */
+    op_data broken[2][HARNESS_MAX_BROKEN]; /* while harness_nonfinite does: given, expected */
+    int nbroken;
 } harness;
 
 void harness_init(harness *h, ech__device_kind kind, int threads);
@@ -74,11 +77,13 @@ void harness_forget(harness *h);
  * an operator that changes its inputs). A library's own reference code is left out but for tiny cases. */
 void harness_check(harness *h, const op_case *c);
 void harness_repeat(harness *h, const op_case *c);
+void harness_nonfinite(harness *h, const op_case *c);
 void harness_measure(harness *h, const op_case *c);
 
-/* A case without free operands, checked or repeated at once. */
+/* A case without free operands, checked, repeated or broken at once. */
 void harness_check_node(harness *h, const ech__node *node, const ech__type *in);
 void harness_repeat_node(harness *h, const ech__node *node, const ech__type *in);
+void harness_nonfinite_node(harness *h, const ech__node *node, const ech__type *in);
 
 /* Whether row-major or some collected layout has kernels for all of these cases. */
 bool harness_shares_layout(harness *h, const op_case *cases, int count);

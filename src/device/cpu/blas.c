@@ -8,15 +8,50 @@
  * same number of threads.
  */
 #include "device/cpu/cpu.h"
+#include "base/available.h"
 
 #include <cblas.h>
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 void ech__blas_open(void)
 {
     openblas_set_num_threads(1);
+}
+
+/* The level that a core type of OpenBLAS needs. The others are for processors without AVX, which a level cannot leave out. */
+static const struct {
+    const char *core;
+    ech__isa isa;
+} cores[] = {
+    {"Sandybridge", ECH__ISA_AVX2},
+    {"Bulldozer", ECH__ISA_AVX2},
+    {"Piledriver", ECH__ISA_AVX2},
+    {"Steamroller", ECH__ISA_AVX2},
+    {"Excavator", ECH__ISA_AVX2},
+    {"Haswell", ECH__ISA_AVX2},
+    {"Zen", ECH__ISA_AVX2},
+    {"SkylakeX", ECH__ISA_AVX512},
+    {"Cooperlake", ECH__ISA_AVX512_BF16},
+    {"SapphireRapids", ECH__ISA_AVX512_BF16},
+};
+
+/* OpenBLAS picks its kernels while the program is loaded and cannot be told afterwards. Where it gets no memory for a buffer,
+ * of which each thread needs one, it tries for ever, so it is not used where memory can be refused. */
+static bool is_usable(void)
+{
+    if (ech__process_limited())
+        return false;
+    if (!ech__isa_is_set())
+        return true;
+    const char *core = openblas_get_corename();
+    for (size_t i = 0; i < sizeof cores / sizeof *cores; i++) {
+        if (!strcasecmp(cores[i].core, core))
+            return cores[i].isa <= ech__isa_level();
+    }
+    return true;
 }
 
 void ech__blas_version(char *out, size_t bytes)
@@ -24,7 +59,8 @@ void ech__blas_version(char *out, size_t bytes)
     /* "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ... Zen MAX_THREADS=64": name, version and core. */
     char version[16] = "";
     sscanf(openblas_get_config(), "OpenBLAS %15s", version);
-    snprintf(out, bytes, "OpenBLAS %s %s", version, openblas_get_corename());
+    snprintf(out, bytes, "OpenBLAS %s %.16s%s", version, openblas_get_corename(),
+             is_usable() ? "" : " unused");
 }
 
 typedef struct blas_kernel {
@@ -131,6 +167,7 @@ static bool blas_layout(const ech__layout *weight, bool *by_columns)
     return *by_columns;
 }
 
+/* OpenBLAS takes each size as an int, and multiplies them as 64-bit integers. */
 static bool fits_int(int64_t value)
 {
     return value <= INT32_MAX;
@@ -140,8 +177,9 @@ void ech__blas_offer_linear(const ech__kernel_desc *desc, const ech__layout *wei
                             ech__offer *offer)
 {
     bool by_columns;
-    if (!blas_layout(weight, &by_columns) || !fits_int(desc->operands[0].layout.shape.dims[0]) ||
-        !fits_int(weight->shape.dims[0]) || !fits_int(weight->shape.dims[1]))
+    if (!is_usable() || !blas_layout(weight, &by_columns) ||
+        !fits_int(desc->operands[0].layout.shape.dims[0]) || !fits_int(weight->shape.dims[0]) ||
+        !fits_int(weight->shape.dims[1]))
         return;
     ech__candidate *candidate = ech__offer_add(offer, desc, "openblas");
     if (candidate)

@@ -1,7 +1,7 @@
-/* Between f32 and 16 bits, and between layouts of 16 bits.
+/* Between f32 and 16 bits, and between layouts.
  *
  *   flat   both sides lie alike: number by number as they lie in memory
- *   walk   any two layouts: pieces in row-major order, gathered from the one and scattered into the other
+ *   walk   any two layouts: pieces in row-major order, gathered from the one and scattered into the other, padding zeroed
  *
  * A change of layout is faster through f32 where there is a kernel for that (staged.c); walking always works.
  */
@@ -19,7 +19,8 @@ typedef struct cast_kernel {
     ech__operand from, to;
     const void *src;
     void *dst;
-    int64_t n; /* elements: with padding where both sides lie alike, else without */
+    int64_t n;      /* elements: with padding where both sides lie alike, else without */
+    int64_t extent; /* elements of dst, padding included */
 } cast_kernel;
 
 /* At most PIECE of them; the types may be the same. */
@@ -52,6 +53,8 @@ static ech_status run_walk(ech__kernel *base, const ech__scalars *scalars)
     const cast_kernel *k = (const cast_kernel *)base;
     const int64_t pieces = ceil_div(k->n, PIECE);
     const int64_t from = ech__dtype_bytes(k->from.dtype), to = ech__dtype_bytes(k->to.dtype);
+    if (k->extent > k->n)
+        memset(k->dst, 0, (size_t)(k->extent * to));
 #pragma omp parallel for schedule(static) num_threads(k->device->threads)
     for (int64_t p = 0; p < pieces; p++) {
         float gathered[PIECE], converted[PIECE];
@@ -104,9 +107,9 @@ ech_status ech__cast_create(ech__device *device, const ech__kernel_desc *desc,
     k->to = desc->operands[1];
     k->src = binding->operands[0];
     k->dst = binding->operands[1];
-    if (alike)
-        ech__layout_extent(&k->to.layout, &k->n);
-    else
+    ech__layout_extent(&k->to.layout, &k->extent);
+    k->n = k->extent;
+    if (!alike)
         ech__shape_elems(&k->to.layout.shape, &k->n);
     *out = &k->base;
     return ECH_OK;

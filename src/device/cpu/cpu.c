@@ -131,6 +131,8 @@ static void offer_linear(ech__device *device, const ech__kernel_desc *desc, ech_
         if (!blas_first)
             ech__blas_offer_linear(desc, &layouts[i], offer);
     }
+    if (!offer->count)
+        ech__plain_offer(device, desc, offer);
 }
 
 static void offer_conv(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer)
@@ -148,6 +150,8 @@ static void offer_conv(ech__device *device, const ech__kernel_desc *desc, ech__o
         ech__onednn_offer_conv(cpu->onednn, desc, &layouts[i], offer);
     ech__direct_offer(cpu, device->threads, desc, offer);
     ech__winograd_offer(cpu, device->threads, desc, offer);
+    if (!offer->count)
+        ech__plain_offer(device, desc, offer);
 }
 
 /* ---- 16 bits ---- */
@@ -195,9 +199,11 @@ void ech__cpu_offer_wide(ech__device *device, const ech__kernel_desc *desc, ech_
         offer_linear(device, desc, offer);
     else if (is_conv(desc->op) && f32)
         offer_conv(device, desc, offer);
-    else if (desc->op == ECH__OP_REORDER && f32)
+    else if (desc->op == ECH__OP_REORDER && f32) {
         ech__onednn_offer_reorder(cpu->onednn, desc, offer);
-    else if (desc->op == ECH__OP_QLINEAR || desc->op == ECH__OP_QCONV2D) {
+        if (!offer->count)
+            ech__cast_offer(desc, offer);
+    } else if (desc->op == ECH__OP_QLINEAR || desc->op == ECH__OP_QCONV2D) {
         if (ech__onednn_has_vnni())
             ech__onednn_offer_int8(cpu, desc, offer);
         ech__int8_offer(cpu, device->threads, desc, offer);
@@ -272,6 +278,10 @@ ech_status ech__cpu_create_wide(ech__device *device, const ech__kernel_desc *des
         return ech__panel_create_linear(device, desc, binding, out);
     if (!strcmp(candidate->name, "openblas"))
         return ech__blas_create_linear(device, desc, candidate, binding, out);
+    if (!strcmp(candidate->name, "plain"))
+        return ech__plain_create(device, desc, candidate, binding, out);
+    if (!strcmp(candidate->name, "flat") || !strcmp(candidate->name, "walk"))
+        return ech__cast_create(device, desc, binding, out);
     if (!strcmp(candidate->name, "direct"))
         return ech__direct_create(device, desc, candidate, binding, out);
     if (!strcmp(candidate->name, "winograd"))
@@ -289,8 +299,6 @@ static ech_status cpu_create(ech__device *device, const ech__kernel_desc *desc,
 {
     if (ech__staged_is(candidate))
         return ech__staged_create(device, desc, candidate, binding, out);
-    if (!strcmp(candidate->name, "flat") || !strcmp(candidate->name, "walk"))
-        return ech__cast_create(device, desc, binding, out);
     return ech__cpu_create_wide(device, desc, candidate, binding, out);
 }
 
@@ -331,7 +339,8 @@ static ech_status cpu_open(ech__device *device, void **out)
     ech__cpu_processor(processor, sizeof processor);
     ech__onednn_version(onednn, sizeof onednn);
     ech__blas_version(blas, sizeof blas);
-    snprintf(cpu->fingerprint, sizeof cpu->fingerprint, "%s; %s; %s", processor, onednn, blas);
+    snprintf(cpu->fingerprint, sizeof cpu->fingerprint, "%s; isa %s; %s; %s", processor,
+             ech__isa_name(ech__isa_level()), onednn, blas);
     *out = cpu;
     return ECH_OK;
 }

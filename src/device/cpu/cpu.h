@@ -5,11 +5,13 @@
  *   onednn_linear.c  linear on oneDNN's inner product, with the weight in any layout it likes
  *   onednn_conv.c    convolutions, direct and Winograd where oneDNN has it
  *   onednn_int8.c    linear layers and convolutions of integers, where the processor has VNNI
+ *   no_onednn.c      in place of all these in a build without oneDNN
  *   panel.c    linear on tiles of our own, with the weight in panels of 16 outputs
- *   direct.c   convolutions of few channels, any kernel and stride, over the loops of direct.h
+ *   direct.c   convolutions of few channels, any kernel and stride, over the loops of direct.h; of any number without oneDNN
  *   winograd.c convolutions of 3 x 3 kernels at stride 1 by Winograd's way, over the loops of winograd.h
  *   blas.c     linear on OpenBLAS, with the weight row- or column-major
- *   cast.c     between types of 16 bits and f32, and between layouts of 16 bits
+ *   plain.c    linear and convolutions on the reference's loops, where nothing else is offered
+ *   cast.c     between types of 16 bits and f32, and between layouts
  *   staged.c   anything of 16 bits through f32 in scratch, by the kernels of the other files
  *   port.h     operands of 16 bits a piece at a time, for image.c and simple.c
  *   simple.c   elementwise operators, losses, optimizers, over the loops of vec.h
@@ -26,12 +28,13 @@
 
 #include "device/cpu/vec.h"
 #include "device/device.h"
+#include "device/isa.h"
 
 typedef struct ech__onednn ech__onednn;
 
 typedef struct ech__cpu {
     const ech__vec *vec;
-    ech__onednn *onednn;
+    ech__onednn *onednn; /* NULL in a build without it */
     char fingerprint[256];
 } ech__cpu;
 
@@ -142,12 +145,21 @@ ech_status ech__winograd_create(ech__device *device, const ech__kernel_desc *des
 /* ---- blas.c ---- */
 
 void ech__blas_open(void);
+/* "OpenBLAS 0.3.21 Haswell", and "unused" where its kernels exceed the level in force: then it offers nothing. */
 void ech__blas_version(char *out, size_t bytes);
 void ech__blas_offer_linear(const ech__kernel_desc *desc, const ech__layout *weight,
                             ech__offer *offer);
 ech_status ech__blas_create_linear(ech__device *device, const ech__kernel_desc *desc,
                                    const ech__candidate *candidate, const ech__binding *binding,
                                    ech__kernel **out);
+
+/* ---- plain.c ---- */
+
+/* Offers a linear operator or a convolution of f32 with operands in any layout as "plain", a fallback. */
+void ech__plain_offer(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer);
+ech_status ech__plain_create(ech__device *device, const ech__kernel_desc *desc,
+                             const ech__candidate *candidate, const ech__binding *binding,
+                             ech__kernel **out);
 
 /* ---- image.c ---- */
 
@@ -175,7 +187,7 @@ ech_status ech__int8_image_create(ech__device *device, const ech__kernel_desc *d
 
 /* ---- cast.c ---- */
 
-/* Casts, and reorders of 16 bits. */
+/* Casts and reorders of f32 and 16 bits, as "flat" or "walk". */
 void ech__cast_offer(const ech__kernel_desc *desc, ech__offer *offer);
 ech_status ech__cast_create(ech__device *device, const ech__kernel_desc *desc,
                             const ech__binding *binding, ech__kernel **out);

@@ -1,4 +1,5 @@
-/* Direct convolutions of images with few channels, over the loops of direct.h.
+/* Direct convolutions, made for images with few channels, over the loops of direct.h. With more they only stand in where no
+ * other kernel is: without oneDNN, or beyond what it can address.
  *
  *   forward            y  = x * w      a vector of outputs of each pixel, the numbers of x one by one
  *   backward data      dx = dy * w     a vector of inputs, column by column of the kernel
@@ -22,9 +23,10 @@
 #include <string.h>
 
 enum {
-    MAX_CHANNELS = 64, /* with more, the other kernels have enough to do for every vector */
-    MAX_SIDE = 1024, /* of an image and a kernel, so that distances in a sample are small numbers */
-    LINE = 16,       /* floats in a line of the cache */
+    FEW_CHANNELS = 64,    /* with more, the other kernels have enough to do for every vector */
+    MAX_SIDE = 1024,      /* of an image and a kernel */
+    MAX_FLOATS = 1 << 30, /* of a sample with padding, or a weight: terms have 32-bit distances */
+    LINE = 16,            /* floats in a line of the cache */
 };
 
 /* An image, row-major or blocked: a group is one channel or B of them. Strides in floats. */
@@ -690,6 +692,16 @@ static bool is_image(const ech__operand *operand, int64_t B, bool may_be_plain)
            (may_be_plain && ech__layout_is_plain(&operand->layout));
 }
 
+/* w: [O,I,K,K], x: [N,C,H,W] with C one of O and I. Sides are below MAX_SIDE. */
+static bool distances_fit(const int64_t *w, const int64_t *x, int64_t B)
+{
+    const int64_t most_channels = ceil_div(w[0] > w[1] ? w[0] : w[1], B) * B;
+    const int64_t padded = (x[2] + 2 * w[2]) * (x[3] + 2 * w[2]);
+    int64_t floats;
+    return ech__mul(most_channels, padded, &floats) && floats <= MAX_FLOATS &&
+           ech__mul(most_channels, most_channels * w[2] * w[2], &floats) && floats <= MAX_FLOATS;
+}
+
 static bool is_possible(const ech__cpu *cpu, const ech__kernel_desc *desc)
 {
     const bool data = desc->op == ECH__OP_CONV2D_BWD_DATA;
@@ -700,7 +712,7 @@ static bool is_possible(const ech__cpu *cpu, const ech__kernel_desc *desc)
     const int64_t *dims = w->layout.shape.dims, B = best_isa(cpu->vec)->channels;
     const int64_t *sides = desc->operands[0].layout.shape.dims;
     return w->dtype == ECH_F32 && sides[2] < MAX_SIDE && sides[3] < MAX_SIDE &&
-           dims[2] < MAX_SIDE && dims[0] <= MAX_CHANNELS && dims[1] <= MAX_CHANNELS &&
+           dims[2] < MAX_SIDE && distances_fit(dims, sides, B) &&
            desc->attrs.pad < desc->attrs.kernel && is_image(&desc->operands[0], B, !data) &&
            is_image(&desc->operands[weights ? 1 : desc->nin], B, false);
 }
@@ -714,6 +726,7 @@ static void offer_order(const ech__cpu *cpu, int threads, const ech__kernel_desc
     direct_kernel k = sizes_of(cpu, desc, layout);
     candidate->layouts[ech__weight_operand(desc->op)] = *layout;
     candidate->scratch_bytes = lay_out(&k, threads, NULL) * (int64_t)sizeof(float);
+    candidate->stands_in = k.o > FEW_CHANNELS || k.i > FEW_CHANNELS;
 }
 
 void ech__direct_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,

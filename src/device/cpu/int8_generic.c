@@ -12,12 +12,10 @@ static float within(float value, float low, float high)
 
 static void store(ech_dtype type, bool relu, float value, void *y, int64_t at)
 {
-    if (relu && !(value > 0))
-        value = 0;
     if (type == ECH_F32)
-        ((float *)y)[at] = value;
+        ((float *)y)[at] = relu && value < 0 ? 0 : value; /* a NaN stays one */
     else if (type == ECH_S8)
-        ((int8_t *)y)[at] = (int8_t)within(value, -128, 127);
+        ((int8_t *)y)[at] = (int8_t)within(value, relu ? 0 : -128, 127);
     else
         ((uint8_t *)y)[at] = (uint8_t)within(value, 0, 255);
 }

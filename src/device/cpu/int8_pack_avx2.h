@@ -24,7 +24,7 @@ INLINE __m256 scaled(const factors *f, __m256i acc)
 INLINE __m256 scaled_relu(const factors *f, __m256i acc)
 {
     const __m256 v = scaled(f, acc);
-    return f->relu ? _mm256_max_ps(v, _mm256_setzero_ps()) : v;
+    return f->relu ? _mm256_max_ps(_mm256_setzero_ps(), v) : v; /* a NaN stays one */
 }
 
 /* Four rows of eight, rounded: one row behind the other. Packing saturates, and to u8 it is a ReLU in itself. It does so from

@@ -53,13 +53,12 @@ static convolution describe(const ech__kernel_desc *desc, const ech__layout *wei
 
 /* The primitive description of op on these tensors, or NULL where oneDNN has none. */
 static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, ech__op op,
-                                            dnnl_alg_kind_t algorithm, bool relu,
-                                            const convolution *c)
+                                            dnnl_alg_kind_t algorithm, const convolution *c)
 {
     const dnnl_memory_desc_t *bia = c->t.has_bias ? &c->t.bia : NULL;
     dnnl_convolution_desc_t d;
     dnnl_primitive_desc_t pd = NULL, hint = NULL;
-    dnnl_primitive_attr_t attr = ech__onednn_attributes(relu);
+    dnnl_primitive_attr_t attr = ech__onednn_can_ask(&c->t) ? ech__onednn_attributes() : NULL;
     if (!attr)
         return NULL;
     const ech__onednn_tensors f = ech__onednn_hint(op, &c->t);
@@ -93,7 +92,7 @@ int ech__onednn_conv_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, 
     for (int k = 0; k < directions.count; k++) {
         const convolution c = describe(desc, NULL);
         dnnl_primitive_desc_t pd =
-            primitive_desc(onednn, directions.op[k], dnnl_convolution_direct, false, &c);
+            primitive_desc(onednn, directions.op[k], dnnl_convolution_direct, &c);
         if (!pd)
             continue;
         const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(
@@ -114,15 +113,19 @@ static bool is_winograd(const ech__candidate *candidate)
     return strstr(candidate->name, "wino") != NULL;
 }
 
+/* The time that oneDNN takes to find blocks for Winograd grows with the batch: seconds for 1e9 samples. Direct convolutions
+ * have no such search. */
+enum { MOST_WINOGRAD_SAMPLES = 1 << 20 };
+
 void ech__onednn_offer_conv(ech__onednn *onednn, const ech__kernel_desc *desc,
                             const ech__layout *weight, ech__offer *offer)
 {
     static const dnnl_alg_kind_t algorithms[] = {dnnl_convolution_direct,
                                                  dnnl_convolution_winograd};
     const convolution c = describe(desc, weight);
-    for (int k = 0; k < 2; k++) {
-        dnnl_primitive_desc_t pd =
-            primitive_desc(onednn, desc->op, algorithms[k], desc->attrs.relu, &c);
+    const bool winograd = desc->operands[0].layout.shape.dims[0] <= MOST_WINOGRAD_SAMPLES;
+    for (int k = 0; k < 1 + winograd; k++) {
+        dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, algorithms[k], &c);
         if (!pd)
             continue;
         ech__onednn_offer(pd, desc, ech__weight_operand(desc->op), weight, offer);
@@ -137,8 +140,8 @@ ech_status ech__onednn_create_conv(ech__device *device, ech__onednn *onednn,
     const dnnl_alg_kind_t algorithm =
         is_winograd(candidate) ? dnnl_convolution_winograd : dnnl_convolution_direct;
     const convolution c = describe(desc, &candidate->layouts[ech__weight_operand(desc->op)]);
-    const ech__onednn_args args = ech__onednn_weighted_args(desc->op, &c.t, binding);
-    dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, algorithm, desc->attrs.relu, &c);
+    const ech__onednn_args args = ech__onednn_weighted_args(desc, &c.t, binding);
+    dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, algorithm, &c);
     const ech_status status = ech__onednn_create(device, onednn, pd, &args, binding->scratch, out);
     if (pd)
         dnnl_primitive_desc_destroy(pd);

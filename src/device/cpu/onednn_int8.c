@@ -217,7 +217,7 @@ static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, const ech
                                             const ech__onednn_tensors *t)
 {
     const dnnl_dims_t strides = {l->stride, l->stride}, none = {0, 0};
-    dnnl_primitive_attr_t attr = ech__onednn_attributes(false);
+    dnnl_primitive_attr_t attr = ech__onednn_can_ask(t) ? ech__onednn_attributes() : NULL;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_convolution_desc_t conv;
     dnnl_inner_product_desc_t linear;
@@ -233,10 +233,8 @@ static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, const ech
         pd = NULL;
     if (attr)
         dnnl_primitive_attr_destroy(attr);
-    const char *info = "";
-    if (pd)
-        dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&info);
-    if (pd && strstr(info, "ref")) {
+    const char *info = pd ? ech__onednn_kernel_name(pd) : "";
+    if (strstr(info, "ref") || ech__onednn_allocates(info)) {
         dnnl_primitive_desc_destroy(pd);
         pd = NULL;
     }

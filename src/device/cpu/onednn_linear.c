@@ -35,13 +35,13 @@ static ech__onednn_tensors describe(const ech__kernel_desc *desc, const ech__lay
 }
 
 /* The primitive description of op on these tensors, or NULL where oneDNN has none. */
-static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, ech__op op, bool relu,
+static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, ech__op op,
                                             const ech__onednn_tensors *ip)
 {
     const dnnl_memory_desc_t *bia = ip->has_bias ? &ip->bia : NULL;
     dnnl_inner_product_desc_t d;
     dnnl_primitive_desc_t pd = NULL, hint = NULL;
-    dnnl_primitive_attr_t attr = ech__onednn_attributes(relu);
+    dnnl_primitive_attr_t attr = ech__onednn_can_ask(ip) ? ech__onednn_attributes() : NULL;
     if (!attr)
         return NULL;
     const ech__onednn_tensors f = ech__onednn_hint(op, ip);
@@ -78,7 +78,7 @@ int ech__onednn_weight_layouts(ech__onednn *onednn, const ech__kernel_desc *desc
     int count = 0;
     for (int k = 0; k < directions.count && count < cap; k++) {
         const ech__onednn_tensors ip = describe(desc, NULL);
-        dnnl_primitive_desc_t pd = primitive_desc(onednn, directions.op[k], false, &ip);
+        dnnl_primitive_desc_t pd = primitive_desc(onednn, directions.op[k], &ip);
         if (pd && ech__onednn_layout(weight_md(directions.op[k], pd), &out[count]))
             count++;
         if (pd)
@@ -91,7 +91,7 @@ void ech__onednn_offer_linear(ech__onednn *onednn, const ech__kernel_desc *desc,
                               const ech__layout *weight, ech__offer *offer)
 {
     const ech__onednn_tensors ip = describe(desc, weight);
-    dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, desc->attrs.relu, &ip);
+    dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, &ip);
     if (!pd)
         return;
     ech__onednn_offer(pd, desc, ech__weight_operand(desc->op), weight, offer);
@@ -104,8 +104,8 @@ ech_status ech__onednn_create_linear(ech__device *device, ech__onednn *onednn,
 {
     const ech__onednn_tensors ip =
         describe(desc, &candidate->layouts[ech__weight_operand(desc->op)]);
-    const ech__onednn_args args = ech__onednn_weighted_args(desc->op, &ip, binding);
-    dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, desc->attrs.relu, &ip);
+    const ech__onednn_args args = ech__onednn_weighted_args(desc, &ip, binding);
+    dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, &ip);
     const ech_status status = ech__onednn_create(device, onednn, pd, &args, binding->scratch, out);
     if (pd)
         dnnl_primitive_desc_destroy(pd);

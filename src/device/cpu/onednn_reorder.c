@@ -5,11 +5,12 @@ static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, const ech
                                             dnnl_memory_desc_t md[2])
 {
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_primitive_attr_t attr = ech__onednn_attributes(false);
+    dnnl_primitive_attr_t attr = ech__onednn_attributes();
     for (int i = 0; i < 2; i++)
         ech__onednn_md(&desc->operands[i].layout, desc->operands[i].dtype, &md[i]);
-    if (attr && dnnl_reorder_primitive_desc_create(&pd, &md[0], onednn->engine, &md[1],
-                                                   onednn->engine, attr) != dnnl_success)
+    if (attr && ech__onednn_addresses(&md[0]) && ech__onednn_addresses(&md[1]) &&
+        dnnl_reorder_primitive_desc_create(&pd, &md[0], onednn->engine, &md[1], onednn->engine,
+                                           attr) != dnnl_success)
         pd = NULL;
     if (attr)
         dnnl_primitive_attr_destroy(attr);

@@ -16,7 +16,6 @@
 #include "device/cpu/panel.h"
 #include "device/cpu/share.h"
 
-#include <assert.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -398,7 +397,6 @@ static void destroy(ech__kernel *base)
     ech__delete(k->device->ctx, k, sizeof *k);
 }
 
-/* NULL where this processor has no vectors that we wrote tiles for. */
 static const ech__panel_isa *best_isa(const ech__vec *vec)
 {
 #ifdef ECH_X86
@@ -408,7 +406,7 @@ static const ech__panel_isa *best_isa(const ech__vec *vec)
         return &ech__panel_avx2;
 #endif
     (void)vec;
-    return NULL;
+    return &ech__panel_generic;
 }
 
 ech__layout ech__panel_layout(const ech__shape *weight)
@@ -425,7 +423,6 @@ ech__layout ech__panel_layout(const ech__shape *weight)
 /* Floats of scratch: the packed first side, the packed second side, blocks of the threads, their widened weights. */
 static void scratch_of(const panel_kernel *k, int threads, int64_t sizes[PARTS])
 {
-    assert(k->isa); /* else it was not offered */
     const int64_t n = ech__round_up(k->l.n, Q), o = ech__round_up(k->l.o, Q), rows = k->isa->rows;
     memset(sizes, 0, PARTS * sizeof *sizes);
     if (k->op == ECH__OP_LINEAR) {
@@ -458,7 +455,7 @@ void ech__panel_offer_linear(const ech__cpu *cpu, int threads, const ech__kernel
 {
     const ech__layout ours = ech__panel_layout(&weight->shape);
     const panel_kernel k = kernel_of(cpu, desc, NULL);
-    if (!k.isa || !ech__layout_equal(weight, &ours) || k.l.n > MOST || k.l.i > MOST || k.l.o > MOST)
+    if (!ech__layout_equal(weight, &ours) || k.l.n > MOST || k.l.i > MOST || k.l.o > MOST)
         return;
     ech__candidate *candidate = ech__offer_add(offer, desc, "panels");
     if (!candidate)

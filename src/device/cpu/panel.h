@@ -38,6 +38,7 @@ typedef struct ech__panel_isa {
     void (*tile)(const ech__tile *t);
 } ech__panel_isa;
 
+extern const ech__panel_isa ech__panel_generic;
 #ifdef ECH_X86
 extern const ech__panel_isa ech__panel_avx2, ech__panel_avx512;
 #endif

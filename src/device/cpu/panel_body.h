@@ -77,9 +77,11 @@ static void tile(const ech__tile *t)
         SIZE(1)
         SIZE(2)
         SIZE(3)
+#if ROWS >= 6
         SIZE(4)
         SIZE(5)
         SIZE(6)
+#endif
 #if ROWS == 12
         SIZE(7)
         SIZE(8)

@@ -208,9 +208,9 @@ static ech_status run_count_correct(const simple_kernel *k, const ech__scalars *
     ECH_TRY(check_labels(k));
     for (int64_t n = 0; n < k->rows; n++) {
         const float *row = logits + n * k->cols;
-        int64_t best = 0; /* the first of equals */
+        int64_t best = 0; /* the first of equals; a NaN counts as the largest, as in PyTorch */
         for (int64_t c = 1; c < k->cols; c++)
-            best = row[c] > row[best] ? c : best;
+            best = row[c] > row[best] || (isnan(row[c]) && !isnan(row[best])) ? c : best;
         count += best == labels[n];
     }
     *correct = (float)count;

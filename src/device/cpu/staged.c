@@ -79,6 +79,7 @@ void ech__staged_offer(ech__device *device, const ech__kernel_desc *desc, bool b
         if (!candidate)
             return;
         candidate->is_fallback = found[c].is_fallback;
+        candidate->stands_in = found[c].stands_in;
         candidate->only_timed = found[c].only_timed;
         candidate->scratch_bytes = found[c].scratch_bytes;
         for (int i = 0; i < desc->nin + desc->nout; i++) {

@@ -57,7 +57,7 @@ extern const ech__vec ech__vec_generic;
 extern const ech__vec ech__vec_avx2, ech__vec_avx512;
 #endif
 
-/* The widest that this processor has. */
+/* The widest that the level in force allows (device/isa.h). */
 const ech__vec *ech__vec_best(void);
 
 #endif

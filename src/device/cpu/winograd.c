@@ -306,7 +306,6 @@ static void destroy(ech__kernel *base)
 
 /* ---- sizes ---- */
 
-/* NULL where this processor has no vectors that we wrote loops for. */
 static const ech__winograd_isa *best_isa(const ech__vec *vec)
 {
 #ifdef ECH_X86
@@ -316,7 +315,7 @@ static const ech__winograd_isa *best_isa(const ech__vec *vec)
         return &ech__winograd_avx2;
 #endif
     (void)vec;
-    return NULL;
+    return &ech__winograd_generic;
 }
 
 /* The image that the result of the products is, or dy. */
@@ -456,7 +455,7 @@ void ech__winograd_offer(const ech__cpu *cpu, int threads, const ech__kernel_des
                          ech__offer *offer)
 {
     const ech__winograd_isa *isa = best_isa(cpu->vec);
-    if (!isa || !is_possible(isa, desc))
+    if (!is_possible(isa, desc))
         return;
     const int at = ech__weight_operand(desc->op);
     const ech__operand *weight = &desc->operands[at];

@@ -70,6 +70,7 @@ typedef struct ech__winograd_isa {
     void (*sums)(const ech__winograd_image *dy, int64_t images, int64_t block, float *out);
 } ech__winograd_isa;
 
+extern const ech__winograd_isa ech__winograd_generic;
 #ifdef ECH_X86
 extern const ech__winograd_isa ech__winograd_avx2, ech__winograd_avx512;
 #endif

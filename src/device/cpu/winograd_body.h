@@ -14,7 +14,9 @@
 #include "device/cpu/winograd.h"
 
 #include <stddef.h>
+#ifdef __AVX2__
 #include <immintrin.h>
+#endif
 
 /* Terms of a sum at a time: a part of b stays in L1, and short sums of f32 lose less. */
 enum { CUT = 64 };
@@ -327,6 +329,7 @@ static void weight_gradient(const float *m, int64_t stride, float *taps)
 /* from[8][8] -> to[8][8], rows B apart. */
 INLINE void transpose_8(const float *from, float *to)
 {
+#ifdef __AVX2__
     __m256 a[8], b[8];
     for (int r = 0; r < 8; r++)
         a[r] = _mm256_loadu_ps(from + r * B);
@@ -344,6 +347,12 @@ INLINE void transpose_8(const float *from, float *to)
         _mm256_storeu_ps(to + r * B, _mm256_permute2f128_ps(a[r], a[r + 4], 0x20));
         _mm256_storeu_ps(to + (r + 4) * B, _mm256_permute2f128_ps(a[r], a[r + 4], 0x31));
     }
+#else
+    for (int r = 0; r < 8; r++) {
+        for (int c = 0; c < 8; c++)
+            to[c * B + r] = from[r * B + c];
+    }
+#endif
 }
 
 static void transpose(const float *from, float *to)

@@ -71,7 +71,8 @@ static void finish_product(const ech__ref_kernel *k, int64_t i, int64_t o, int32
     const int32_t *bias = k->at[2];
     const float *scale = k->at[3];
     const float value = ((float)acc + (float)bias[o]) * scale[o];
-    give(k, i, k->desc.attrs.relu && !(value > 0) ? 0 : value);
+    const bool keeps = isnan(value) && type_of(k, k->desc.nin) == ECH_F32; /* bytes have no NaN */
+    give(k, i, k->desc.attrs.relu && !(value > 0) && !keeps ? 0 : value);
 }
 
 /* y[N,O] = x[N,I] w[O,I]^T */

@@ -1,0 +1,99 @@
+/* In place of onednn*.c in a build without oneDNN 2: nothing is offered, so nothing is ever created. */
+#include "device/cpu/cpu.h"
+
+#include <stdio.h>
+
+ech_status ech__onednn_open(ech_ctx *ctx, ech__onednn **out)
+{
+    (void)ctx;
+    *out = NULL;
+    return ECH_OK;
+}
+
+void ech__onednn_close(ech_ctx *ctx, ech__onednn *onednn)
+{
+    (void)ctx, (void)onednn;
+}
+
+void ech__onednn_version(char *out, size_t bytes)
+{
+    snprintf(out, bytes, "no oneDNN");
+}
+
+bool ech__onednn_has_vnni(void)
+{
+    return false;
+}
+
+int ech__onednn_weight_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out,
+                               int cap)
+{
+    (void)onednn, (void)desc, (void)out, (void)cap;
+    return 0;
+}
+
+int ech__onednn_conv_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out)
+{
+    (void)onednn, (void)desc, (void)out;
+    return 0;
+}
+
+void ech__onednn_offer_linear(ech__onednn *onednn, const ech__kernel_desc *desc,
+                              const ech__layout *weight, ech__offer *offer)
+{
+    (void)onednn, (void)desc, (void)weight, (void)offer;
+}
+
+void ech__onednn_offer_conv(ech__onednn *onednn, const ech__kernel_desc *desc,
+                            const ech__layout *weight, ech__offer *offer)
+{
+    (void)onednn, (void)desc, (void)weight, (void)offer;
+}
+
+void ech__onednn_offer_reorder(ech__onednn *onednn, const ech__kernel_desc *desc, ech__offer *offer)
+{
+    (void)onednn, (void)desc, (void)offer;
+}
+
+void ech__onednn_offer_int8(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer)
+{
+    (void)cpu, (void)desc, (void)offer;
+}
+
+static ech_status unknown_kernel(ech__device *device, const ech__kernel_desc *desc)
+{
+    return ech__fail(device->ctx, ECH_E_INTERNAL, "a kernel of oneDNN for %s in a build without it",
+                     ech__op_name(desc->op));
+}
+
+ech_status ech__onednn_create_linear(ech__device *device, ech__onednn *onednn,
+                                     const ech__kernel_desc *desc, const ech__candidate *candidate,
+                                     const ech__binding *binding, ech__kernel **out)
+{
+    (void)onednn, (void)candidate, (void)binding, (void)out;
+    return unknown_kernel(device, desc);
+}
+
+ech_status ech__onednn_create_conv(ech__device *device, ech__onednn *onednn,
+                                   const ech__kernel_desc *desc, const ech__candidate *candidate,
+                                   const ech__binding *binding, ech__kernel **out)
+{
+    (void)onednn, (void)candidate, (void)binding, (void)out;
+    return unknown_kernel(device, desc);
+}
+
+ech_status ech__onednn_create_reorder(ech__device *device, ech__onednn *onednn,
+                                      const ech__kernel_desc *desc, const ech__binding *binding,
+                                      ech__kernel **out)
+{
+    (void)onednn, (void)binding, (void)out;
+    return unknown_kernel(device, desc);
+}
+
+ech_status ech__onednn_create_int8(ech__device *device, ech__onednn *onednn,
+                                   const ech__kernel_desc *desc, const ech__binding *binding,
+                                   ech__kernel **out)
+{
+    (void)onednn, (void)binding, (void)out;
+    return unknown_kernel(device, desc);
+}
