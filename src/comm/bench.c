@@ -1,6 +1,7 @@
 #include "comm/bench.h"
 
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "base/size.h"
 #include "base/stats.h"
 #include "comm/bench_data.h"
@@ -376,7 +377,7 @@ ech_status ech__bench_comm(ech__comm *comm, const ech__bench_config *config,
 
 typedef struct place {
     char host[64];
-    cpu_set_t cores;
+    ech__cpus cores;
 } place;
 
 static ech__bench_place count_places(place *all, int world)
@@ -390,9 +391,9 @@ static ech__bench_place count_places(place *all, int world)
             continue;
         for (int rank = first + 1; rank < world; rank++)
             if (!strcmp(all[rank].host, all[first].host))
-                CPU_OR(&all[first].cores, &all[first].cores, &all[rank].cores);
+                ech__cpus_add_all(&all[first].cores, &all[rank].cores);
         out.hosts++;
-        out.cores += CPU_COUNT(&all[first].cores);
+        out.cores += ech__cpus_count(&all[first].cores);
     }
     return out;
 }
@@ -401,7 +402,7 @@ ech_status ech__bench_find(ech__comm *comm, ech__bench_place *out)
 {
     place own = {0};
     gethostname(own.host, sizeof own.host - 1);
-    sched_getaffinity(0, sizeof own.cores, &own.cores);
+    ech__cpus_read(&own.cores);
     const size_t bytes = (size_t)comm->world * sizeof own;
     place *all = ech__new(comm->ctx, bytes);
     if (!all)

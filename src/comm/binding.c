@@ -7,19 +7,19 @@
 #include <string.h>
 #include <unistd.h>
 
-ech__binding ech__binding_judge(const cpu_set_t *masks, int ranks, int cores, bool *sharing,
-                                cpu_set_t *mask)
+ech__binding ech__binding_judge(const ech__cpus *masks, int ranks, int cores, bool *sharing,
+                                ech__cpus *mask)
 {
     for (int r = 0; r < ranks; r++) {
         int same = 0;
         for (int other = 0; other < ranks; other++) {
-            sharing[other] = CPU_EQUAL(&masks[r], &masks[other]);
+            sharing[other] = ech__cpus_equal(&masks[r], &masks[other]);
             same += sharing[other];
         }
         *mask = masks[r];
-        if (same == ranks && ranks > 1 && CPU_COUNT(mask) >= ranks)
+        if (same == ranks && ranks > 1 && ech__cpus_count(mask) >= ranks)
             return ECH__BINDING_SHARE;
-        if (same > CPU_COUNT(mask) && cores >= ranks)
+        if (same > ech__cpus_count(mask) && cores >= ranks)
             return ECH__BINDING_SHARED;
     }
     return ECH__BINDING_KEEP;
@@ -27,13 +27,12 @@ ech__binding ech__binding_judge(const cpu_set_t *masks, int ranks, int cores, bo
 
 static ech_status take_share(ech_ctx *ctx, int local, int ranks)
 {
-    int cores[CPU_SETSIZE], count = 0;
-    ECH_TRY(ech__machine_share_cores(ctx, local, ranks, cores, CPU_SETSIZE, &count));
-    cpu_set_t mine;
-    CPU_ZERO(&mine);
+    int cores[ECH__MAX_CPUS], count = 0;
+    ECH_TRY(ech__machine_share_cores(ctx, local, ranks, cores, ECH__MAX_CPUS, &count));
+    ech__cpus mine = {0};
     for (int i = 0; i < count; i++)
-        CPU_SET((size_t)cores[i], &mine);
-    if (count > 0 && sched_setaffinity(0, sizeof mine, &mine) < 0)
+        ech__cpus_add(&mine, cores[i]);
+    if (count > 0 && !ech__cpus_bind(&mine))
         return ech__fail(ctx, ECH_E_IO, "binding to %d cores from core %d on: %s", count, cores[0],
                          strerror(errno));
     return ECH_OK;
@@ -49,18 +48,18 @@ static void list_numbers(char *text, size_t bytes, const int *numbers, int count
 }
 
 static void warn(ech_ctx *ctx, const bool *sharing, const int *ids, int ranks,
-                 const cpu_set_t *mask, int cores)
+                 const ech__cpus *mask, int cores)
 {
     char who[128], where[128], host[65] = "this machine";
-    int numbers[CPU_SETSIZE], count = 0;
-    for (int r = 0; r < ranks && count < CPU_SETSIZE; r++) {
+    int numbers[ECH__MAX_CPUS], count = 0;
+    for (int r = 0; r < ranks && count < ECH__MAX_CPUS; r++) {
         if (sharing[r])
             numbers[count++] = ids[r];
     }
     list_numbers(who, sizeof who, numbers, count);
     count = 0;
-    for (int c = 0; c < CPU_SETSIZE; c++) {
-        if (CPU_ISSET((size_t)c, mask))
+    for (int c = 0; c < ECH__MAX_CPUS; c++) {
+        if (ech__cpus_has(mask, c))
             numbers[count++] = c;
     }
     list_numbers(where, sizeof where, numbers, count);
@@ -71,12 +70,12 @@ static void warn(ech_ctx *ctx, const bool *sharing, const int *ids, int ranks,
              who, where, host, cores, ranks);
 }
 
-ech_status ech__binding_apply(ech_ctx *ctx, const cpu_set_t *masks, const int *ids, int local,
+ech_status ech__binding_apply(ech_ctx *ctx, const ech__cpus *masks, const int *ids, int local,
                               int ranks)
 {
     const int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     bool *sharing = ech__new(ctx, (size_t)ranks * sizeof *sharing);
-    cpu_set_t mask;
+    ech__cpus mask;
     ech_status status = ECH_OK;
     if (!sharing)
         return ech__fail(ctx, ECH_E_NOMEM, "binding of %d ranks: no memory", ranks);

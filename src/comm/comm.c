@@ -50,6 +50,12 @@ bool ech__comm_give_up(ech__comm *comm)
     return !comm->ops->give_up || comm->ops->give_up(comm);
 }
 
+void ech__comm_begun(ech__comm *comm)
+{
+    if (comm->ops->begun)
+        comm->ops->begun(comm);
+}
+
 /* ---- checks that all transports share ---- */
 
 static ech_status check_reduction(ech__comm *comm, const ech__coll *coll)

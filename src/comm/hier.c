@@ -220,13 +220,12 @@ static ech_status compare_clocks(hier *h, const int *first)
 static ech_status bind_cores(hier *h, const int *first)
 {
     const int world = h->base.world, rank = h->base.rank;
-    cpu_set_t mine, *masks = calloc((size_t)world, sizeof *masks);
+    ech__cpus mine, *masks = calloc((size_t)world, sizeof *masks);
     int *ids = calloc((size_t)world, sizeof *ids), count = 0;
     ech_status status = ECH_OK;
-    CPU_ZERO(&mine);
     if (!masks || !ids)
         status = ech__fail(h->base.ctx, ECH_E_NOMEM, "no memory for the cores of %d ranks", world);
-    const bool known = sched_getaffinity(0, sizeof mine, &mine) == 0;
+    const bool known = ech__cpus_read(&mine);
     if (status == ECH_OK)
         status = ech__wire_allgather(&h->wire, &mine, masks, sizeof mine);
     for (int r = 0; r < world && status == ECH_OK; r++) {

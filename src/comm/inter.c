@@ -1,6 +1,5 @@
 #include "comm/inter.h"
 
-#include "base/clock.h"
 #include "comm/reduce.h"
 #include "comm/tree.h"
 
@@ -149,7 +148,7 @@ ech_status ech__between_begin(void *between, void *data, int64_t count, ech_dtyp
     b->dtype = dtype;
     b->reduction = reduction;
     b->sequence = sequence;
-    b->began_ns = ech__clock_wall();
+    b->waited = ech__waited_start();
     const int64_t needed = part_of(b, b->node).count * unit * b->nodes;
     if (needed > b->parts_bytes)
         return ech__fail(b->wire->ctx, ECH_E_INTERNAL,
@@ -175,7 +174,8 @@ static ech_status test_messages(ech__between *b)
         kept++;
     }
     b->used = kept;
-    if (kept == 0 || ech__seconds(ech__clock_wall() - b->began_ns) <= b->wire->timeout_s * PATIENCE)
+    const double waited = ech__seconds(ech__waited_look(&b->waited));
+    if (kept == 0 || waited <= b->wire->timeout_s * PATIENCE)
         return ECH_OK;
     b->wire->failed = true;
     return ech__fail(b->wire->ctx, ECH_E_IO, "rank %d waited %g s for rank %d in allreduce #%llu",

@@ -6,6 +6,7 @@
 #ifndef ECH_COMM_INTER_H
 #define ECH_COMM_INTER_H
 
+#include "base/clock.h"
 #include "comm/shm.h"
 #include "comm/wire.h"
 
@@ -28,7 +29,7 @@ typedef struct ech__between {
     ech_dtype dtype;
     ech__reduction reduction;
     uint64_t sequence;
-    int64_t began_ns;
+    ech__waited waited; /* for it */
 } ech__between;
 
 void ech__between_init(ech__between *between, ech__wire *wire, int node, int nodes,

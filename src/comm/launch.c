@@ -1,5 +1,6 @@
 #include "comm/launch.h"
 #include "comm/launch_signals.h"
+#include "comm/leftovers.h"
 #include "comm/rank_process.h"
 #include "comm/reduce.h"
 #include "comm/shm.h"
@@ -25,6 +26,7 @@ typedef struct launcher {
     ech__launch_signals signals;
     ech__cores cores;
     ech__job job;
+    char mark[ECH__MARK_BYTES];
     int restarts;
 } launcher;
 
@@ -111,6 +113,7 @@ static ech_status start_ranks(ech_ctx *ctx, launcher *l, int comm_fd, int *code)
                                        .signals = &l->signals,
                                        .rank = r,
                                        .restarts = l->restarts,
+                                       .mark = l->mark,
                                        .comm_fd = comm_fd,
                                        .cores = ids,
                                        .ncores = n};
@@ -126,8 +129,11 @@ static void new_job(launcher *l)
 {
     ech__rank_state *ranks = l->job.ranks;
     struct pollfd *polls = l->job.polls;
-    l->job =
-        (ech__job){.options = l->options, .signals = &l->signals, .ranks = ranks, .polls = polls};
+    l->job = (ech__job){.options = l->options,
+                        .signals = &l->signals,
+                        .mark = l->mark,
+                        .ranks = ranks,
+                        .polls = polls};
     memset(ranks, 0, (size_t)l->options->ranks * sizeof *ranks);
     for (int r = 0; r < l->options->ranks; r++)
         ranks[r].err = -1;
@@ -143,22 +149,55 @@ static void judge(const ech__job *job, ech__launch_result *out)
     const int status = job->ranks[job->failed].status;
     out->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     out->code = out->signal ? 128 + out->signal : WEXITSTATUS(status);
+    if (ech__job_is_settled(job, job->failed))
+        out->code = 1;
 }
 
-static ech_status attempt(ech_ctx *ctx, launcher *l, ech__launch_result *out)
+/* Codes that say that a program was called wrongly, or was not found by a shell. */
+static bool is_usage(int code)
+{
+    return code == 2 || code == 126 || code == 127;
+}
+
+/* Whether starting all ranks again may help. What failed because of its arguments would fail again. */
+static bool can_restart(const launcher *l, int comm_fd)
+{
+    const ech__job *job = &l->job;
+    if (job->failed < 0 || job->told || ech__job_is_settled(job, job->failed) ||
+        l->restarts == l->options->max_restarts)
+        return false;
+    const int status = job->ranks[job->failed].status;
+    const bool early = l->options->tells_begin && !ech__shm_begun(comm_fd);
+    if (WIFSIGNALED(status) || !(early || is_usage(WEXITSTATUS(status))))
+        return true;
+    if (l->options->say)
+        l->options->say(l->options->user, early ? "no restart: the ranks failed before their first "
+                                                  "step, and would fail there again"
+                                                : "no restart: the program says that it was called "
+                                                  "wrongly");
+    return false;
+}
+
+static ech_status attempt(ech_ctx *ctx, launcher *l, ech__launch_result *out, bool *again)
 {
     int comm_fd;
+    ech__watch watch = {.fd = -1};
     new_job(l);
+    ECH_TRY(ech__mark_make(ctx, l->mark));
     ECH_TRY(ech__shm_create(ctx, l->options->ranks, &comm_fd));
-    const ech_status status = start_ranks(ctx, l, comm_fd, &out->code);
-    close(comm_fd); /* the ranks hold the memory from here on */
+    ech_status status = start_ranks(ctx, l, comm_fd, &out->code);
+    if (status == ECH_OK)
+        status = ech__watch_open(ctx, l->mark, &watch);
     if (status < 0) {
         ech__job_abandon(&l->job);
-        return status;
+    } else {
+        ech__job_supervise(&l->job);
+        judge(&l->job, out);
+        *again = can_restart(l, comm_fd);
     }
-    ech__job_supervise(&l->job);
-    judge(&l->job, out);
-    return ECH_OK;
+    ech__watch_close(&watch);
+    close(comm_fd);
+    return status;
 }
 
 /* ---- all attempts ---- */
@@ -166,8 +205,9 @@ static ech_status attempt(ech_ctx *ctx, launcher *l, ech__launch_result *out)
 static ech_status attempts(ech_ctx *ctx, launcher *l, ech__launch_result *out)
 {
     for (;;) {
-        ECH_TRY(attempt(ctx, l, out));
-        if (l->job.failed < 0 || l->job.told || l->restarts == l->options->max_restarts)
+        bool again = false;
+        ECH_TRY(attempt(ctx, l, out, &again));
+        if (!again)
             return ECH_OK;
         out->restarts = ++l->restarts;
         char line[64];
@@ -178,12 +218,13 @@ static ech_status attempts(ech_ctx *ctx, launcher *l, ech__launch_result *out)
     }
 }
 
-/* Descriptors 0 to 2 must be taken, or a pipe would get one of them and a rank would lose it. */
+/* Descriptors 0 to 2 must be taken, or a pipe would get one of them and a rank would lose it. Writing to one that was closed
+ * must fail as before, so that results that nobody gets are noticed. */
 static ech_status fill_standard_files(ech_ctx *ctx)
 {
     int fd;
     do
-        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+        fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     while (fd >= 0 && fd <= STDERR_FILENO && fcntl(fd, F_SETFD, 0) == 0);
     if (fd < 0)
         return ech__fail(ctx, ECH_E_IO, "/dev/null: cannot be opened: %s", strerror(errno));

@@ -7,9 +7,10 @@
  *
  * Ranks are direct children by fork and exec, bound to cores of their own, with torchrun's variables (RANK, LOCAL_RANK,
  * WORLD_SIZE, LOCAL_WORLD_SIZE, TORCHELASTIC_RESTART_COUNT) and ECHELON_COMM_FD, the descriptor of their shared memory. They die
- * with the launcher. The first rank that fails is named; the others get SIGTERM, and SIGKILL after the grace.
+ * with the launcher. The first rank that fails is named; the others get SIGTERM, and SIGKILL after the grace. So do the
+ * processes that ranks have started, once the ranks are gone.
  *
- * rank_process.c starts one rank, rank_lines.c keeps its last lines, launch_signals.c catches what the launcher is told,
+ * leftovers.c finds what ranks have started, rank_process.c starts one rank, rank_lines.c keeps its last lines, launch_signals.c catches what the launcher is told,
  * supervise.c looks after the ranks of one attempt.
  */
 #ifndef ECH_COMM_LAUNCH_H
@@ -19,11 +20,16 @@
 
 typedef struct ech__launch_options {
     int ranks;
-    int max_restarts;  /* of all ranks, after one has failed */
+    int max_restarts; /* of all ranks, after one has failed */
+    bool
+        tells_begin; /* the program calls ech__comm_begun: if it exits by itself before, it is not started again */
     char *const *argv; /* program and arguments, as execvp takes them */
     const char *path;  /* the program's file; NULL: argv[0] in PATH */
     double grace_s;    /* between SIGTERM and SIGKILL */
     bool quiet_others; /* only rank 0's standard output is let through */
+    /* By which a rank says that the job has failed, that it has said why, and that another try would end alike: nothing is added,
+     * nothing is started again, and the job's code is 1. 0: none. */
+    int settled_code;
     /* What ranks write to standard error, as it comes; rank 0's may be a piece of a line, others' are whole lines. */
     void (*output)(void *user, int rank, const char *text, size_t bytes);
     /* A sentence of the launcher itself: which rank failed, that all are started again. */

@@ -1,12 +1,17 @@
 #include "comm/mpi.h"
 
+#include "base/clock.h"
 #include "comm/hier.h"
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define HOW_TO_INSTALL                                                                             \
@@ -127,6 +132,79 @@ static ech_status load_plugin(ech_ctx *ctx, const ech__mpi_table **out)
     return load_table(ctx, path, out);
 }
 
+/* ---- starting ---- */
+
+/* MPI is started by a thread of its own: it waits for all ranks, for ever where one of them does not come, and nothing can
+ * end that. The memory stays with that thread where nobody waits for it any more. */
+typedef struct starter {
+    const ech__mpi_table *mpi;
+    int rank, size, code;
+    int *first; /* [size] the first rank on the node of each; NULL: no memory */
+    _Atomic uint32_t done;
+} starter;
+
+static void *start(void *arg)
+{
+    starter *s = arg;
+    s->code = s->mpi->init(&s->rank, &s->size);
+    s->first = s->code == 0 ? malloc((size_t)s->size * sizeof *s->first) : NULL;
+    if (s->first)
+        s->code = s->mpi->nodes(s->first);
+    atomic_store(&s->done, 1);
+    syscall(SYS_futex, &s->done, FUTEX_WAKE, 1, NULL, NULL, 0);
+    return NULL;
+}
+
+/* False once that has taken longer than the time-out. */
+static bool wait_for(starter *s, double timeout_s)
+{
+    const int64_t limit = (int64_t)(timeout_s * 1e9);
+    ech__waited waited = ech__waited_start();
+    while (!atomic_load(&s->done)) {
+        if (ech__waited_look(&waited) >= limit)
+            return false;
+        const struct timespec slice = {.tv_nsec = ech__waited_slice(&waited, limit)};
+        syscall(SYS_futex, &s->done, FUTEX_WAIT, 0, &slice, NULL, 0);
+    }
+    return true;
+}
+
+static ech_status does_not_start(ech_ctx *ctx, double timeout_s)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (!rank)
+        rank = getenv("PMIX_RANK");
+    if (!rank)
+        rank = getenv("PMI_RANK");
+    return ech__fail(ctx, ECH_E_IO,
+                     "rank %.16s waited %g s in MPI_Init for the other ranks: at least one of them "
+                     "has not started MPI",
+                     rank ? rank : "?", timeout_s);
+}
+
+static ech_status start_mpi(ech_ctx *ctx, const ech__mpi_table *mpi, double timeout_s,
+                            starter **out)
+{
+    pthread_t thread;
+    starter *s = calloc(1, sizeof *s);
+    *out = NULL;
+    if (!s)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory to start MPI");
+    s->mpi = mpi;
+    const int error = pthread_create(&thread, NULL, start, s);
+    if (error) {
+        free(s);
+        return ech__fail(ctx, ECH_E_IO, "no thread to start MPI: %s", strerror(error));
+    }
+    if (!wait_for(s, timeout_s)) {
+        pthread_detach(thread);
+        return does_not_start(ctx, timeout_s);
+    }
+    pthread_join(thread, NULL);
+    *out = s;
+    return ECH_OK;
+}
+
 /* ---- opening ---- */
 
 /* An MPI that was started by something it does not know thinks that it is alone, and N ranks would train N models. */
@@ -145,24 +223,23 @@ static ech_status check_size(ech_ctx *ctx, const ech__mpi_table *mpi, int size)
 ech_status ech__mpi_open(ech_ctx *ctx, ech__backend backend, double timeout_s, ech__comm **out)
 {
     const ech__mpi_table *mpi;
-    int rank = 0, size = 0;
+    starter *s;
     *out = NULL;
     ECH_TRY(load_plugin(ctx, &mpi));
-    int code = mpi->init(&rank, &size);
-    int *first = code == 0 ? malloc((size_t)size * sizeof *first) : NULL;
-    if (code == 0 && !first)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the nodes of %d ranks", size);
-    if (code == 0)
-        code = mpi->nodes(first);
-    if (code != 0) {
+    ECH_TRY(start_mpi(ctx, mpi, timeout_s, &s));
+    ech_status status = ECH_OK;
+    if (s->code != 0) {
         char text[256];
-        mpi->error_text(code, text, sizeof text);
-        free(first);
-        return ech__fail(ctx, ECH_E_IO, "MPI does not start: %s", text);
+        mpi->error_text(s->code, text, sizeof text);
+        status = ech__fail(ctx, ECH_E_IO, "MPI does not start: %s", text);
+    } else if (!s->first) {
+        status = ech__fail(ctx, ECH_E_NOMEM, "no memory for the nodes of %d ranks", s->size);
     }
-    ech_status status = check_size(ctx, mpi, size);
     if (status == ECH_OK)
-        status = ech__hier_open(ctx, mpi, rank, size, first, backend, timeout_s, out);
-    free(first);
+        status = check_size(ctx, mpi, s->size);
+    if (status == ECH_OK)
+        status = ech__hier_open(ctx, mpi, s->rank, s->size, s->first, backend, timeout_s, out);
+    free(s->first);
+    free(s);
     return status;
 }

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdlib.h>
 
 /* What the environment says about this process, read and checked before anything is opened. */
@@ -47,12 +46,14 @@ ech_status ech__comm_timeout(ech_ctx *ctx, double *out)
     const char *text = getenv("ECHELON_TIMEOUT");
     if (!text)
         return ECH_OK;
+    const double most = 1e9; /* 31 years; nanoseconds are counted in 64 bits */
     char *end;
     const double value = strtod(text, &end);
-    if (end == text || *end || !isfinite(value) || value <= 0 || value > 1e9)
+    if (end == text || *end || !(value > 0 && value <= most))
         return ech__fail(ctx, ECH_E_INVALID,
-                         "ECHELON_TIMEOUT is \"%.64s\": it must be a number of seconds above 0",
-                         text);
+                         "ECHELON_TIMEOUT is \"%s\": it must be a number of seconds above 0 and at "
+                         "most %g",
+                         text, most);
     *out = value;
     return ECH_OK;
 }

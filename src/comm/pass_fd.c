@@ -43,18 +43,35 @@ ech_status ech__pass_listen(ech_ctx *ctx, int *listener, char name[ECH__PASS_NAM
     return ECH_OK;
 }
 
-/* Waits until fd is ready for events, or until the deadline has passed: then false. */
-static bool wait_ready(int fd, short events, int64_t deadline)
+/* Waits until fd can be read. False once `waited` has reached the limit, also where there is something to read: strangers
+ * that connect again and again do not prolong the wait. */
+static bool wait_readable(int fd, ech__waited *waited, double timeout_s)
 {
-    for (;;) {
-        const int64_t left = deadline - ech__clock_wall();
-        struct pollfd p = {.fd = fd, .events = events};
-        const int ready = poll(&p, 1, left <= 0 ? 0 : (int)(left / 1000000 + 1));
+    const int64_t limit = (int64_t)(timeout_s * 1e9);
+    while (ech__waited_look(waited) < limit) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        const int ready = poll(&p, 1, (int)(ech__waited_slice(waited, limit) / 1000000 + 1));
         if (ready > 0)
             return true;
-        if (ready == 0 || errno != EINTR)
+        if (ready < 0 && errno != EINTR)
             return false;
     }
+    return false;
+}
+
+/* Connects; a full backlog is tried again until the limit. Returns 0 or an errno. */
+static int connect_within(int fd, const char *name, ech__waited *waited, double timeout_s)
+{
+    struct sockaddr_un address;
+    const socklen_t length = make_address(name, &address);
+    while (connect(fd, (struct sockaddr *)&address, length) < 0) {
+        if (errno != EAGAIN && errno != EINTR)
+            return errno;
+        if (ech__seconds(ech__waited_look(waited)) >= timeout_s)
+            return ETIMEDOUT;
+        ech__clock_sleep(0.01);
+    }
+    return 0;
 }
 
 static bool same_user(int fd, long *other)
@@ -118,10 +135,10 @@ static int receive_descriptor(int socket)
 
 ech_status ech__pass_serve(ech_ctx *ctx, int listener, int fd, int receivers, double timeout_s)
 {
-    const int64_t deadline = ech__clock_wall() + (int64_t)(timeout_s * 1e9);
+    ech__waited waited = ech__waited_start();
     int served = 0;
     while (served < receivers) {
-        if (!wait_ready(listener, POLLIN, deadline))
+        if (!wait_readable(listener, &waited, timeout_s))
             return ech__fail(
                 ctx, ECH_E_IO,
                 "shared memory for this node: %d of %d ranks have not fetched it within %g s",
@@ -141,12 +158,10 @@ ech_status ech__pass_serve(ech_ctx *ctx, int listener, int fd, int receivers, do
 
 ech_status ech__pass_fetch(ech_ctx *ctx, const char *name, double timeout_s, int *fd)
 {
-    const int64_t deadline = ech__clock_wall() + (int64_t)(timeout_s * 1e9);
-    struct sockaddr_un address;
-    const socklen_t length = make_address(name, &address);
-    const int socket_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (socket_fd < 0 || connect(socket_fd, (struct sockaddr *)&address, length) < 0) {
-        const int reason = errno;
+    ech__waited waited = ech__waited_start();
+    const int socket_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int reason = socket_fd < 0 ? errno : connect_within(socket_fd, name, &waited, timeout_s);
+    if (reason != 0) {
         if (socket_fd >= 0)
             close(socket_fd);
         return ech__fail(ctx, ECH_E_IO,
@@ -161,7 +176,7 @@ ech_status ech__pass_fetch(ech_ctx *ctx, const char *name, double timeout_s, int
             ctx, ECH_E_IO,
             "shared memory of this node: its first rank belongs to user %ld, this one to %ld",
             other, (long)geteuid());
-    else if (!wait_ready(socket_fd, POLLIN, deadline))
+    else if (!wait_readable(socket_fd, &waited, timeout_s))
         status = ech__fail(ctx, ECH_E_IO,
                            "shared memory of this node: its first rank sent nothing within %g s",
                            timeout_s);

@@ -1,8 +1,8 @@
 #include "comm/rank_process.h"
+#include "base/cpus.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +63,7 @@ static ech_status make_environment(ech_ctx *ctx, const ech__rank_start *s, varia
     set_int(v, "TORCHELASTIC_RESTART_COUNT", s->restarts);
     set_int(v, "TORCHELASTIC_MAX_RESTARTS", s->options->max_restarts);
     set_int(v, "ECHELON_COMM_FD", s->comm_fd);
+    snprintf(v->own[v->count++], VARIABLE, "%s", s->mark);
     set(v, "MASTER_ADDR", "127.0.0.1");
     set_where_unset(v, "MASTER_PORT", 29500);
     set_where_unset(v, "OMP_NUM_THREADS", s->ncores);
@@ -118,14 +119,14 @@ static bool nothing_at(int fd, int flags)
 
 /* From here to exec only what is safe between fork and exec in a program with threads: no allocation, no stdio.
  * Returns only when something failed. */
-static news become_rank(const ech__rank_start *s, char *const *environment, const cpu_set_t *cores,
+static news become_rank(const ech__rank_start *s, char *const *environment, const ech__cpus *cores,
                         pid_t launcher, int err)
 {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
         return (news){STEP_DIE, errno};
     if (getppid() != launcher) /* it died before that */
         _exit(1);
-    if (sched_setaffinity(0, sizeof *cores, cores) != 0)
+    if (!ech__cpus_bind(cores))
         return (news){STEP_CORES, errno};
     if (dup2(err, STDERR_FILENO) < 0 || fcntl(s->comm_fd, F_SETFD, 0) < 0 ||
         (s->rank > 0 && !nothing_at(STDIN_FILENO, O_RDONLY)) ||
@@ -172,10 +173,9 @@ static ech_status hear(ech_ctx *ctx, const ech__rank_start *s, pid_t child, int 
 static ech_status fork_rank(ech_ctx *ctx, const ech__rank_start *s, variables *v, int err,
                             pid_t *pid, int *code)
 {
-    cpu_set_t cores;
-    CPU_ZERO(&cores);
+    ech__cpus cores = {0};
     for (int i = 0; i < s->ncores; i++)
-        CPU_SET(s->cores[i], &cores);
+        ech__cpus_add(&cores, s->cores[i]);
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
         return ech__fail(ctx, ECH_E_IO, "no pipe for rank %d: %s", s->rank, strerror(errno));

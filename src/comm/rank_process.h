@@ -11,8 +11,9 @@ typedef struct ech__rank_start {
     const ech__launch_options *options;
     const ech__launch_signals *signals; /* caught now; the child gets them back */
     int rank;
-    int restarts; /* how often the job was started again */
-    int comm_fd;  /* of the ranks' shared memory; close-on-exec here, inherited by the child */
+    int restarts;     /* how often the job was started again */
+    const char *mark; /* see leftovers.h */
+    int comm_fd;      /* of the ranks' shared memory; close-on-exec here, inherited by the child */
     const int *cores;
     int ncores;
 } ech__rank_start;

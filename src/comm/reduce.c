@@ -1,13 +1,12 @@
 #include "comm/reduce_table.h"
+#include "device/isa.h"
 
 const ech__reduce_table *ech__reduce_best(void)
 {
 #ifdef ECH_X86
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+    if (ech__isa_level() >= ECH__ISA_AVX512)
         return &ech__reduce_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (ech__isa_level() >= ECH__ISA_AVX2)
         return &ech__reduce_avx2;
 #endif
     return &ech__reduce_generic;

@@ -22,7 +22,7 @@ typedef struct ech__reduce_table {
 
 extern const ech__reduce_table ech__reduce_generic, ech__reduce_avx2, ech__reduce_avx512;
 
-/* The widest that this processor has. */
+/* The widest that the level in force allows (device/isa.h). */
 const ech__reduce_table *ech__reduce_best(void);
 
 #endif

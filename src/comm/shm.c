@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -65,6 +64,14 @@ ech_status ech__shm_create(ech_ctx *ctx, int world, int *fd)
     return ECH_OK;
 }
 
+bool ech__shm_begun(int fd)
+{
+    int begun = 0;
+    return pread(fd, &begun, sizeof begun, offsetof(ech__shm_head, begun)) ==
+               (ssize_t)sizeof begun &&
+           begun;
+}
+
 /* ---- joining and leaving ---- */
 
 /* Maps the control block of a descriptor that may be anything at all. */
@@ -102,13 +109,13 @@ static ech_status map_control(ech_ctx *ctx, int fd, int world, const layout *l, 
 
 static void tell_cpus(ech__shm *s)
 {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) < 0)
+    ech__cpus set;
+    if (!ech__cpus_read(&set))
         return;
-    for (int cpu = 0; cpu < CPU_SETSIZE && cpu < ECH__CPU_WORDS * 64; cpu++)
-        if (CPU_ISSET(cpu, &set))
-            atomic_fetch_or(&s->head->cpus[cpu / 64], (uint64_t)1 << (cpu % 64));
+    for (int w = 0; w < ECH__CPU_WORDS; w++) {
+        if (set.word[w])
+            atomic_fetch_or(&s->head->cpus[w], set.word[w]);
+    }
 }
 
 /* Takes the rank's place, and goes on counting where it was left. */
@@ -140,9 +147,15 @@ static void shm_close(ech__comm *comm)
     ech__delete(comm->ctx, s, sizeof *s);
 }
 
+static void shm_begun(ech__comm *comm)
+{
+    atomic_store_explicit(&((ech__shm *)comm)->head->begun, 1, memory_order_relaxed);
+}
+
 static const ech__comm_ops shm_ops = {
     .close = shm_close,
     .give_up = ech__shm_give_up,
+    .begun = shm_begun,
     .run = ech__shm_run,
     .alloc = ech__shm_alloc,
     .free = ech__shm_free,

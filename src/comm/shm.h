@@ -41,6 +41,8 @@ typedef struct ech__inter {
 
 /* A memfd with a control block for `world` ranks, close-on-exec. The caller closes it. */
 ech_status ech__shm_create(ech_ctx *ctx, int world, int *fd);
+/* Whether a rank has called ech__comm_begun. */
+bool ech__shm_begun(int fd);
 /* fd is borrowed: it may be closed afterwards. */
 ech_status ech__shm_join(ech_ctx *ctx, int fd, int rank, int world, double timeout_s,
                          ech__comm **out);

@@ -17,6 +17,7 @@
 #ifndef ECH_COMM_SHM_INNER_H
 #define ECH_COMM_SHM_INNER_H
 
+#include "base/cpus.h"
 #include "comm/inner.h"
 #include "comm/reduce_table.h"
 #include "comm/shm.h"
@@ -27,7 +28,6 @@ enum {
     ECH__LINE = 64,         /* bytes of a cache line */
     ECH__SLOT = 64 * 1024,  /* bytes of a slot */
     ECH__MAX_REGIONS = 256, /* that are allocated at the same time */
-    ECH__CPU_WORDS = 16,    /* of 64 processors each */
     ECH__OP_ALLOC = ECH__COLL_COUNT,
 };
 
@@ -85,6 +85,7 @@ typedef struct ech__shm_head {
     _Atomic uint64_t cpus[ECH__CPU_WORDS]; /* that any of the ranks may use */
     _Atomic int aborted;                   /* 1: abort_text is being written; 2: it can be read */
     int aborter;                           /* the rank that wrote it */
+    _Atomic int begun;                     /* a rank has done a step */
     char abort_text[1024];
     /* Written by local rank 0 inside of an allocation. */
     int64_t end; /* of the file */
@@ -194,8 +195,9 @@ ech_status ech__shm_abort(ech__shm *s, ech_status status);
 bool ech__shm_give_up(ech__comm *comm);
 /* Fails once any rank has. */
 ech_status ech__shm_alive(ech__shm *s);
-/* One look at what ends a wait, for loops that poll: gives the failure. rank -1: the other nodes are waited for. */
-ech_status ech__shm_check(ech__shm *s, int64_t since_ns, int rank, const ech__shm_desc *doing);
+/* One look at what ends a wait, for loops that poll: gives the failure. left_ns is what is left of the time to wait. rank -1:
+ * the other nodes are waited for. */
+ech_status ech__shm_check(ech__shm *s, int64_t left_ns, int rank, const ech__shm_desc *doing);
 /* Fails because ranks are in different collectives. */
 ech_status ech__shm_mismatch(ech__shm *s, int rank, const ech__shm_desc *mine,
                              const ech__shm_desc *other);

@@ -1,7 +1,7 @@
 #include "comm/shm_inner.h"
 
+#include "base/available.h"
 #include "base/size.h"
-#include "device/machine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,16 +48,22 @@ static void *map_aligned(int fd, int64_t offset, int64_t bytes, int flags)
     return base;
 }
 
-/* Makes huge pages of the small ones that are there, where the system has some; else they stay. */
-static void take_huge_pages(int fd, int64_t offset, int64_t bytes)
+/* Makes huge pages of the small ones that are there, where the system has some; else they stay. In pieces, because a process
+ * cannot be killed while the system collapses one, and stops where another rank has failed. */
+static void take_huge_pages(ech__shm *s, int64_t offset, int64_t bytes)
 {
+    enum { PIECE = 16 * HUGE_PAGE };
 #ifndef MADV_COLLAPSE
     enum { MADV_COLLAPSE = 25 };
 #endif
-    void *base = map_aligned(fd, offset, bytes, MAP_POPULATE);
-    if (base == MAP_FAILED)
+    char *base = map_aligned(s->fd, offset, bytes, MAP_POPULATE);
+    if ((void *)base == MAP_FAILED)
         return;
-    madvise(base, (size_t)bytes, MADV_COLLAPSE);
+    for (int64_t at = 0; at < bytes && !atomic_load(&s->head->aborted); at += PIECE) {
+        const int64_t piece = bytes - at < PIECE ? bytes - at : PIECE;
+        if (madvise(base + at, (size_t)piece, MADV_COLLAPSE) != 0 && errno == EINVAL)
+            break; /* the system does not know it */
+    }
     munmap(base, (size_t)bytes);
 }
 
@@ -94,7 +100,7 @@ static ech_status reserve(ech__shm *s, int64_t bytes, int64_t grain)
                          "the system gave no %lld bytes of shared memory for %d ranks: %s",
                          (long long)bytes, s->base.world, strerror(errno));
     if (grain == HUGE_PAGE)
-        take_huge_pages(s->fd, head->end, bytes);
+        take_huge_pages(s, head->end, bytes);
     head->regions[i].offset = head->end;
     head->regions[i].bytes = bytes;
     atomic_store(&head->regions[i].holders, s->base.world);

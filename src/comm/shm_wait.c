@@ -10,10 +10,11 @@
 #include <unistd.h>
 
 enum {
-    SPIN_NS = 30 * 1000,         /* before sleeping, where every rank has a processor */
-    CROWDED_SPINS = 16,          /* looks before sleeping, where not */
-    SLICE_NS = 90 * 1000 * 1000, /* of sleep, between looks at what else may have happened */
-    POLL_NS = 200 * 1000,        /* the same while a shard is with other nodes */
+    SPIN_NS = 30 * 1000, /* before sleeping, where every rank has a processor */
+    CROWDED_SPINS = 16,  /* looks before sleeping, where not */
+    POLL_NS =
+        200 *
+        1000, /* of sleep, between looks at what else may have happened, while a shard is with other nodes */
 };
 
 /* ---- descriptions ---- */
@@ -141,19 +142,19 @@ ech_status ech__shm_alive(ech__shm *s)
                      before ? "" : "another rank has failed: ", s->head->abort_text);
 }
 
-ech_status ech__shm_check(ech__shm *s, int64_t since_ns, int rank, const ech__shm_desc *doing)
+ech_status ech__shm_check(ech__shm *s, int64_t left_ns, int rank, const ech__shm_desc *doing)
 {
     ech_ctx *ctx = s->base.ctx;
     const int me = ech__shm_name(s, s->base.rank);
     ECH_TRY(ech__shm_alive(s));
     const ech__desc_text text = ech__shm_describe(doing, true);
-    const double waited = ech__seconds(ech__clock_wall() - since_ns);
-    if (waited >= s->base.timeout_s) {
+    if (left_ns <= 0) {
         char whom[24] = "other nodes";
         if (rank >= 0)
             snprintf(whom, sizeof whom, "rank %d", ech__shm_name(s, rank));
-        return ech__shm_abort(s, ech__fail(ctx, ECH_E_IO, "rank %d waited %.1f s for %s in %s", me,
-                                           waited, whom, text.s));
+        return ech__shm_abort(s,
+                              ech__fail(ctx, ECH_E_IO, "rank %d waited %.1f s for %s in %s", me,
+                                        s->base.timeout_s - ech__seconds(left_ns), whom, text.s));
     }
     if (getppid() != s->parent)
         return ech__shm_abort(s, ech__fail(ctx, ECH_E_IO,
@@ -226,21 +227,22 @@ ech_status ech__shm_await(ech__shm *s, const _Atomic uint64_t *counter, uint64_t
     /* A rank whose shard is with other nodes fails first, and knows whom it waits for. */
     const bool shard = s->has_inter && counter == &s->ranks[rank].reduced;
     const int64_t limit = (int64_t)(s->base.timeout_s * 1e9), extra = shard ? limit / 5 : 0;
-    const int64_t since = ech__clock_wall();
-    if (spin(s, counter, least, since))
+    ech__waited waited = ech__waited_start();
+    if (spin(s, counter, least, waited.looked_ns))
         return ECH_OK;
     for (;;) {
         /* In this order: a rank that has left may have counted up before. */
         const bool gone = atomic_load(&s->ranks[rank].left) > s->generation;
         if (atomic_load_explicit(counter, memory_order_acquire) >= least)
             return ECH_OK;
-        ECH_TRY(ech__shm_check(s, since + extra, rank, doing));
+        const int64_t left = limit + extra - ech__waited_look(&waited);
+        ECH_TRY(ech__shm_check(s, left, rank, doing));
         if (gone)
             return has_left(s, rank, doing);
         /* Messages from other nodes ring no bell, and those to them may need a push. */
-        const int64_t slice = s->has_inter ? POLL_NS : SLICE_NS;
-        const int64_t rest = since + extra + limit - ech__clock_wall();
-        sleep_for(counter, least, &s->ranks[rank], rest < 1 ? 1 : rest < slice ? rest : slice);
+        const int64_t slice = ech__waited_slice(&waited, limit + extra);
+        sleep_for(counter, least, &s->ranks[rank],
+                  s->has_inter && slice > POLL_NS ? POLL_NS : slice);
         ECH_TRY(ech__shm_progress(&s->base));
         if (s->has_inter && s->inter.push && !s->inter_busy)
             ECH_TRY(s->inter.push(s->inter.user));

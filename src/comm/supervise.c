@@ -1,5 +1,5 @@
 #include "comm/supervise.h"
-#include "base/clock.h"
+#include "comm/leftovers.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -85,11 +85,11 @@ static void send_all(const ech__job *job, int signal)
 /* The ranks have got the signal. SIGCONT goes with it, because one that was stopped would not take it. */
 static void begin_stop(ech__job *job, int signal)
 {
-    const int64_t now = ech__clock_wall(), grace = (int64_t)(job->options->grace_s * 1e9);
     send_all(job, SIGCONT);
     job->phase = signal == SIGTERM ? ECH__JOB_TOLD : ECH__JOB_ASKED;
-    job->kill_ns = now + grace;
-    job->next_ns = signal == SIGTERM ? job->kill_ns : now + grace / 2;
+    job->stopping = ech__waited_start();
+    job->kill_ns = (int64_t)(job->options->grace_s * 1e9);
+    job->next_ns = signal == SIGTERM ? job->kill_ns : job->kill_ns / 2;
 }
 
 static void kill_all(ech__job *job)
@@ -117,8 +117,8 @@ static void say_killed(const ech__job *job)
 
 static void advance_stop(ech__job *job)
 {
-    const int64_t now = ech__clock_wall();
-    if (job->phase == ECH__JOB_RUNS || job->phase == ECH__JOB_KILLED || now < job->next_ns)
+    if (job->phase == ECH__JOB_RUNS || job->phase == ECH__JOB_KILLED ||
+        ech__waited_look(&job->stopping) < job->next_ns)
         return;
     if (job->phase == ECH__JOB_ASKED) {
         send_all(job, SIGTERM);
@@ -183,9 +183,17 @@ static void say_last_lines(const ech__job *job, int rank)
         say(job, "  %s", ech__rank_lines_get(lines, i, &number));
 }
 
+bool ech__job_is_settled(const ech__job *job, int rank)
+{
+    const int status = job->ranks[rank].status, code = job->options->settled_code;
+    return code && WIFEXITED(status) && WEXITSTATUS(status) == code;
+}
+
 static void say_failed(const ech__job *job, int rank, pid_t pid)
 {
     const int status = job->ranks[rank].status;
+    if (ech__job_is_settled(job, rank))
+        return;
     if (WIFSIGNALED(status))
         say(job, "rank %d (pid %d) was killed by signal %d (%s)", rank, (int)pid, WTERMSIG(status),
             strsignal(WTERMSIG(status)));
@@ -226,8 +234,28 @@ static int time_left_ms(const ech__job *job)
 {
     if (job->phase == ECH__JOB_RUNS || job->phase == ECH__JOB_KILLED)
         return -1;
-    const int64_t left = job->next_ns - ech__clock_wall();
-    return left <= 0 ? 0 : (int)(left / 1000000) + 1;
+    return (int)(ech__waited_slice(&job->stopping, job->next_ns) / 1000000) + 1;
+}
+
+/* ---- what ranks leave behind ---- */
+
+/* The ranks are gone. What they have started gets SIGTERM, and SIGKILL where it does not stop in what is left of the grace;
+ * at once where somebody is impatient. */
+static void end_leftovers(ech__job *job)
+{
+    enum { ROUNDS = 100 }; /* of SIGKILL: what cannot be killed is left */
+    int left = ech__leftovers_signal(job->mark, SIGTERM), killed = 0;
+    if (left && job->phase == ECH__JOB_RUNS)
+        begin_stop(job, SIGTERM);
+    for (; left && killed < ROUNDS; left = ech__leftovers_signal(job->mark, killed ? SIGKILL : 0)) {
+        poll(&(struct pollfd){.fd = job->signals->fd, .events = POLLIN}, 1, 10);
+        read_signals(job);
+        const bool over = ech__waited_look(&job->stopping) >= job->kill_ns;
+        if (over && !killed && job->phase != ECH__JOB_KILLED)
+            say(job, "%d processes that ranks had started did not stop within %g s and are killed",
+                left, job->options->grace_s);
+        killed += over || job->phase == ECH__JOB_KILLED;
+    }
 }
 
 /* ---- the job ---- */
@@ -261,6 +289,7 @@ void ech__job_supervise(ech__job *job)
         reap(job);
         advance_stop(job);
     }
+    end_leftovers(job);
     close_all(job);
 }
 
@@ -273,5 +302,6 @@ void ech__job_abandon(ech__job *job)
             ;
         job->ranks[r].pid = 0;
     }
+    ech__leftovers_signal(job->mark, SIGKILL);
     close_all(job);
 }

@@ -2,6 +2,7 @@
 #ifndef ECH_COMM_SUPERVISE_H
 #define ECH_COMM_SUPERVISE_H
 
+#include "base/clock.h"
 #include "comm/launch.h"
 #include "comm/launch_signals.h"
 #include "comm/rank_lines.h"
@@ -27,18 +28,22 @@ typedef struct ech__job {
     const ech__launch_options *options;
     const ech__launch_signals *signals;
     ech__rank_state *ranks;
+    const char *mark;     /* that processes have which ranks have started; see leftovers.h */
     struct pollfd *polls; /* signals, then the ranks */
     int alive;
     uint64_t printed; /* lines, of all ranks */
     ech__job_phase phase;
-    int64_t next_ns, kill_ns; /* when the next step of a stop is due, and the last */
+    ech__waited stopping;     /* since the stop began */
+    int64_t next_ns, kill_ns; /* of that: when its next step is due, and its last */
     int failed;               /* the first rank that failed; -1 */
     int told;                 /* signal that the launcher got; 0 */
     int64_t told_ns;
 } ech__job;
 
-/* Runs until all ranks are gone and waited for. options, signals and ranks are set, all else is 0. */
+/* Runs until all ranks are gone and waited for, and what they have left behind is gone too. options, mark, signals and ranks are set, all else is 0. */
 void ech__job_supervise(ech__job *job);
+/* Whether a rank has ended with options->settled_code. */
+bool ech__job_is_settled(const ech__job *job, int rank);
 /* Kills and waits for the ranks that are there. */
 void ech__job_abandon(ech__job *job);
 

@@ -146,7 +146,8 @@ static void pause_a_little(int round)
 /* Until all posted messages are done. */
 static ech_status wait_all(ech__wire *wire, const char *what)
 {
-    const int64_t deadline = ech__clock_wall() + (int64_t)(wire->timeout_s * 1e9);
+    const int64_t limit = (int64_t)(wire->timeout_s * 1e9);
+    ech__waited waited = ech__waited_start();
     for (int round = 0;; round++) {
         const int before = wire->used;
         ECH_TRY(test_all(wire, what));
@@ -156,7 +157,7 @@ static ech_status wait_all(ech__wire *wire, const char *what)
             round = 0;
         if (wire->idle)
             ECH_TRY(wire->idle(wire->idle_user));
-        if (ech__clock_wall() > deadline)
+        if (ech__waited_look(&waited) > limit)
             break;
         pause_a_little(round);
     }

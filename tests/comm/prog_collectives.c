@@ -5,6 +5,7 @@
  * Exits with 1 and a line for each wrong result. Rank 0 prints what it runs on, and digests of sums whose last bits depend
  * on their order, which must be the same over every transport. nodes: how many there must be. quick: fewer types and counts. die, quit, stop: that rank
  * kills itself, exits with code 3, or stops, in the middle of all-reduces. */
+#include "base/cpus.h"
 #include "base/sha256.h"
 #include "comm/comm.h"
 
@@ -396,14 +397,13 @@ static void introduce(run *t)
 {
     const ech__comm *c = t->comm;
     char host[65] = "";
-    cpu_set_t cpus;
-    CPU_ZERO(&cpus);
-    sched_getaffinity(0, sizeof cpus, &cpus);
+    ech__cpus cpus;
+    ech__cpus_read(&cpus);
     gethostname(host, sizeof host - 1);
     if (c->rank == 0)
         printf("%d ranks on %d nodes over %s\n", c->world, c->nodes, ech__backend_name(c->backend));
     printf("rank %d, %d of %d on %s, may use %d cores, memory %lu\n", c->rank, c->local_rank,
-           c->local_world, host, CPU_COUNT(&cpus), shared_inode());
+           c->local_world, host, ech__cpus_count(&cpus), shared_inode());
     fflush(stdout);
 }
 

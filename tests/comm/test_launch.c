@@ -122,6 +122,12 @@ static int holder(int rank)
     return 0;
 }
 
+static int usage(int rank)
+{
+    (void)rank;
+    return 2;
+}
+
 static int stopped(int rank)
 {
     if (rank == 1)
@@ -184,6 +190,7 @@ static const struct {
              {"holder", holder},
              {"stopped", stopped},
              {"deaf", deaf},
+             {"usage", usage},
              {"order", order},
              {"sum", sum}};
 
@@ -491,16 +498,39 @@ static double seconds_of(const char *word, int code)
     return ech__seconds(ech__clock_wall() - start);
 }
 
-static void a_grandchild_does_not_hold_it_up(void **state)
+/* Whether a process runs: one that nobody has waited for yet does not. */
+static bool runs(int pid)
+{
+    char path[32], state = 'X';
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return false;
+    if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+        state = 'X';
+    fclose(f);
+    return state != 'X' && state != 'Z';
+}
+
+static void grandchildren_end_with_the_job(void **state)
 {
     (void)state;
     const double took = seconds_of("holder", 0);
     for (int rank = 0; rank < 2; rank++) {
         const int child = atoi(h.output[rank]);
         assert_true(child > 1);
-        assert_int_equal(kill(child, SIGKILL), 0); /* it is still there */
+        assert_false(runs(child));
     }
     assert_true(took < 10);
+}
+
+static void a_program_that_was_called_wrongly_is_not_started_again(void **state)
+{
+    (void)state;
+    const ech__launch_result r = launch_again("usage", 2, 3);
+    assert_int_equal(r.code, 2);
+    assert_int_equal(r.restarts, 0);
+    has_line(h.said, "no restart: the program says that it was called wrongly");
 }
 
 static void a_stopped_rank_is_ended(void **state)
@@ -600,7 +630,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(all_are_started_again),
         cmocka_unit_test(restarts_come_to_an_end),
         cmocka_unit_test(a_signal_gives_its_code),
-        cmocka_unit_test(a_grandchild_does_not_hold_it_up),
+        cmocka_unit_test(grandchildren_end_with_the_job),
+        cmocka_unit_test(a_program_that_was_called_wrongly_is_not_started_again),
         cmocka_unit_test(a_stopped_rank_is_ended),
         cmocka_unit_test(a_deaf_rank_is_killed),
         cmocka_unit_test(what_cannot_be_started_is_refused),

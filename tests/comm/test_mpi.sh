@@ -51,6 +51,15 @@ check "a stopped rank ends the job" ends 1 15 stop=1
 check "and is named with the operation" has end 'waited 2.* s for rank 1 in (allreduce|barrier)'
 check "a stopped rank over messages" ends 1 15 backend=mpi stop=1
 check "is named too" has end 'waited 2.* s for rank 1 in (allreduce|barrier) #[0-9]+'
+# One that does not come to MPI_Init at all, where MPI itself would wait for ever.
+absent() {
+    local start=$SECONDS code
+    mpi -np 2 --bind-to none bash -c '[[ $OMPI_COMM_WORLD_RANK == 1 ]] && kill -STOP $$; exec "$0" quick=1' "$program" >"$work/end" 2>&1
+    code=$?
+    ((code == 1 && SECONDS - start <= 20)) || { echo "code $code, $((SECONDS - start)) s"; cat "$work/end"; false; }
+}
+check "a rank that is stopped before MPI_Init ends the job" absent
+check "and the other one says where it waited" has end 'rank 0 waited 2 s in MPI_Init for the other ranks'
 unset ECHELON_TIMEOUT
 refuse "no process is left" pgrep -f "^$program"
 

@@ -4,8 +4,11 @@
 #include "comm/pass_fd.h"
 
 #include <fcntl.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -86,6 +89,58 @@ static void waits_are_bounded(void **state)
     ech_ctx_destroy(ctx);
 }
 
+/* A connection that nobody has accepted yet. */
+static int knock(const char *name)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path + 1, name, strlen(name));
+    const socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, length), 0);
+    return fd;
+}
+
+/* The time is over: that somebody has connected does not make it longer. */
+static void strangers_do_not_prolong_a_wait(void **state)
+{
+    (void)state;
+    enum { STRANGERS = 50 };
+    ech_ctx *ctx;
+    char name[ECH__PASS_NAME_BYTES];
+    int listener, fds[STRANGERS];
+    assert_int_equal(ech_ctx_create(NULL, &ctx), ECH_OK);
+    assert_int_equal(ech__pass_listen(ctx, &listener, name), ECH_OK);
+    for (int i = 0; i < STRANGERS; i++)
+        fds[i] = knock(name);
+    assert_int_equal(ech__pass_serve(ctx, listener, listener, 2 * STRANGERS, 0), ECH_E_IO);
+    assert_non_null(strstr(ech_ctx_error(ctx), "100 of 100 ranks have not fetched it within 0 s"));
+    for (int i = 0; i < STRANGERS; i++)
+        close(fds[i]);
+    close(listener);
+    ech_ctx_destroy(ctx);
+}
+
+/* Nobody accepts, and the backlog is full. */
+static void a_full_backlog_is_waited_for_as_long(void **state)
+{
+    (void)state;
+    ech_ctx *ctx;
+    char name[ECH__PASS_NAME_BYTES];
+    int listener, got;
+    assert_int_equal(ech_ctx_create(NULL, &ctx), ECH_OK);
+    assert_int_equal(ech__pass_listen(ctx, &listener, name), ECH_OK);
+    assert_int_equal(listen(listener, 0), 0);
+    const int first = knock(name);
+    alarm(20); /* a connect that blocks would never return */
+    assert_int_equal(ech__pass_fetch(ctx, name, 0.05, &got), ECH_E_IO);
+    alarm(0);
+    assert_non_null(strstr(ech_ctx_error(ctx), "timed out"));
+    close(first);
+    close(listener);
+    ech_ctx_destroy(ctx);
+}
+
 /* Another user gets nothing, from either side. Only root can be two users. */
 static void other_users_are_turned_away(void **state)
 {
@@ -122,6 +177,8 @@ int main(void)
         cmocka_unit_test(descriptor_reaches_others),
         cmocka_unit_test(names_are_random_and_go_with_the_socket),
         cmocka_unit_test(waits_are_bounded),
+        cmocka_unit_test(strangers_do_not_prolong_a_wait),
+        cmocka_unit_test(a_full_backlog_is_waited_for_as_long),
         cmocka_unit_test(other_users_are_turned_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 
 #include "comm/reduce_table.h"
 #include "comm/tree.h"
+#include "device/isa.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,9 +19,9 @@ static int find_tables(void **state)
     (void)state;
     tables[ntables++] = &ech__reduce_generic;
 #ifdef ECH_X86
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (ech__isa_of_processor() >= ECH__ISA_AVX2)
         tables[ntables++] = &ech__reduce_avx2;
-    if (ech__reduce_best() == &ech__reduce_avx512)
+    if (ech__isa_of_processor() >= ECH__ISA_AVX512)
         tables[ntables++] = &ech__reduce_avx512;
 #endif
     return 0;

@@ -6,6 +6,7 @@
 #include "comm/shm.h"
 #include "comm/tree.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -464,5 +465,6 @@ int main(void)
         cmocka_unit_test(sums_have_one_order),      cmocka_unit_test(buckets_are_reduced),
         cmocka_unit_test(shards_go_to_other_nodes), cmocka_unit_test(memory_comes_and_goes),
     };
+    puts("covered - transport shared memory");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
