@@ -27,7 +27,8 @@ static void use_manifest(ech_ctx *ctx, const char *text, size_t bytes)
         return;
     }
     for (int p = 0; p < ECH__PART_COUNT; p++)
-        must(manifest.bytes[p] >= 0 && strlen(manifest.sha256[p]) == 64);
+        must((manifest.bytes[p] >= 0 && strlen(manifest.sha256[p]) == 64) ||
+             (manifest.bytes[p] == -1 && p >= ECH__PART_NEEDED));
 }
 
 static void check_state(ech_ctx *ctx, const ech__checkpoint_state *s)

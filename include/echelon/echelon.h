@@ -315,7 +315,8 @@ ECH_API ech_train_options ech_train_defaults(void);
 
 /* What one step did. Seconds; time_s runs from before the forward pass to after the optimizer step. */
 typedef struct ech_step {
-    double loss;
+    double
+        loss; /* NaN or infinite where the training diverges: the step then still returns ECH_OK */
     double time_s, forward_s, backward_s, optimizer_s;
     double comm_exposed_s; /* spent on the exchange with other ranks, waiting included */
     double scale;          /* of the loss in this step; 1 without a scaler */
@@ -323,6 +324,21 @@ typedef struct ech_step {
     double grad_norm,
         grad_max; /* of the unscaled gradient, before clipping; 0 where nothing asks for them */
 } ech_step;
+
+/* What the seconds of a step are: by the real clock, with cores of its own for each device; by the real clock, while devices
+ * shared cores, which is not what so many devices take; or by the virtual clock, as if each device had a core of its own. */
+#define ECH_CLOCK_LIST(X)                                                                          \
+    X(MEASURED, "measured")                                                                        \
+    X(OVERSUBSCRIBED, "measured, oversubscribed")                                                  \
+    X(EMULATED, "emulated")
+
+typedef enum ech_clock {
+#define ECH_CLOCK_ENUM(id, text) ECH_CLOCK_##id,
+    ECH_CLOCK_LIST(ECH_CLOCK_ENUM)
+#undef ECH_CLOCK_ENUM
+} ech_clock;
+
+ECH_API const char *ech_clock_name(ech_clock clock);
 
 typedef struct ech_trainer ech_trainer;
 
@@ -338,7 +354,14 @@ ECH_API ech_status ech_trainer_write(ech_trainer *trainer, const char *name, con
 ECH_API ech_status ech_trainer_read(ech_trainer *trainer, const char *name, void *data,
                                     size_t bytes);
 
-/* One training step. out may be NULL. With a group, loss is that of the samples of all ranks. */
+/* By which clock its steps are timed. `echelon run --clock auto|real|virtual` says so to a program, in ECHELON_CLOCK, and its
+ * --link, in ECHELON_LINK, what the exchange costs on the virtual clock; auto, its default, is virtual where ranks outnumber
+ * cores. Without the variable the clock is real. What a program times itself, and loading, is always in real time. */
+ECH_API ech_clock ech_trainer_clock(const ech_trainer *trainer);
+
+/* One training step. out may be NULL. With a group, loss is that of the samples of all ranks. A step that fails after it has
+ * begun to change parameters, such as one in which another rank is lost, leaves those of two steps: from then on the trainer
+ * refuses steps, evaluation, and to read or save parameters. */
 ECH_API ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out);
 /* Forward and backward over the present inputs, by the loss times the scale and divided by the micro-steps; the gradient is
  * added to that of the step under way. With accum N, N-1 calls of this and one of ech_trainer_step, each after its inputs were

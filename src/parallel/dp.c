@@ -351,6 +351,29 @@ bool ech__dp_last(const ech__dp *dp, int device, const ech__plan **plan, const e
     return true;
 }
 
+ech__culprit ech__dp_culprit(const ech__dp *dp, int *device)
+{
+    const ech__culprit loss = ech__exec_culprit(dp->now->exec);
+    for (*device = 0; loss.node && *device < dp->devices; ++*device) {
+        const ech__dp_part *part = dp->replicas[*device].now;
+        const ech__culprit found =
+            part ? ech__exec_culprit(part->exec) : (ech__culprit){.node = NULL};
+        if (found.node)
+            return found;
+    }
+    *device = 0;
+    return loss;
+}
+
+int64_t ech__dp_updates(const ech__dp *dp)
+{
+    const ech__dp_replica *first = &dp->replicas[0];
+    int64_t sum = 0;
+    for (int i = 0; i < first->nparts; i++)
+        sum += ech__exec_updates(first->parts[i].exec);
+    return sum;
+}
+
 ech__device *ech__dp_device(const ech__dp *dp, int device)
 {
     return dp->replicas[device].device;

@@ -100,6 +100,10 @@ const ech__dp_work *ech__dp_work_of(const ech__dp *dp, int device);
 const ech__span *ech__dp_phases(const ech__dp *dp);
 /* What it ran in the last step; false where it had no samples. */
 bool ech__dp_last(const ech__dp *dp, int device, const ech__plan **plan, const ech__exec **exec);
+/* What made the loss of the last step not finite, and the device that it is on; its node is NULL where nothing was found. */
+ech__culprit ech__dp_culprit(const ech__dp *dp, int *device);
+/* How often parameters began to change, over all steps. */
+int64_t ech__dp_updates(const ech__dp *dp);
 ech__device *ech__dp_device(const ech__dp *dp, int device);
 /* Planned bytes by kind. Shorter batches use the same memory. */
 void ech__dp_memory(const ech__dp *dp, int device, int64_t out[ECH__MEMORY_COUNT]);

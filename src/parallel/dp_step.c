@@ -255,6 +255,14 @@ static ech_status on_all(ech__dp *dp, ech_status (*job)(void *arg), ech__dp_phas
     return status;
 }
 
+static ech_status look(void *arg)
+{
+    ech__dp_replica *r = arg;
+    const ech_status status = ech__exec_find_culprit(r->now->exec);
+    atomic_store_explicit(&r->done, true, memory_order_relaxed);
+    return status;
+}
+
 /* All of it on device 0's worker: a step wakes it once, and the other devices for each of their parts. */
 static ech_status run(void *arg)
 {
@@ -262,6 +270,8 @@ static ech_status run(void *arg)
     ECH_TRY(hand_out(dp));
     ECH_TRY(on_all(dp, forward, ECH__DP_FORWARD));
     ECH_TRY(compute_loss(dp));
+    if (ech__exec_culprit(dp->now->exec).node) /* the loss is not finite: since which layer? */
+        ECH_TRY(on_all(dp, look, ECH__DP_SCATTER_GRADIENT));
     ECH_TRY(on_all(dp, backward, ECH__DP_BACKWARD));
     return end_step(dp);
 }

@@ -158,6 +158,11 @@ ech_status ech__pipe_refresh(ech__pipe *pipe, const ech__scalars *scalars);
 
 double ech__pipe_result(const ech__pipe *pipe, ech_value watched);
 const ech__pass *ech__pipe_last(const ech__pipe *pipe);
+/* What first was not finite in a run that gave a loss which is not, and the device that it is on: an operator of the device that
+ * makes the loss, or what a device sent; its node is NULL where nothing was found in this process. */
+ech__culprit ech__pipe_culprit(const ech__pipe *pipe, int *device);
+/* How often the devices of this process began to change parameters, over all runs. */
+int64_t ech__pipe_updates(const ech__pipe *pipe);
 /* Start of the run, when the pipeline was empty, and the end. */
 void ech__pipe_span(const ech__pipe *pipe, int64_t *start_ns, int64_t *flushed_ns, int64_t *end_ns);
 /* In kernels, and fetching from others: of a device, and the mean of all. */

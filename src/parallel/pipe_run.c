@@ -246,6 +246,45 @@ double ech__pipe_result(const ech__pipe *pipe, ech_value watched)
     return 0;
 }
 
+/* What a device sends is kept, so it can still be looked at. */
+static bool sends_broken(const ech__plan *plan, const ech__exec *exec, ech__culprit *out)
+{
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        const ech__node *node = plan->instrs[n].node;
+        if (node->op != ECH__OP_SEND || node->phase != ECH__PHASE_FORWARD ||
+            ech__exec_is_finite(exec, node->in[0]))
+            continue;
+        *out = (ech__culprit){plan->graph, node, node->in[0], true};
+        return true;
+    }
+    return false;
+}
+
+ech__culprit ech__pipe_culprit(const ech__pipe *pipe, int *device)
+{
+    const ech__pass *pass = pipe->now;
+    ech__culprit found = {.node = NULL};
+    for (int at = 0; pass && at < pipe->options.devices * pass->micros; at++) {
+        *device = at / pass->micros;
+        if (!ech__pipe_has(pipe, *device))
+            continue;
+        if (sends_broken(pass->plans[at], pass->execs[at], &found))
+            return found;
+        found = ech__exec_culprit(pass->execs[at]);
+        if (found.node)
+            return found;
+    }
+    return found;
+}
+
+int64_t ech__pipe_updates(const ech__pipe *pipe)
+{
+    int64_t sum = 0;
+    for (int d = 0; d < pipe->options.devices; d++)
+        sum += ech__pipe_has(pipe, d) ? ech__exec_updates(pipe->stages[d].exec) : 0;
+    return sum;
+}
+
 const ech__pass *ech__pipe_last(const ech__pipe *pipe)
 {
     return pipe->now;

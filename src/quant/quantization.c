@@ -38,7 +38,7 @@ static ech_status check(ech_ctx *ctx, const ech__quantization_config *c)
         return ech__fail(
             ctx, ECH_E_INVALID,
             "cifar10 needs a data directory; echelon data cifar10 --dir DIR makes one");
-    return c->out ? ech__dir_check(ctx, "output directory", c->out) : ECH_OK;
+    return ECH_OK;
 }
 
 static ech_status open_data(ech__quantization *s)
@@ -156,7 +156,7 @@ static ech_status calibrate(ech__quantization *s)
     const ech__quantization_config *c = &s->config;
     const int64_t start = ech__clock_wall();
     ech__loader_options l = ech__loader_defaults();
-    l.batch = c->batch < s->train->count ? c->batch : s->train->count;
+    l.batch = c->batch < c->samples ? c->batch : c->samples; /* the training set has as many */
     l.norm = norm_of(s);
     l.seed = c->seed;
     ech__loader *loader;
@@ -218,7 +218,7 @@ static ech_status time_network(ech__quantization *s, const ech_graph *graph, ech
                                const ech__tensors *weights, double **out)
 {
     const ech__network_options o = {
-        .device = s->device, .tuning = s->tuning, .batch = s->config.batch};
+        .device = s->device, .tuning = s->tuning, .batch = s->ladder.options.batch};
     ech__network *network;
     *out = ech__arena_array(&s->scales.arena, (size_t)s->config.timed, sizeof **out);
     if (!*out)
@@ -253,7 +253,6 @@ static ech_status path_of(const ech__quantization *s, const char *file, char out
 static ech_status write_files(ech__quantization *s)
 {
     char path[ECH_DIR_MAX_PATH];
-    ECH_TRY(ech__dir_make(s->ctx, "output directory", s->config.out));
     ECH_TRY(path_of(s, ECH__QUANTIZATION_ONNX_INT8, path));
     ECH_TRY(ech__onnx_save_int8(&s->model, &s->scales, &s->whole, path));
     if (!s->config.init)
@@ -277,7 +276,10 @@ static void keep_timings(ech__quantization *s)
 
 static ech_status run(ech__quantization *s)
 {
+    const ech__claim_options claim = {"output directory", s->config.out, ".quantize.lock"};
     ECH_TRY(check(s->ctx, &s->config));
+    if (s->config.out)
+        ECH_TRY(ech__claim_take(s->ctx, &s->claim, &claim));
     ECH_TRY(open_data(s));
     ECH_TRY(read_model(s));
     ECH_TRY(open_device(s));
@@ -317,5 +319,6 @@ void ech__quantization_fini(ech__quantization *s)
     ech_graph_destroy(s->graph);
     ech__images_close(s->train);
     ech__images_close(s->test);
+    ech__claim_release(&s->claim);
     *s = (ech__quantization){.ctx = NULL};
 }

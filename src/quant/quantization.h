@@ -41,6 +41,7 @@ typedef struct ech__quantization_config {
 typedef struct ech__quantization {
     ech_ctx *ctx;
     ech__quantization_config config;
+    ech__claim claim;            /* on config.out, until fini */
     char init[ECH_DIR_MAX_PATH]; /* the file that config.init stands for */
     ech_graph *graph;            /* of the model, with its loss */
     ech__images *train, *test;

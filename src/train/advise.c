@@ -13,6 +13,7 @@ ech_status ech__scale(ech__pricing *pricing, const ech__load *load, int64_t devi
     ech__price one;
     ECH_TRY(ech__pricing_at(pricing, 1, ech__load_of(load, 1), &one));
     ECH_TRY(ech__pricing_at(pricing, devices, ech__load_of(load, devices), &out->price));
+    ECH_TRY(ech__pricing_memory(pricing, devices, ech__load_of(load, devices), &out->memory));
     out->speedup = out->price.samples_per_s / one.samples_per_s;
     out->efficiency = out->speedup / (double)devices;
     return ECH_OK;
@@ -87,7 +88,7 @@ ech_status ech__find_break_even(ech__pricing *pricing, const ech__load *load, ec
 static void consider(ech__advice *advice, const ech__scaled *s, double efficiency, int64_t memory,
                      bool own)
 {
-    if (s->efficiency < efficiency || (memory && s->price.memory > memory))
+    if (s->efficiency < efficiency || (memory && s->memory > memory))
         return;
     if (own && s->price.devices > advice->devices)
         advice->devices = s->price.devices;

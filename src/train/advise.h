@@ -14,6 +14,7 @@ int64_t ech__load_of(const ech__load *load, int64_t devices);
 /* Prices on N devices beside that of one device with the same load. */
 typedef struct ech__scaled {
     ech__price price;
+    int64_t memory;    /* of the device that needs most */
     double speedup;    /* samples per second by those of one device */
     double efficiency; /* speedup / N */
 } ech__scaled;

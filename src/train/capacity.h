@@ -1,5 +1,6 @@
 /* Whether a training fits into a device's memory, and the largest batch that does: from plans alone, which allocate nothing,
- * time nothing, and may be larger than this machine.
+ * time nothing, and may be larger than this machine. Where the tuning file has the times of all kernels, the plan is the one that a
+ * training would make, to the byte; else it is that of the device's preferred kernels.
  *
  *     ech__capacity c;
  *     ECH_TRY(ech__capacity_init(ctx, &config, 1, &c));          one device; its limit is in c.limit
@@ -23,6 +24,7 @@ typedef struct ech__need {
 typedef struct ech__capacity {
     ech_ctx *ctx;
     ech__run_config config; /* as it is planned; what it points to is borrowed */
+    int devices;            /* ranks of the training */
     int64_t limit;          /* bytes of a device */
     int64_t batch;          /* that the configuration says */
 } ech__capacity;

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "device/device.h"
+#include "train/buffers.h"
 #include "train/params.h"
 #include "train/trainer_pipe.h"
 
@@ -41,6 +42,9 @@ static void set_data(ech_json **json, const ech__run *run)
             ech__json_set_bool(json, "undivided", true);
         ech__json_set_bool(json, "sync-bn", c->train.sync_bn);
     }
+    if (run->world > 1 || c->train.reproducible) /* then the number of devices may differ */
+        ech__json_set_bool(json, "no-broadcast-buffers",
+                           !c->train.broadcast_buffers && run->world > 1);
     if (c->train.mp_devices) {
         ech__json_set_int(json, "mp", c->train.mp_devices);
         ech__json_set_string(json, "placement", c->train.placement ? c->train.placement : "even");
@@ -52,6 +56,8 @@ static void set_data(ech_json **json, const ech__run *run)
         ech__json_set_bool(json, "no-augment", !c->augment);
     }
     ech__json_set_string(json, "data", data);
+    if (run->feed.pixels_sha256[0])
+        ech__json_set_string(json, ECH__CHECKPOINT_PIXELS, run->feed.pixels_sha256);
     ech__json_set_int(json, "seed", (int64_t)c->train.seed);
 }
 
@@ -125,6 +131,7 @@ ech_status ech__run_terms(const ech__run *run, char **out)
     *out = NULL;
     ech__json_set_int(&json, "steps", run->config.steps);
     ech__json_set_int(&json, "epochs", run->config.epochs);
+    ech__json_set_bool(&json, "save", run->config.save != NULL);
     ech__json_set_int(&json, "save-every", run->config.save_every);
     ech__json_set_bool(&json, "trace", run->config.trace);
     FILE *text = open_memstream(out, &bytes);
@@ -215,10 +222,20 @@ ech_status ech__checkpoint_agree(const ech__checkpoint *c, const ech__run *run)
     return status < 0 ? ech__fail_in(c->ctx, status, "%s", c->path) : ECH_OK;
 }
 
+/* Whether every rank has running statistics of its own. */
+static bool has_own_buffers(const ech__run *run)
+{
+    return !run->config.train.broadcast_buffers && ech__buffers_on_ranks(run->trainer);
+}
+
 ech_status ech__checkpoint_restore(const ech__checkpoint *c, ech__run *run)
 {
     const ech__checkpoint_state *s = &c->state;
     char path[ECH_DIR_MAX_PATH];
+    if (has_own_buffers(run)) {
+        ECH_TRY(ech__part_path(c->ctx, c->path, ECH__PART_BUFFERS, path));
+        ECH_TRY(ech__buffers_load(run->trainer, path));
+    }
     ECH_TRY(ech__part_path(c->ctx, c->path, ECH__PART_OPTIMIZER, path));
     ECH_TRY(ech__optimizer_load(run->trainer, path));
     run->trainer->scalars.step = s->updates + 1;
@@ -228,7 +245,7 @@ ech_status ech__checkpoint_restore(const ech__checkpoint *c, ech__run *run)
     run->first_loss = s->first_loss;
     run->last_loss = s->last_loss;
     run->now = s->now;
-    for (size_t i = 0; i < s->nepochs && run->feed.train; i++)
+    for (size_t i = 0; i < s->nepochs && run->epochs_done < run->nepochs; i++)
         run->epochs[run->epochs_done++] = s->epochs[i];
     return ECH_OK;
 }
@@ -269,6 +286,9 @@ static ech_status save_parts(ech__run *run)
     ECH_TRY(ech_trainer_save(run->trainer, path));
     ECH_TRY(ech__checkpoint_part(dir, ECH__PART_OPTIMIZER, path));
     ECH_TRY(ech__optimizer_save(run->trainer, path));
+    ECH_TRY(ech__checkpoint_part(dir, ECH__PART_BUFFERS, path));
+    if (has_own_buffers(run))
+        ECH_TRY(ech__buffers_save(run->trainer, path));
     ECH_TRY(ech__checkpoint_part(dir, ECH__PART_STATE, path));
     ECH_TRY(save_state(run, path));
     return ech__checkpoint_commit(dir);
@@ -276,6 +296,8 @@ static ech_status save_parts(ech__run *run)
 
 ech_status ech__checkpoint_save(ech__run *run)
 {
+    if (!run->checkpoints)
+        return has_own_buffers(run) ? ech__buffers_save(run->trainer, NULL) : ECH_OK;
     const int64_t start = ech__clock_wall(), last = ech__checkpoint_last(run->checkpoints);
     const ech_status status = save_parts(run);
     if (status < 0) {
@@ -290,4 +312,12 @@ ech_status ech__checkpoint_save(ech__run *run)
     run->saves++;
     run->save_s += ech__seconds(ech__clock_wall() - start);
     return ECH_OK;
+}
+
+ech_status ech__checkpoint_save_last(ech__run *run)
+{
+    int32_t missing = run->checkpoints && ech__checkpoint_last(run->checkpoints) != run->done;
+    if (has_own_buffers(run)) /* all take part in saving, and only rank 0 knows what is there */
+        ECH_TRY(ech__comm_broadcast(run->trainer->comm, &missing, sizeof missing, 0));
+    return missing ? ech__checkpoint_save(run) : ECH_OK;
 }

@@ -1,16 +1,13 @@
 #include "train/checkpoint_dir.h"
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -120,6 +117,8 @@ static ech_json *manifest_json(const ech__manifest *manifest)
 {
     ech_json *json = ech__json_object(), *files = ech__json_object();
     for (int p = 0; p < ECH__PART_COUNT; p++) {
+        if (manifest->bytes[p] < 0)
+            continue;
         ech_json *file = ech__json_object();
         ech__json_set_int(&file, "bytes", manifest->bytes[p]);
         ech__json_set_string(&file, "sha256", manifest->sha256[p]);
@@ -134,9 +133,12 @@ static ech_status parse_file(ech_ctx *ctx, const ech_json *files, int part, ech_
 {
     const ech_json *file;
     const char *sha;
+    out->bytes[part] = -1;
     if (!ech__json_find(files, part_names[part]))
-        return ech__fail(ctx, ECH_E_FORMAT, "%s is missing: it is a part of every checkpoint",
-                         part_names[part]);
+        return part >= ECH__PART_NEEDED
+                   ? ECH_OK
+                   : ech__fail(ctx, ECH_E_FORMAT, "%s is missing: it is a part of every checkpoint",
+                               part_names[part]);
     ECH_TRY(ech__json_get_object(ctx, files, part_names[part], &file));
     ECH_TRY(ech__json_get_int(ctx, file, "bytes", &out->bytes[part]));
     ECH_TRY(ech__json_get_string(ctx, file, "sha256", &sha));
@@ -159,12 +161,16 @@ static ech_status parse_manifest(ech_ctx *ctx, const ech_json *doc, ech__manifes
         return ech__fail(ctx, ECH_E_FORMAT, "the format is %lld; this program reads %d",
                          (long long)format, ECH__CHECKPOINT_FORMAT);
     ECH_TRY(ech__json_get_object(ctx, doc, "files", &files));
-    for (int p = 0; p < ECH__PART_COUNT; p++)
+    size_t parts = 0;
+    for (int p = 0; p < ECH__PART_COUNT; p++) {
         ECH_TRY(parse_file(ctx, files, p, out));
-    return ech__json_count(files) == ECH__PART_COUNT
+        parts += out->bytes[p] >= 0;
+    }
+    return ech__json_count(files) == parts
                ? ECH_OK
-               : ech__fail(ctx, ECH_E_FORMAT, "there are %zu files; a checkpoint has %d",
-                           ech__json_count(files), ECH__PART_COUNT);
+               : ech__fail(ctx, ECH_E_FORMAT,
+                           "there are %zu files; %zu of them are of a checkpoint",
+                           ech__json_count(files), parts);
 }
 
 ech_status ech__manifest_parse(ech_ctx *ctx, const char *what, const char *text, size_t bytes,
@@ -285,6 +291,8 @@ ech_status ech__checkpoint_verify(ech_ctx *ctx, const char *checkpoint)
     free(text);
     ECH_TRY(status);
     for (int p = 0; p < ECH__PART_COUNT; p++) {
+        if (manifest.bytes[p] < 0)
+            continue;
         ECH_TRY(ech__part_path(ctx, checkpoint, (ech__part)p, path));
         ECH_TRY(check_part(ctx, path, manifest.bytes[p], manifest.sha256[p]));
     }
@@ -296,7 +304,7 @@ ech_status ech__checkpoint_verify(ech_ctx *ctx, const char *checkpoint)
 struct ech__checkpoint_dir {
     ech_ctx *ctx;
     char root[ECH_DIR_MAX_PATH];
-    int lock;                        /* held on root, so that no other run writes there; -1: none */
+    ech__claim claim;                /* on root, so that no other run writes there */
     char last[ECH__CHECKPOINT_NAME]; /* the newest that this run saved or goes on from; or "" */
     char name[ECH__CHECKPOINT_NAME]; /* of the one that was begun */
     char temp[ECH_DIR_MAX_PATH];     /* where it grows; "" when none was begun */
@@ -322,7 +330,7 @@ static ech_status check_empty(ech_ctx *ctx, const char *dir, const char *resumed
 {
     char name[ECH__CHECKPOINT_NAME];
     int64_t newest = -1;
-    if (!exists(dir) || lies_in(dir, resumed, name))
+    if (lies_in(dir, resumed, name))
         return ECH_OK;
     ECH_TRY(for_entries(ctx, dir, keep_newest, &newest));
     if (newest < 0)
@@ -332,30 +340,6 @@ static ech_status check_empty(ech_ctx *ctx, const char *dir, const char *resumed
         "checkpoint directory %s holds step %lld of another run: resume that one, or save "
         "elsewhere",
         dir, (long long)newest);
-}
-
-ech_status ech__checkpoint_dir_check(ech_ctx *ctx, const char *dir, const char *resumed)
-{
-    ECH_TRY(ech__dir_check(ctx, "checkpoint directory", dir));
-    return check_empty(ctx, dir, resumed);
-}
-
-static const double LOCK_SECONDS = 3; /* a killed run may take a moment to be gone */
-
-static ech_status lock_root(ech__checkpoint_dir *d)
-{
-    d->lock = open(d->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (d->lock < 0)
-        return ech__fail(d->ctx, ECH_E_IO, "checkpoint directory %s cannot be opened: %s", d->root,
-                         strerror(errno));
-    const int64_t start = ech__clock_wall();
-    while (flock(d->lock, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
-        if (ech__seconds(ech__clock_wall() - start) > LOCK_SECONDS)
-            return ech__fail(d->ctx, ECH_E_IO, "checkpoint directory %s is in use by another run",
-                             d->root);
-        ech__clock_sleep(0.02);
-    }
-    return ECH_OK; /* locked, or on a file system that has no locks */
 }
 
 /* A checkpoint that goes is first renamed, so that no half of it ever has its name. */
@@ -398,8 +382,8 @@ static ech_status remove_older(void *user, const char *name)
 
 static ech_status open_dir(ech__checkpoint_dir *d, const char *resumed)
 {
-    ECH_TRY(ech__dir_make(d->ctx, "checkpoint directory", d->root));
-    ECH_TRY(lock_root(d));
+    const ech__claim_options claim = {"checkpoint directory", d->root, ".checkpoints.lock"};
+    ECH_TRY(ech__claim_take(d->ctx, &d->claim, &claim));
     ECH_TRY(check_empty(d->ctx, d->root, resumed));
     if (!lies_in(d->root, resumed, d->last))
         d->last[0] = 0;
@@ -410,12 +394,10 @@ ech_status ech__checkpoint_dir_open(ech_ctx *ctx, const char *dir, const char *r
                                     ech__checkpoint_dir **out)
 {
     *out = NULL;
-    ECH_TRY(ech__checkpoint_dir_check(ctx, dir, resumed));
     ech__checkpoint_dir *d = ech__new(ctx, sizeof *d);
     if (!d)
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for a checkpoint directory");
     d->ctx = ctx;
-    d->lock = -1;
     snprintf(d->root, sizeof d->root, "%s", dir);
     const ech_status status = open_dir(d, resumed);
     if (status < 0) {
@@ -431,8 +413,7 @@ void ech__checkpoint_dir_close(ech__checkpoint_dir *d)
     if (!d)
         return;
     ech__checkpoint_abort(d);
-    if (d->lock >= 0)
-        close(d->lock);
+    ech__claim_release(&d->claim);
     ech__delete(d->ctx, d, sizeof *d);
 }
 
@@ -479,6 +460,9 @@ static ech_status seal(ech__checkpoint_dir *d)
     ech__manifest manifest;
     for (int p = 0; p < ECH__PART_COUNT; p++) {
         ECH_TRY(ech__checkpoint_part(d, (ech__part)p, path));
+        manifest.bytes[p] = -1;
+        if (p >= ECH__PART_NEEDED && !exists(path))
+            continue;
         ECH_TRY(hash_file(d->ctx, path, &manifest.bytes[p], manifest.sha256[p]));
     }
     ECH_TRY(join(d->ctx, d->temp, MANIFEST, path));

@@ -1,7 +1,8 @@
-/* Checkpoints on disk: whole or not there, whenever the power goes.
+/* Checkpoints on disk: complete or absent, whenever the power goes.
  *
  *     DIR/LATEST                 the name of the newest: "step-000120"
- *     DIR/step-000120/           model.safetensors, optimizer.safetensors, state.json: the parts
+ *     DIR/step-000120/           model.safetensors, optimizer.safetensors, state.json: the parts; and where every rank has
+ *                                running statistics of its own, buffers.safetensors
  *                                MANIFEST.json: size and SHA-256 of every part
  *                                COMPLETE: SHA-256 of the manifest, written last
  *     DIR/step-000100/           the one before, until there is a third
@@ -28,7 +29,8 @@
 #define ECH__PART_LIST(X)                                                                          \
     X(MODEL, "model.safetensors")                                                                  \
     X(OPTIMIZER, "optimizer.safetensors")                                                          \
-    X(STATE, "state.json")
+    X(STATE, "state.json")                                                                         \
+    X(BUFFERS, "buffers.safetensors")
 
 typedef enum ech__part {
 #define ECH__PART_ENUM(id, name) ECH__PART_##id,
@@ -38,22 +40,23 @@ typedef enum ech__part {
 } ech__part;
 
 enum {
+    ECH__PART_NEEDED = ECH__PART_BUFFERS, /* those before it are in every checkpoint */
     ECH__CHECKPOINT_FORMAT = 1,
     ECH__CHECKPOINT_NAME = 32, /* bytes of "step-000120", with its NUL */
 };
 
-/* The path of a part of the checkpoint at `checkpoint`. */
+/* The path of a part of the checkpoint at `checkpoint`, whether it is there or not. */
 ech_status ech__part_path(ech_ctx *ctx, const char *checkpoint, ech__part part,
                           char out[ECH_DIR_MAX_PATH]);
 
 /* ---- manifest ---- */
 
 typedef struct ech__manifest {
-    int64_t bytes[ECH__PART_COUNT];
+    int64_t bytes[ECH__PART_COUNT]; /* -1: there is no such part */
     char sha256[ECH__PART_COUNT][65];
 } ech__manifest;
 
-/* what names the text in sentences. Every part must be there once, and nothing else. */
+/* what names the text in error messages. Every part that is needed must be there, and no other file. */
 ech_status ech__manifest_parse(ech_ctx *ctx, const char *what, const char *text, size_t bytes,
                                ech__manifest *out);
 
@@ -69,19 +72,18 @@ ech_status ech__checkpoint_verify(ech_ctx *ctx, const char *checkpoint);
 
 typedef struct ech__checkpoint_dir ech__checkpoint_dir;
 
-/* Whether open would succeed; leaves nothing behind. resumed is the checkpoint that the run goes on from, or NULL:
- * a directory that holds checkpoints of another run is refused. */
-ech_status ech__checkpoint_dir_check(ech_ctx *ctx, const char *dir, const char *resumed);
+/* resumed is the checkpoint that the run goes on from, or NULL: a directory that holds checkpoints of another run is
+ * refused, and so is one that another run has open. */
 ech_status ech__checkpoint_dir_open(ech_ctx *ctx, const char *dir, const char *resumed,
                                     ech__checkpoint_dir **out);
-/* NULL is fine. */
+/* NULL is fine. A directory that was made for it and is still empty is gone then. */
 void ech__checkpoint_dir_close(ech__checkpoint_dir *dir);
 
 ech_status ech__checkpoint_begin(ech__checkpoint_dir *dir, int64_t step);
 /* Where to write a part of the checkpoint that was begun. */
 ech_status ech__checkpoint_part(ech__checkpoint_dir *dir, ech__part part,
                                 char out[ECH_DIR_MAX_PATH]);
-/* All parts must have been written. Where it fails, what was there before is still there. */
+/* All parts that are needed must have been written. Where it fails, what was there before is still there. */
 ech_status ech__checkpoint_commit(ech__checkpoint_dir *dir);
 /* Removes what was begun. */
 void ech__checkpoint_abort(ech__checkpoint_dir *dir);

@@ -314,8 +314,13 @@ static const char *before_there_was(const char *option)
 {
     static const struct {
         const char *option, *value;
-    } later[] = {{"amp", "off"},        {"grad-dtype", "f32"},  {"clip-norm", "off"},
-                 {"loss-scale", "off"}, {"lr-scale-base", "0"}, {"lr-warmup-epochs", "0.0"}};
+    } later[] = {{"amp", "off"},
+                 {"grad-dtype", "f32"},
+                 {"clip-norm", "off"},
+                 {"loss-scale", "off"},
+                 {"no-broadcast-buffers", "false"},
+                 {"lr-scale-base", "0"},
+                 {"lr-warmup-epochs", "0.0"}};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
         if (!strcmp(option, later[i].option))
             return later[i].value;
@@ -328,14 +333,20 @@ ech_status ech__checkpoint_state_agree(ech_ctx *ctx, const ech__checkpoint_state
 {
     for (ech__json_iter it = ech__json_begin(config); it.key; ech__json_next(&it)) {
         const ech_json *saved = ech__json_find(state->config, it.key);
+        const bool pixels = !strcmp(it.key, ECH__CHECKPOINT_PIXELS);
         const value_text ours = text_of(it.value);
         value_text theirs;
         if (saved)
             theirs = text_of(saved);
         else
             snprintf(theirs.s, sizeof theirs.s, "%s", before_there_was(it.key));
-        if (!strcmp(theirs.s, ours.s))
+        if (!strcmp(theirs.s, ours.s) || (pixels && !saved))
             continue;
+        if (pixels)
+            return ech__fail(
+                ctx, ECH_E_INVALID,
+                "its images have the SHA-256 %.12s...; those of this run have %.12s...", theirs.s,
+                ours.s);
         if (!strcmp(it.key, "model"))
             return ech__fail(ctx, ECH_E_INVALID, "it is a checkpoint of %s; this run trains %s",
                              theirs.s, ours.s);

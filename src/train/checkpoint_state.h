@@ -20,6 +20,9 @@
 #include "train/epoch.h"
 #include "train/scaler.h"
 
+/* Among the options: the SHA-256 of the images, which is no option. Checkpoints of older programs do not have it. */
+#define ECH__CHECKPOINT_PIXELS "pixels"
+
 typedef struct ech__checkpoint_state {
     ech_json *config; /* options by their names: numbers, texts, true or false. Owned after parse */
     int64_t step;     /* optimizer steps done, at least 1 */

@@ -8,6 +8,9 @@
  *     ECH_TRY(ech__costs_save(costs));                             with what others wrote meanwhile
  *     ech__costs_close(costs);
  *
+ * A file that cannot be read, of another program or of a newer version, stops nobody: the log says so, the store starts empty,
+ * and saving fails instead of replacing that file.
+ *
  * Operators are timed where they stand in the step, so caches hold what they hold in training; the time of the same kernel in a
  * loop of its own, when caches are warm, is noted beside it. A machine is named by its processor, cores and libraries.
  */
@@ -33,7 +36,6 @@ typedef struct ech__step_cost {
         overhead_s; /* of step_s: besides the medians of operators and, in DataParallel, the work of device 0 for the others */
     double wait_s;  /* of overhead_s: for the slowest of the copies */
     double loading_s; /* waiting for samples and handing them over; not in step_s */
-    int64_t memory[ECH__MEMORY_COUNT];
     double
         phase_s[ECH__DP_PHASES]; /* the device's own work in DataParallel on one device, else 0 */
     double hand_over_s; /* in DataParallel, between the threads of a step; not in overhead_s */
@@ -66,10 +68,13 @@ typedef struct ech__machine_costs {
 
 typedef struct ech__costs ech__costs;
 
-/* machine may be NULL: this one. path NULL: in memory only. */
+/* machine may be NULL: this one. path NULL: in memory only. Fails only where there is no memory. */
 ech_status ech__costs_open(ech_ctx *ctx, const char *path, const char *machine, ech__costs **out);
 void ech__costs_close(ech__costs *costs);
+/* Puts what is new, if anything is, into the file, under a lock; waits a few seconds for another process that does so, and then fails. */
 ech_status ech__costs_save(ech__costs *costs);
+/* Puts all that a file holds, such as one that other processes have measured into. */
+ech_status ech__costs_add_file(ech__costs *costs, const char *path);
 /* $ECHELON_COSTS, or echelon/costs.json in the user's cache directory. Empty when there is no such directory. */
 ech_status ech__costs_default_path(ech_ctx *ctx, char *out, size_t bytes);
 
@@ -84,8 +89,10 @@ const ech__step_cost *ech__costs_find(const ech__costs *costs, const char *key, 
                                       int beside);
 /* Measured batches of a key from small to large, at most max; returns how many. */
 int ech__costs_batches(const ech__costs *costs, const char *key, int beside, int64_t *out, int max);
-/* Copies it, in place of what was known. */
+/* Copies it, in place of what was known. Refuses a step that takes no time, and times that are not finite. */
 ech_status ech__costs_put(ech__costs *costs, const char *key, const ech__step_cost *cost);
+/* Leaves out all of a key, of this machine; a file keeps them. */
+void ech__costs_forget(ech__costs *costs, const char *key);
 /* Of this machine; can be changed. */
 ech__machine_costs *ech__costs_machine(ech__costs *costs);
 /* The link whose price for the direct exchange is as measured, for this many bytes and for few: of the all-reduce alone, or with
@@ -99,6 +106,26 @@ bool ech__costs_link(const ech__costs *costs, int64_t bytes, bool aftermath, ech
  * DataParallel on one device. */
 ech_status ech__costs_measure(ech_ctx *ctx, ech__costs *costs, const ech__run_config *config,
                               ech__comm *comm, double seconds);
+/* Seconds that measuring takes where a step takes so long, besides choosing kernels. */
+double ech__costs_measuring(double seconds, double step_s);
+
+typedef struct ech__costs_budget {
+    double seconds, most_s; /* for a measurement: as wanted, and as it may take at most */
+    double guess_fixed_s,
+        guess_s; /* of a step, and of a sample in it, where no batch below is known */
+    bool (*fits)(void *user, int64_t batch); /* into memory */
+    void *user;
+} ech__costs_budget;
+
+/* Fills in the guess: the time on a slow machine, from what there is to compute and to move. */
+ech_status ech__costs_guess(ech_ctx *ctx, const ech__run_config *config, ech__costs_budget *out);
+
+/* The batch to measure next so that the costs of `batch` are known, or near: that batch, one on the way to it if measuring it
+ * could take longer than the budget has, or 0 where nothing more is to be measured. A step takes no more time per sample than the
+ * one of the largest batch below that was measured. */
+int64_t ech__costs_next_batch(const ech__costs *costs, const char *key, int64_t batch,
+                              const ech__costs_budget *budget);
+
 /* The exchange between two ranks. */
 ech_status ech__costs_measure_link(ech__costs *costs, ech__comm *comm);
 /* What device 0 does for another one in DataParallel: copies memory that the other one has used, and adds it up. */

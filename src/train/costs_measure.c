@@ -1,10 +1,18 @@
 /* Measures what a step costs: trains for a second or two, alone or beside copies of itself. */
+#include "parallel/place.h"
 #include "train/costs.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Steps of the first, short run, which says how many the second one takes; kernels are timed in it where they must be. */
-enum { PROBE_STEPS = 4, PROBE_WARMUP = 2, LEAST_STEPS = 7, MOST_STEPS = 1500 };
+enum {
+    PROBE_STEPS = 4,
+    PROBE_WARMUP = 2,
+    LEAST_STEPS = 7,
+    LEAST_LONG_STEPS = 4,
+    MOST_STEPS = 1500
+};
 static const double WARMUP_SHARE = 0.2;
 
 /* Copies begin every step together, as ranks do that have just exchanged. */
@@ -26,7 +34,9 @@ static ech_status run_steps(ech_ctx *ctx, const ech__run_config *config, ech__co
                             ech__run **out)
 {
     together t = {.comm = comm};
-    ECH_TRY(ech__run_create(ctx, config, out));
+    ech__run_config measured = *config;
+    measured.keep_going = true; /* times are what counts */
+    ECH_TRY(ech__run_create(ctx, &measured, out));
     ech_status status = comm ? ech__comm_barrier(comm) : ECH_OK;
     if (status == ECH_OK)
         status = ech__run_steps(*out, &(ech__run_events){.on_step = meet, .user = &t});
@@ -75,20 +85,19 @@ static ech_status slowest_of(ech__comm *comm, double *samples, size_t steps)
     return ECH_OK;
 }
 
-enum { TIME, LOADING, LOADER };
-
-static size_t timed_steps(const ech__run *run, double *samples, int what)
+static double time_of(const ech__run_step *step)
 {
-    size_t count = 0;
-    for (int64_t i = run->config.warmup; i < run->done; i++) {
-        const ech__run_step *step = &run->steps[i];
-        const double time = step->result.time_s;
-        if (step->samples == run->feed.global)
-            samples[count++] = what == LOADING  ? step->data_s
-                               : what == LOADER ? step->loader_s
-                                                : time;
-    }
-    return count;
+    return step->result.time_s;
+}
+
+static double loading_of(const ech__run_step *step)
+{
+    return step->data_s;
+}
+
+static double loader_of(const ech__run_step *step)
+{
+    return step->loader_s;
 }
 
 /* What hits another operator in every step, such as the loader's work where it has no core of its own, is in the median of no
@@ -96,18 +105,20 @@ static size_t timed_steps(const ech__run *run, double *samples, int what)
 static ech_status sum_up_step(const ech__run *run, ech__comm *comm, double *samples,
                               ech__step_cost *cost)
 {
-    const size_t count = timed_steps(run, samples, LOADING);
+    const ech__history *history = &run->history;
+    const size_t count = (size_t)history->timed.count;
     double low, high, own;
+    ech__history_read(history, loading_of, samples);
     summarise(samples, count, &low, &cost->loading_s, &high);
-    timed_steps(run, samples, TIME);
+    ech__history_read(history, time_of, samples);
     summarise(samples, count, &low, &own, &high);
     ECH_TRY(middle_of(comm, &own, samples + count));
     cost->overhead_s = own;
     for (size_t n = 0; n < cost->nops; n++)
         cost->overhead_s -= cost->ops[n].median_s;
-    timed_steps(run, samples, LOADER); /* in bursts: the median would be none */
+    ech__history_read(history, loader_of, samples); /* in bursts: the median would be none */
     cost->loader_s = ech__stats_of(samples, count).mean;
-    timed_steps(run, samples, TIME);
+    ech__history_read(history, time_of, samples);
     ECH_TRY(slowest_of(comm, samples, count));
     summarise(samples, count, &cost->low_s, &cost->step_s, &cost->high_s);
     cost->wait_s = cost->step_s > own ? cost->step_s - own : 0;
@@ -181,7 +192,6 @@ static ech_status sum_up(ech__costs *costs, const ech__run *run, ech__comm *comm
 {
     ech__run_config config = run->config;
     config.train.threads = run->trainer->device->threads;
-    memcpy(cost->memory, run->trainer->plan->memory, sizeof cost->memory);
     ECH_TRY(sum_up_ops(run, comm, samples, cost));
     ECH_TRY(sum_up_step(run, comm, samples, cost));
     ECH_TRY(sum_up_phases(run, comm, samples, cost));
@@ -211,6 +221,14 @@ static ech_status keep(ech__costs *costs, const ech__run *run, ech__comm *comm)
     return status;
 }
 
+/* Steps that are timed where each takes so long. */
+static int64_t steps_in(double seconds, double step_s)
+{
+    const double steps = seconds / (step_s > 1e-6 ? step_s : 1e-6);
+    const int least = step_s > seconds ? LEAST_LONG_STEPS : LEAST_STEPS;
+    return steps > MOST_STEPS ? MOST_STEPS : steps < least ? least : (int64_t)steps;
+}
+
 /* As many steps as take about the time that is wanted; the same for all copies. */
 static ech_status size_run(ech_ctx *ctx, ech__comm *comm, double seconds, ech__run_config *config)
 {
@@ -222,10 +240,7 @@ static ech_status size_run(ech_ctx *ctx, ech__comm *comm, double seconds, ech__r
     ech__run_destroy(run);
     if (comm)
         ECH_TRY(ech__comm_broadcast(comm, &step_s, (int64_t)sizeof step_s, 0));
-    const double steps = seconds / (step_s > 1e-6 ? step_s : 1e-6);
-    config->steps = steps > MOST_STEPS    ? MOST_STEPS
-                    : steps < LEAST_STEPS ? LEAST_STEPS
-                                          : (int64_t)steps;
+    config->steps = steps_in(seconds, step_s);
     config->warmup = (int64_t)(WARMUP_SHARE * (double)config->steps) + 1;
     return ECH_OK;
 }
@@ -247,4 +262,59 @@ ech_status ech__costs_measure(ech_ctx *ctx, ech__costs *costs, const ech__run_co
     const ech_status status = keep(costs, run, comm);
     ech__run_destroy(run);
     return status;
+}
+
+/* ---- which batches ---- */
+
+/* A slow core, slow memory, and the arrays of the parameters' size that a step reads and writes. */
+static const double SLOW_FLOPS = 4e9, SLOW_BYTES = 5e9, ARRAYS = 6;
+
+static ech_status guess(ech_graph *graph, const ech__run_config *config, ech__costs_budget *out)
+{
+    ech__model model;
+    ech__layers layers;
+    ECH_TRY(ech__model_build(graph, &config->model, &model));
+    ECH_TRY(ech__fuse(graph));
+    ECH_TRY(ech__layers_find(graph, &layers));
+    for (int i = 0; i < layers.count; i++) { /* the backward pass computes twice as much */
+        out->guess_s += 3 * layers.at[i].flops / (SLOW_FLOPS * config->train.threads);
+        out->guess_fixed_s += ARRAYS * (double)layers.at[i].bytes / SLOW_BYTES;
+    }
+    return ECH_OK;
+}
+
+ech_status ech__costs_guess(ech_ctx *ctx, const ech__run_config *config, ech__costs_budget *out)
+{
+    ech_graph *graph;
+    out->guess_s = out->guess_fixed_s = 0;
+    ECH_TRY(ech_graph_create(ctx, &graph));
+    const ech_status status = guess(graph, config, out);
+    ech_graph_destroy(graph);
+    return status;
+}
+
+double ech__costs_measuring(double seconds, double step_s)
+{
+    return (double)(PROBE_STEPS + steps_in(seconds, step_s)) * step_s;
+}
+
+/* Batches are halved on the way down, so that what is measured has divisors like what was asked for. */
+int64_t ech__costs_next_batch(const ech__costs *costs, const char *key, int64_t batch,
+                              const ech__costs_budget *budget)
+{
+    int64_t known[64], least = 0;
+    double fixed = budget->guess_fixed_s, per_sample = budget->guess_s;
+    const int count = ech__costs_batches(costs, key, 1, known, 64);
+    for (int i = 0; i < count && known[i] <= batch; i++) {
+        least = known[i];
+        fixed = 0;
+        per_sample = ech__costs_find(costs, key, known[i], 1)->step_s / (double)known[i];
+    }
+    for (int64_t b = batch; b > least + least / 2; b /= 2) {
+        const double step_s = fixed + per_sample * (double)b;
+        const bool quick = ech__costs_measuring(budget->seconds, step_s) <= budget->most_s;
+        if ((quick || (b == 1 && count == 0)) && budget->fits(budget->user, b))
+            return b;
+    }
+    return 0;
 }

@@ -1,4 +1,5 @@
 #include "train/drift.h"
+#include "base/format.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -45,10 +46,11 @@ ech__drift ech__drift_of(const float *mean, const float *variance, int world, in
     }
     const double count = (double)channels * world;
     return (ech__drift){.ranks = world,
-                        .mean_largest = means.largest,
-                        .mean_rms = count > 0 ? sqrt(means.squares / count) : 0,
-                        .variance_largest = variances.largest,
-                        .variance_rms = count > 0 ? sqrt(variances.squares / count) : 0};
+                        .mean_largest = ech__unsigned_nan(means.largest),
+                        .mean_rms = count > 0 ? ech__unsigned_nan(sqrt(means.squares / count)) : 0,
+                        .variance_largest = ech__unsigned_nan(variances.largest),
+                        .variance_rms =
+                            count > 0 ? ech__unsigned_nan(sqrt(variances.squares / count)) : 0};
 }
 
 /* ---- the record ---- */

@@ -51,6 +51,10 @@ ech_status ech__run_end_epoch(ech__run *run, const ech__run_events *events)
 {
     const ech__epoch_sums *now = &run->now;
     const double samples = (double)now->samples;
+    if (run->epochs_done == run->nepochs) { /* of so short ones none is listed */
+        run->now = (ech__epoch_sums){.samples = 0};
+        return ECH_OK;
+    }
     ech__run_epoch *epoch = &run->epochs[run->epochs_done++];
     *epoch = (ech__run_epoch){.epoch = run->epochs_done,
                               .samples = now->samples,

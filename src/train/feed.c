@@ -69,6 +69,7 @@ static ech_status open_images(ech__feed *feed, const ech__feed_options *o)
     i.dir = o->data_dir;
     i.split = ECH__SPLIT_TRAIN;
     i.limit = o->limit;
+    i.sharers = o->sharers;
     ECH_TRY(ech__images_open(feed->ctx, &i, &feed->train));
     i.split = ECH__SPLIT_TEST;
     i.limit = o->limit && o->limit < 10000 ? o->limit : 0;
@@ -87,8 +88,34 @@ static ech_status open_images(ech__feed *feed, const ech__feed_options *o)
     return ECH_OK;
 }
 
+/* Of every image that the run trains on, in their order. Synthetic ones follow from their numbers, so that some of them tell
+ * which program made them. */
+static ech_status hash_pixels(ech__feed *feed)
+{
+    enum { SOME = 64 };
+    const ech__images *set = feed->train;
+    const size_t bytes = ech__images_bytes(set);
+    const bool synthetic = !strcmp(set->name, ech__images_source_name(ECH__IMAGES_SYNTHETIC));
+    const int64_t count = synthetic && set->count > SOME ? SOME : set->count;
+    const uint8_t *pixels;
+    ech_status status = ECH_OK;
+    ech__sha256 sha;
+    uint8_t *scratch = ech__new(feed->ctx, bytes);
+    if (!scratch)
+        return ech__fail(feed->ctx, ECH_E_NOMEM, "no memory for an image");
+    ech__sha256_init(&sha);
+    for (int64_t i = 0; i < count && status == ECH_OK; i++) {
+        status = ech__images_read(feed->ctx, set, i, scratch, &pixels);
+        if (status == ECH_OK)
+            ech__sha256_update(&sha, pixels, bytes);
+    }
+    ech__delete(feed->ctx, scratch, bytes);
+    memcpy(feed->pixels_sha256, ech__sha256_final(&sha).s, sizeof feed->pixels_sha256);
+    return status;
+}
+
 /* Tells one set from another, for a run that goes on from a checkpoint. */
-static void identify(ech__feed *feed)
+static ech_status identify(ech__feed *feed, const ech__feed_options *o)
 {
     const ech__vectors *v = &feed->vectors;
     const size_t bytes = (size_t)(v->count * v->dim) * sizeof(float);
@@ -100,20 +127,21 @@ static void identify(ech__feed *feed)
         ech__sha256_update(&sha, v->x, bytes);
         ech__sha256_update(&sha, v->y, bytes);
     } else {
-        return;
+        return ECH_OK;
     }
     memcpy(feed->sha256, ech__sha256_final(&sha).s, sizeof feed->sha256);
+    return feed->train && o->checkpointed ? hash_pixels(feed) : ECH_OK;
 }
 
 ech_status ech__feed_open(ech_ctx *ctx, const ech__feed_options *o, ech__feed *out)
 {
     *out = (ech__feed){.ctx = ctx, .per_epoch = 1};
-    const ech_status status =
+    ech_status status =
         ech__model_takes_images(o->model.kind) ? open_images(out, o) : open_vectors(out, o);
+    if (status == ECH_OK)
+        status = identify(out, o);
     if (status < 0)
         ech__feed_close(out);
-    else
-        identify(out);
     return status;
 }
 

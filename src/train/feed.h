@@ -28,10 +28,12 @@ typedef struct ech__feed_options {
     int64_t
         global; /* samples of a step over all ranks; 0: batch of each, or the rows of the file */
     int rank, world;
+    int sharers;    /* ranks on this machine; 0: one */
     int micros;     /* micro-steps of a step */
     bool undivided; /* losses of micro-steps are added up instead of averaged */
     bool drop_last; /* leaves out what does not fill a step at the end of an epoch */
     bool shuffle, augment;
+    bool checkpointed; /* images are hashed, which takes a second for a large set */
     uint64_t seed;
     int64_t epoch, step; /* where to start */
 } ech__feed_options;
@@ -44,6 +46,7 @@ typedef struct ech__feed {
     int64_t batch;     /* most samples of a micro-step */
     int64_t per_epoch; /* steps */
     char sha256[65]; /* of a file's vectors, or of the labels of images; "" for synthetic vectors */
+    char pixels_sha256[65]; /* of the images of a run with checkpoints; "" for others */
     /* vectors */
     ech__vectors vectors;
     bool written; /* the device has the one batch */

@@ -1,4 +1,5 @@
 #include "train/params.h"
+#include "base/format.h"
 #include "base/rng.h"
 #include "base/sha256.h"
 #include "tensor/safetensors.h"
@@ -60,6 +61,15 @@ static tensor tensor_of(const ech_trainer *trainer, ech_value v)
     return t;
 }
 
+/* Writes elements from the first on. The padding becomes zero: a step that was not finite may have left NaN there. */
+static void put(const tensor *t, int64_t first, int64_t count, const void *data)
+{
+    int64_t extent = 0;
+    if (first == 0 && ech__layout_extent(t->layout, &extent) && extent > t->elems)
+        memset(t->memory, 0, (size_t)(extent * t->elem_bytes));
+    ech__layout_scatter(t->layout, t->elem_bytes, first, count, data, t->memory);
+}
+
 /* What one file holds: PyTorch's state_dict of the model, or of the optimizer. */
 typedef bool (*part_fn)(const ech_graph *graph, size_t v);
 
@@ -95,6 +105,21 @@ static ech_status by_chunks(ech_trainer *trainer, const tensor *t, chunk_fn each
     }
     ech__delete(trainer->ctx, chunk, CHUNK);
     return status;
+}
+
+const ech__value *ech__trainer_nonfinite(const ech_trainer *trainer)
+{
+    for (size_t v = 0; v < trainer->graph->nvalues; v++) {
+        const ech__value *value = &trainer->graph->values[v];
+        const ech__plan *plan;
+        const ech__exec *exec;
+        ech_value there;
+        if ((is_saved(trainer->graph, v) || is_state(trainer->graph, v)) &&
+            ech__trainer_home(trainer, (ech_value)v, &plan, &exec, &there) &&
+            !ech__exec_is_finite(exec, there))
+            return value;
+    }
+    return NULL;
 }
 
 int64_t ech__trainer_param_count(const ech_trainer *trainer)
@@ -167,9 +192,10 @@ static ech_status find(ech_trainer *trainer, const ech__variant *variant, const 
         return ech__fail(trainer->ctx, ECH_E_INVALID, "'%s' of shape %s takes %lld bytes, not %zu",
                          name, ech__shape_format(&out->layout->shape).s,
                          (long long)(out->elems * out->elem_bytes), bytes);
-    if (out->value->kind != ECH__VALUE_INPUT)
-        trainer->stale = true; /* right for a read too, only slower */
-    return ECH_OK;
+    if (out->value->kind == ECH__VALUE_INPUT)
+        return ECH_OK;
+    trainer->stale = true; /* right for a read too, only slower */
+    return ech__trainer_check(trainer);
 }
 
 ech_status ech__variant_write(ech_trainer *trainer, const ech__variant *variant, const char *name,
@@ -179,7 +205,7 @@ ech_status ech__variant_write(ech_trainer *trainer, const ech__variant *variant,
     if (is_piped_input(trainer, name))
         return ech__pipe_write(trainer->pipe, variant->pass, name, data, bytes);
     ECH_TRY(find(trainer, variant, name, bytes, &t));
-    ech__layout_scatter(t.layout, t.elem_bytes, 0, t.elems, data, t.memory);
+    put(&t, 0, t.elems, data);
     return ECH_OK;
 }
 
@@ -247,6 +273,7 @@ static ech_status put_chunk(void *user, const tensor *t, int64_t first, int64_t 
 ech_status ech__trainer_hash(ech_trainer *trainer, char out[65])
 {
     ech__sha256 sha;
+    ECH_TRY(ech__trainer_check(trainer));
     ech__sha256_init(&sha);
     for (size_t v = 0; v < trainer->graph->nvalues; v++) {
         if (!is_param(trainer, v))
@@ -350,7 +377,7 @@ static ech_status load_chunk(void *user, const tensor *t, int64_t first, int64_t
     const reading *r = user;
     ECH_TRY(ech__safetensors_read(r->file, r->from, first * t->elem_bytes, chunk,
                                   (size_t)(count * t->elem_bytes)));
-    ech__layout_scatter(t->layout, t->elem_bytes, first, count, chunk, t->memory);
+    put(t, first, count, chunk);
     return ECH_OK;
 }
 
@@ -384,6 +411,7 @@ ech_status ech__optimizer_load(ech_trainer *trainer, const char *path)
 
 static ech_status save_part(ech_trainer *trainer, part_fn part, const char *path)
 {
+    ECH_TRY(ech__trainer_check(trainer));
     const size_t nvalues = trainer->graph->nvalues, bytes = nvalues * sizeof(ech__safetensor);
     ech__safetensor *tensors = ech__new(trainer->ctx, bytes);
     if (!tensors)
@@ -471,7 +499,8 @@ ech_status ech__params_distance(ech_trainer *trainer, const char *path, ech__par
     if (status == ECH_OK) {
         comparison c = {.trainer = trainer, .file.file = file, .theirs = chunk};
         status = compare_all(trainer, path, &c);
-        *out = (ech__params_gap){.distance = sqrt(c.square), .norm = sqrt(c.theirs_square)};
+        *out = (ech__params_gap){.distance = ech__unsigned_nan(sqrt(c.square)),
+                                 .norm = ech__unsigned_nan(sqrt(c.theirs_square))};
         ech__safetensors_close(file);
     }
     ech__delete(trainer->ctx, chunk, CHUNK);

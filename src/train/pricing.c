@@ -3,19 +3,12 @@
 #include "device/device.h"
 #include "parallel/ddp.h"
 #include "train/optimizer.h"
+#include "train/pricing_memory.h"
 #include "train/pricing_pipe.h"
+#include "train/pricing_points.h"
 
 #include <math.h>
 #include <string.h>
-
-enum { MAX_POINTS = 64 };
-
-/* Costs of one batch, with an entry for each node of the graph (0 for those of the exchange). */
-typedef struct cost_point {
-    int64_t batch;
-    const ech__step_cost *alone, *beside; /* beside: NULL where it does not matter */
-    double *alone_s, *beside_s;           /* [nnodes] */
-} cost_point;
 
 struct ech__pricing {
     ech_ctx *ctx;
@@ -23,12 +16,12 @@ struct ech__pricing {
     ech__arena arena;
     ech_graph *model, *graph; /* as it is written, and with all passes */
     ech__halves halves;       /* DataParallel; else empty */
-    ech__device *device;      /* DataParallel: to plan the head for */
     ech__layers layers;       /* mp and pipeline; else empty */
     ech__cluster cluster;
     ech__algorithm algorithm;
-    cost_point points[MAX_POINTS];
-    int npoints;
+    ech__cost_points points;  /* all that were measured alone */
+    ech__cost_points crowded; /* those of them that were measured beside others, too */
+    ech__planned_memory memory;
     ech__priced_op
         *ops; /* [nnodes + 1], in the order of the nodes, and what comes behind the step */
     size_t nops;
@@ -90,87 +83,62 @@ static double crowding(const ech__pricing *p, int64_t devices)
     return devices >= K ? 1 : (double)(devices - 1) / (double)(K - 1);
 }
 
-/* On the line through two points; from one point alone, in proportion to the batch or constant. Never below 0. */
-static double on_line(const ech__pricing *p, int64_t batch, bool grows,
-                      double (*of)(const cost_point *, const void *), const void *arg)
-{
-    const cost_point *points = p->points;
-    int i = 1;
-    while (i < p->npoints - 1 && points[i].batch < batch)
-        i++;
-    if (p->npoints == 1) {
-        const double only = of(&points[0], arg);
-        return grows ? only * (double)batch / (double)points[0].batch : only;
-    }
-    const cost_point *a = &points[i - 1], *b = &points[i];
-    const double low = of(a, arg), high = of(b, arg);
-    if (batch == a->batch)
-        return low;
-    if (batch == b->batch)
-        return high;
-    const double slope = (high - low) / (double)(b->batch - a->batch);
-    if (batch > b->batch) /* noise must not make a large batch cost less than a smaller one */
-        return high + fmax(slope, 0) * (double)(batch - b->batch);
-    if (batch < a->batch)
-        return fmax(low - fmax(slope, 0) * (double)(a->batch - batch), 0);
-    return low + slope * (double)(batch - a->batch);
-}
-
 typedef struct asked {
     size_t node;
-    double crowding;
     int phase;
 } asked;
 
-static double node_seconds(const cost_point *point, const void *arg)
+static double node_seconds(const ech__cost_point *point, const void *arg)
+{
+    return point->alone_s[((const asked *)arg)->node];
+}
+
+/* How much longer it takes beside others. */
+static double node_more(const ech__cost_point *point, const void *arg)
 {
     const asked *a = arg;
-    const double alone = point->alone_s[a->node];
-    return point->beside ? alone + a->crowding * (point->beside_s[a->node] - alone) : alone;
+    return point->beside_s[a->node] - point->alone_s[a->node];
 }
 
-static double overhead_seconds(const cost_point *point, const void *arg)
+static double overhead_seconds(const ech__cost_point *point, const void *arg)
 {
-    const asked *a = arg;
-    const double alone = point->alone->overhead_s;
-    return point->beside ? alone + a->crowding * (point->beside->overhead_s - alone) : alone;
+    (void)arg;
+    return point->alone->overhead_s;
 }
 
-static double wait_seconds(const cost_point *point, const void *arg)
+static double overhead_more(const ech__cost_point *point, const void *arg)
 {
-    return point->beside ? ((const asked *)arg)->crowding * point->beside->wait_s : 0;
+    (void)arg;
+    return point->beside->overhead_s - point->alone->overhead_s;
 }
 
-static double loading_seconds(const cost_point *point, const void *arg)
+static double wait_seconds(const ech__cost_point *point, const void *arg)
+{
+    (void)arg;
+    return point->beside->wait_s;
+}
+
+static double loading_seconds(const ech__cost_point *point, const void *arg)
 {
     (void)arg;
     return point->alone->loading_s;
 }
 
-static double phase_seconds(const cost_point *point, const void *arg)
+static double phase_seconds(const ech__cost_point *point, const void *arg)
 {
     return point->alone->phase_s[((const asked *)arg)->phase];
 }
 
-static double hand_over_seconds(const cost_point *point, const void *arg)
+static double hand_over_seconds(const ech__cost_point *point, const void *arg)
 {
     (void)arg;
     return point->alone->hand_over_s;
 }
 
-static double loader_seconds(const cost_point *point, const void *arg)
+static double loader_seconds(const ech__cost_point *point, const void *arg)
 {
     (void)arg;
     return point->alone->loader_s;
-}
-
-static double memory_bytes(const cost_point *point, const void *arg)
-{
-    int64_t sum = 0;
-    (void)arg;
-    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
-        sum += point->alone->memory[k];
-    return (double)sum;
 }
 
 /* A conversion between f32 and 16 bits moves three quarters of what a copy does. */
@@ -181,18 +149,32 @@ static double convert_seconds(const ech__pricing *p, const ech__node *node, int6
     return devices > 1 ? ech__size_seconds(&machine->copy, bytes_of(p->graph, param) * 3 / 4) : 0;
 }
 
+/* A time alone, and how much longer it is beside others. */
+typedef struct both {
+    ech__cost_of alone, more;
+} both;
+
+static double at_batch(const ech__pricing *p, int64_t batch, bool grows, both of, double crowded,
+                       const asked *a)
+{
+    double seconds = ech__cost_at(&p->points, batch, grows, of.alone, a);
+    if (crowded > 0)
+        seconds += crowded * ech__cost_at(&p->crowded, batch, grows, of.more, a);
+    return seconds;
+}
+
 /* Fills in the times of the operators. */
 static void fill_times(ech__pricing *p, int64_t devices, int64_t batch, double crowded)
 {
     for (size_t n = 0; n < p->graph->nnodes; n++) {
-        const asked a = {.node = n, .crowding = crowded};
+        const asked a = {.node = n};
         const ech__phase phase = p->graph->nodes[n].phase;
         if (p->graph->nodes[n].op == ECH__OP_CONVERT)
             p->ops[n].seconds = convert_seconds(p, &p->graph->nodes[n], devices);
         else if (!is_exchange(&p->graph->nodes[n]))
             p->ops[n].seconds =
-                on_line(p, batch, phase == ECH__PHASE_FORWARD || phase == ECH__PHASE_BACKWARD,
-                        node_seconds, &a);
+                at_batch(p, batch, phase == ECH__PHASE_FORWARD || phase == ECH__PHASE_BACKWARD,
+                         (both){node_seconds, node_more}, crowded, &a);
     }
 }
 
@@ -242,26 +224,27 @@ static ech_status find_points(ech__pricing *p)
     ech__pricing_options *o = &p->options;
     const ech__run_config single = ech__pricing_single(o->config, o->strategy, 1);
     const ech__costs_key key = ech__costs_key_of(&single);
-    int64_t batches[MAX_POINTS];
-    if (o->cluster || ech__costs_batches(o->costs, key.s, o->beside, batches, MAX_POINTS) == 0)
+    int64_t batches[ECH__MOST_POINTS];
+    if (o->cluster ||
+        ech__costs_batches(o->costs, key.s, o->beside, batches, ECH__MOST_POINTS) == 0)
         o->beside = 1; /* copies side by side may have been too large for the memory */
     const bool crowded = o->beside > 1;
-    const int count = ech__costs_batches(o->costs, key.s, 1, batches, MAX_POINTS);
+    const int count = ech__costs_batches(o->costs, key.s, 1, batches, ECH__MOST_POINTS);
     for (int i = 0; i < count; i++) {
-        cost_point *point = &p->points[p->npoints];
-        point->batch = batches[i];
-        point->alone = ech__costs_find(o->costs, key.s, batches[i], 1);
-        point->beside = crowded ? ech__costs_find(o->costs, key.s, batches[i], o->beside) : NULL;
-        if (crowded && !point->beside)
-            continue;
-        ECH_TRY(match(p, point->alone, &point->alone_s));
-        if (point->beside)
-            ECH_TRY(match(p, point->beside, &point->beside_s));
-        p->npoints++;
+        ech__cost_point point = {.batch = batches[i],
+                                 .alone = ech__costs_find(o->costs, key.s, batches[i], 1)};
+        if (crowded)
+            point.beside = ech__costs_find(o->costs, key.s, batches[i], o->beside);
+        ECH_TRY(match(p, point.alone, &point.alone_s));
+        if (point.beside)
+            ECH_TRY(match(p, point.beside, &point.beside_s));
+        p->points.at[p->points.count++] = point;
+        if (point.beside)
+            p->crowded.at[p->crowded.count++] = point;
     }
-    return p->npoints ? ECH_OK
-                      : ech__fail(p->ctx, ECH_E_INVALID,
-                                  "the costs of '%s' are not known on this machine", key.s);
+    return p->points.count ? ECH_OK
+                           : ech__fail(p->ctx, ECH_E_INVALID,
+                                       "the costs of '%s' are not known on this machine", key.s);
 }
 
 /* ---- what is exchanged ---- */
@@ -426,24 +409,14 @@ static void add_micro_steps(const ech__pricing *p, ech__price *price)
         if (phase == ECH__PHASE_FORWARD || phase == ECH__PHASE_BACKWARD)
             each += p->ops[n].seconds;
     }
+    /* They exchange nothing, and so nobody waits for others in them. */
     price->step.compute_s += others * each;
-    price->step.step_s += others * (each + price->overhead_s);
-    price->overhead_s *= 1 + others;
+    price->step.step_s += others * (each + price->other_s);
+    price->overhead_s += others * price->other_s;
+    price->other_s *= 1 + others;
     price->loading_s *= 1 + others;
     price->global *= 1 + (int64_t)others;
     price->measured = price->measured && others == 0;
-}
-
-/* Beside what one micro-step needs: the parts of a gradient that are on their way into a sum, and what travels. */
-static ech_status memory_ddp(ech__pricing *p, ech__price *price)
-{
-    const ech_train_options *o = &p->options.config->train;
-    price->memory = (int64_t)on_line(p, price->batch, true, memory_bytes, NULL);
-    if (o->accum > 1)
-        price->memory += gradient_bytes(p, true);
-    if (o->grad_dtype == ECH_BF16 && price->devices > 1)
-        price->memory += gradient_bytes(p, false) / 2;
-    return ECH_OK;
 }
 
 /* ---- DataParallel ---- */
@@ -451,8 +424,6 @@ static ech_status memory_ddp(ech__pricing *p, ech__price *price)
 static ech_status prepare_dp(ech__pricing *p, ech_value loss)
 {
     const ech_train_options *o = &p->options.config->train;
-    const ech__device_options device = {
-        .kind = ECH__DEVICE_CPU, .threads = 1, .memory_limit = INT64_MAX / 4};
     ECH_TRY(ech__split_loss(p->model, loss, &p->halves));
     p->graph = p->halves.body;
     ECH_TRY(ech__fuse(p->graph));
@@ -460,8 +431,7 @@ static ech_status prepare_dp(ech__pricing *p, ech_value loss)
     if (o->recompute)
         ECH_TRY(ech__recompute(p->graph));
     ECH_TRY(ech__optimize(p->graph, o));
-    ECH_TRY(ech__copy_weights(p->graph));
-    return ech__device_create(p->ctx, &device, &p->device);
+    return ech__copy_weights(p->graph);
 }
 
 /* Bytes of one sample of a value, or all of it where it has no samples. */
@@ -512,7 +482,7 @@ static double hand_over(const ech__pricing *p, const ech__price *price)
 {
     const ech__machine_costs *machine = ech__costs_machine((ech__costs *)p->options.costs);
     if (price->devices == 1)
-        return on_line(p, price->batch, false, hand_over_seconds, NULL);
+        return ech__cost_at(&p->points, price->batch, false, hand_over_seconds, NULL);
     return machine->step_job_s + 2 * machine->part_job_s;
 }
 
@@ -523,7 +493,8 @@ static double loading_beside(const ech__pricing *p, const ech__price *price)
 {
     if (crowding(p, price->devices) < 1 || ech__loader_burst(price->global) > 2)
         return 0;
-    return on_line(p, price->global, true, loader_seconds, NULL) / (double)price->devices;
+    return ech__cost_at(&p->points, price->global, true, loader_seconds, NULL) /
+           (double)price->devices;
 }
 
 static ech_status price_dp(ech__pricing *p, ech__price *price)
@@ -534,7 +505,8 @@ static ech_status price_dp(ech__pricing *p, ech__price *price)
     double phase[ECH__DP_PHASES];
     /* Device 0 does these for all samples, its own included, alone. */
     for (int i = 0; i < ECH__DP_PHASES; i++)
-        phase[i] = on_line(p, price->global, true, phase_seconds, &(asked){.phase = i});
+        phase[i] =
+            ech__cost_at(&p->points, price->global, true, phase_seconds, &(asked){.phase = i});
     const double replicate = ech__size_seconds(&machine->copy, m.weights) * (double)(N - 1);
     const double add = ech__size_seconds(&machine->add, m.gradients) * (double)(N - 1);
     double exposed =
@@ -555,18 +527,6 @@ static ech_status price_dp(ech__pricing *p, ech__price *price)
     const double out = (double)(N - 1) * (double)(m.inputs + m.weights + m.outputs);
     const double in = (double)(N - 1) * (double)(m.outputs + m.gradients);
     price->step.busiest_bytes = fmax(out, in);
-    return ECH_OK;
-}
-
-/* Device 0 needs most: its part, and the whole batch beside it. */
-static ech_status memory_dp(ech__pricing *p, ech__price *price)
-{
-    ech__plan *whole;
-    ECH_TRY(ech__plan_create(p->halves.head, p->device,
-                             &(ech__plan_options){.batch = price->global}, &whole));
-    price->memory =
-        (int64_t)on_line(p, price->batch, true, memory_bytes, NULL) + whole->total_bytes;
-    ech__plan_destroy(whole);
     return ECH_OK;
 }
 
@@ -599,13 +559,6 @@ static ech_status price_pipe(ech__pricing *p, ech__price *price)
     return ech__price_spread(p->ctx, &spread, price);
 }
 
-static ech_status memory_pipe(ech__pricing *p, ech__price *price)
-{
-    if (price->devices == 1)
-        return memory_ddp(p, price);
-    return ech__price_spread_memory(p->ctx, p->options.config, price);
-}
-
 /* ---- ways of going parallel ---- */
 
 typedef struct strategy {
@@ -614,15 +567,13 @@ typedef struct strategy {
     bool one_by_one; /* devices never work at the same time */
     ech_status (*prepare)(ech__pricing *p, ech_value loss);  /* p->graph */
     ech_status (*price)(ech__pricing *p, ech__price *price); /* p->ops have their times */
-    ech_status (*memory)(ech__pricing *p, ech__price *price);
 } strategy;
 
 static const strategy strategies[ECH__STRATEGY_COUNT] = {
-    [ECH__STRATEGY_DDP] = {1000000, false, false, prepare_ddp, price_ddp, memory_ddp},
-    [ECH__STRATEGY_DP] = {ECH__DP_MAX_DEVICES, false, false, prepare_dp, price_dp, memory_dp},
-    [ECH__STRATEGY_MP] = {ECH__MAX_STAGES, true, true, prepare_pipe, price_pipe, memory_pipe},
-    [ECH__STRATEGY_PIPELINE] = {ECH__MAX_STAGES, true, false, prepare_pipe, price_pipe,
-                                memory_pipe},
+    [ECH__STRATEGY_DDP] = {1000000, false, false, prepare_ddp, price_ddp},
+    [ECH__STRATEGY_DP] = {ECH__DP_MAX_DEVICES, false, false, prepare_dp, price_dp},
+    [ECH__STRATEGY_MP] = {ECH__MAX_STAGES, true, true, prepare_pipe, price_pipe},
+    [ECH__STRATEGY_PIPELINE] = {ECH__MAX_STAGES, true, false, prepare_pipe, price_pipe},
 };
 
 bool ech__strategy_cuts_model(ech__strategy s)
@@ -630,8 +581,8 @@ bool ech__strategy_cuts_model(ech__strategy s)
     return strategies[s].cuts_model;
 }
 
-static int micros_of(ech__strategy s, const ech__run_config *config, int64_t devices,
-                     int64_t global)
+int ech__strategy_micros(ech__strategy s, const ech__run_config *config, int64_t devices,
+                         int64_t global)
 {
     if (s != ECH__STRATEGY_PIPELINE || devices == 1)
         return 1;
@@ -642,7 +593,7 @@ static int micros_of(ech__strategy s, const ech__run_config *config, int64_t dev
 int64_t ech__strategy_batch(ech__strategy s, const ech__run_config *config, int64_t devices,
                             int64_t global)
 {
-    return strategies[s].cuts_model ? global / micros_of(s, config, devices, global)
+    return strategies[s].cuts_model ? global / ech__strategy_micros(s, config, devices, global)
                                     : (global + devices - 1) / devices;
 }
 
@@ -688,6 +639,7 @@ ech_status ech__pricing_create(ech_ctx *ctx, const ech__pricing_options *options
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for a price");
     p->ctx = ctx;
     p->options = *options;
+    p->memory = (ech__planned_memory){.config = options->config, .strategy = options->strategy};
     ech__arena_init(&p->arena, ctx->alloc);
     const ech_status status = prepare(p);
     if (status < 0) {
@@ -702,12 +654,36 @@ void ech__pricing_destroy(ech__pricing *p)
 {
     if (!p)
         return;
-    ech__device_destroy(p->device);
     ech_graph_destroy(p->graph);
     ech_graph_destroy(p->halves.head);
     ech_graph_destroy(p->model);
     ech__arena_fini(&p->arena);
     ech__delete(p->ctx, p, sizeof *p);
+}
+
+/* The estimate of a step of one device. */
+static double alone_seconds(ech__pricing *p, int64_t batch)
+{
+    fill_times(p, 1, batch, 0);
+    return sum_of(p, ECH__PRICED_FORWARD) + sum_of(p, ECH__PRICED_BACKWARD) +
+           sum_of(p, ECH__PRICED_OPTIMIZER) +
+           ech__cost_at(&p->points, batch, false, overhead_seconds, NULL);
+}
+
+/* A step that was measured takes what it took. Each instant of a step counts once: what is no operator, no exchange and no
+ * waiting is the rest. Medians of operators may add up to more than that of the step; then there is no rest. */
+static void add_up(const ech__pricing *p, ech__price *price)
+{
+    ech__priced_step *step = &price->step;
+    for (int i = 0; price->measured && i < p->points.count; i++) {
+        if (p->points.at[i].batch == price->batch)
+            step->step_s = p->points.at[i].alone->step_s;
+    }
+    price->other_s = step->step_s - step->compute_s - step->exposed_s - price->wait_s;
+    if (price->other_s < 0) {
+        step->compute_s += price->other_s;
+        price->other_s = 0;
+    }
 }
 
 ech_status ech__pricing_at(ech__pricing *p, int64_t devices, int64_t global, ech__price *out)
@@ -721,12 +697,12 @@ ech_status ech__pricing_at(ech__pricing *p, int64_t devices, int64_t global, ech
         return ech__fail(p->ctx, ECH_E_INVALID,
                          "%lld samples a step for %lld devices: each needs one at least",
                          (long long)global, (long long)devices);
-    const int micros = micros_of(p->options.strategy, p->options.config, devices, global);
+    const int micros =
+        ech__strategy_micros(p->options.strategy, p->options.config, devices, global);
     if (global % micros)
         return ech__fail(p->ctx, ECH_E_INVALID,
                          "%lld samples in %d micro-batches: they must divide them",
                          (long long)global, micros);
-    const asked a = {.crowding = s->one_by_one ? 0 : crowding(p, devices)};
     *out = (ech__price){
         .devices = devices,
         .batch = ech__strategy_batch(p->options.strategy, p->options.config, devices, global),
@@ -734,18 +710,32 @@ ech_status ech__pricing_at(ech__pricing *p, int64_t devices, int64_t global, ech
         .micros = micros,
         .between = true,
         .algorithm = p->algorithm};
-    for (int i = 0; i < p->npoints; i++)
-        out->between = out->between && p->points[i].batch != out->batch;
+    for (int i = 0; i < p->points.count; i++)
+        out->between = out->between && p->points.at[i].batch != out->batch;
     out->measured = devices == 1 && !out->between;
-    fill_times(p, devices, out->batch, a.crowding);
-    out->overhead_s = on_line(p, out->batch, false, overhead_seconds, &a);
-    out->wait_s = on_line(p, out->batch, false, wait_seconds, &a);
-    out->loading_s = on_line(p, out->batch, true, loading_seconds, NULL);
+    const double alone = alone_seconds(p, out->batch);
+    const ech__cost_range range = ech__cost_range_at(&p->points, out->batch, alone);
+    const double crowded = s->one_by_one ? 0 : crowding(p, devices);
+    fill_times(p, devices, out->batch, crowded);
+    out->overhead_s =
+        at_batch(p, out->batch, false, (both){overhead_seconds, overhead_more}, crowded, NULL);
+    out->wait_s = crowded * ech__cost_at(&p->crowded, out->batch, false, wait_seconds, NULL);
+    out->loading_s = ech__cost_at(&p->points, out->batch, true, loading_seconds, NULL);
     ECH_TRY(s->price(p, out));
-    ECH_TRY(s->memory(p, out));
+    add_up(p, out);
     add_micro_steps(p, out);
+    const double own = out->step.step_s - out->step.exposed_s;
+    out->low_s = out->step.exposed_s + own * range.low / alone;
+    out->high_s = out->step.exposed_s + own * range.high / alone;
+    out->extrapolated = range.extrapolated;
+    out->from = range.from;
     out->samples_per_s = (double)out->global / out->step.step_s;
     return ECH_OK;
+}
+
+ech_status ech__pricing_memory(ech__pricing *p, int64_t devices, int64_t global, int64_t *out)
+{
+    return ech__planned_memory_at(p->ctx, &p->memory, devices, global, out);
 }
 
 const ech__cluster *ech__pricing_cluster(const ech__pricing *p)
@@ -771,8 +761,8 @@ int64_t ech__pricing_most(const ech__pricing *p)
 int ech__pricing_batches(const ech__pricing *p, int64_t *out, int max)
 {
     int count = 0;
-    for (; count < p->npoints && count < max; count++)
-        out[count] = p->points[count].batch;
+    for (; count < p->points.count && count < max; count++)
+        out[count] = p->points.at[count].batch;
     return count;
 }
 

@@ -8,14 +8,14 @@
  *     ech__pricing_destroy(p);
  *
  * The graph is the one that would be trained: the same passes, the same buckets. Each operator takes its time at the device's
- * part of the batch; between measured batches times lie on lines. With links that are given every device has memory of its own;
+ * part of the batch (train/pricing_points.h). With links that are given every device has memory of its own;
  * without, the devices share this machine's, and operators take longer: alone + (beside K others - alone) (N - 1)/(K - 1) up to
  * the K devices that were measured side by side, and no longer than that beyond them.
  *
  * A step of several micro-steps is that of its last, whose gradients are exchanged, and as many forward and backward passes
  * before it as there are others, each with the time of adding up gradients.
  *
- * A way of going parallel is a row in pricing.c: what it prepares, how it puts a step on the timeline, what memory it takes.
+ * A way of going parallel is a row in pricing.c: what it prepares, and how it puts a step on the timeline.
  */
 #ifndef ECH_TRAIN_PRICING_H
 #define ECH_TRAIN_PRICING_H
@@ -45,6 +45,10 @@ bool ech__strategy_cuts_model(ech__strategy strategy);
 int64_t ech__strategy_batch(ech__strategy strategy, const ech__run_config *config, int64_t devices,
                             int64_t global);
 
+/* Micro-batches of a pipeline; else 1. */
+int ech__strategy_micros(ech__strategy strategy, const ech__run_config *config, int64_t devices,
+                         int64_t global);
+
 typedef struct ech__pricing_options {
     const ech__run_config *config; /* the model and how it is trained; the batch is not looked at */
     ech__strategy strategy;
@@ -58,14 +62,17 @@ typedef struct ech__price {
     int64_t devices, batch, global; /* batch: of the device with most samples */
     bool measured;                  /* it is the step that was measured */
     bool between;                   /* the batch was not measured itself */
-    ech__priced_step step;          /* step_s is all of it */
-    double overhead_s;              /* launching and what else is no operator */
-    double wait_s;                  /* for the slowest device */
+    double extrapolated;            /* factor beyond the measured batches; 1: it is not */
+    int64_t from;                   /* the measured batch nearest to it; 0: not extrapolated */
+    ech__priced_step step;          /* step_s = compute_s + exposed_s + wait_s + other_s */
+    double low_s, high_s;           /* where step_s may lie (docs/pricing.md) */
+    double overhead_s;              /* launching and what else is no operator, and waiting */
+    double wait_s;                  /* for the slowest device, or the others that have layers */
+    double other_s;                 /* what is none of the parts above */
     double loading_s;               /* of samples, not in the step */
     double samples_per_s;
     double bubble;            /* of a pipeline: idle share of its devices until it is empty */
     int micros;               /* micro-batches; 1: no pipeline */
-    int64_t memory;           /* of the device that needs most */
     ech__algorithm algorithm; /* of the largest bucket */
 } ech__price;
 
@@ -78,6 +85,10 @@ void ech__pricing_destroy(ech__pricing *pricing);
 /* global: samples of a micro-step over all devices, at least as many as there are devices that share them; a step has
  * config.train.accum of them, which the price is of. */
 ech_status ech__pricing_at(ech__pricing *pricing, int64_t devices, int64_t global, ech__price *out);
+
+/* Bytes of the device that needs most, from the plan of that batch (train/capacity.h). */
+ech_status ech__pricing_memory(ech__pricing *pricing, int64_t devices, int64_t global,
+                               int64_t *out);
 
 /* The links that are counted with, and how an all-reduce goes over them. */
 const ech__cluster *ech__pricing_cluster(const ech__pricing *pricing);

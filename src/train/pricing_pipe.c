@@ -1,5 +1,6 @@
 #include "train/pricing_pipe.h"
-#include "train/capacity.h"
+
+#include <math.h>
 
 static ech__placement placement_of(const ech__run_config *config, const ech__price *price)
 {
@@ -94,42 +95,36 @@ static ech_status find_moves(ech_ctx *ctx, ech_graph *graph, const ech__spread *
     return ECH_OK;
 }
 
+static ech_status simulate(ech_ctx *ctx, const ech__spread *s, const ech__price *price,
+                           const ech__stage_time *stages, ech__pipe_times *out)
+{
+    return ech__pipe_simulate(ctx, s->config->train.pipeline, (int)price->devices, price->micros,
+                              stages, out);
+}
+
+/* The device that is busiest waits for the others, as it would if messages took no time, and for messages. */
 ech_status ech__price_spread(ech_ctx *ctx, const ech__spread *s, ech__price *price)
 {
     ech__stage_time stages[ECH__MAX_STAGES] = {{0}};
-    ech__pipe_times times;
+    ech__pipe_times times, unsent;
     ech_graph *graph;
-    double idle = 0;
     ECH_TRY(find_times(ctx, s, price, stages));
     ECH_TRY(ech__graph_clone(s->model, &graph));
     const ech_status status = find_moves(ctx, graph, s, stages, price);
     ech_graph_destroy(graph);
     ECH_TRY(status);
-    ECH_TRY(ech__pipe_simulate(ctx, s->config->train.pipeline, (int)price->devices, price->micros,
-                               stages, &times));
+    ECH_TRY(simulate(ctx, s, price, stages, &times));
     for (int d = 0; d < price->devices; d++) {
         if (times.busy_s[d] > price->step.compute_s)
             price->step.compute_s = times.busy_s[d];
-        idle += times.step_s - times.busy_s[d];
+        stages[d].send_s = stages[d].send_back_s = 0;
     }
+    ECH_TRY(simulate(ctx, s, price, stages, &unsent));
     price->bubble = times.bubble;
-    price->wait_s = idle / (double)price->devices;
+    price->wait_s += unsent.step_s - price->step.compute_s;
     price->step.step_s = times.step_s + price->overhead_s;
-    price->step.exposed_s = times.step_s - price->step.compute_s;
-    return ECH_OK;
-}
-
-ech_status ech__price_spread_memory(ech_ctx *ctx, const ech__run_config *config, ech__price *price)
-{
-    ech__run_config c = *config;
-    ech__capacity capacity;
-    ech__need need;
-    c.train.mp_devices = (int)price->devices;
-    c.train.micro_batches = price->micros;
-    c.train.batch = price->global;
-    ECH_TRY(ech__capacity_init(ctx, &c, 1, &capacity));
-    ECH_TRY(ech__capacity_need(&capacity, price->global, &need));
-    price->memory = need.total;
+    price->step.exposed_s = times.step_s - unsent.step_s;
+    price->step.hidden_s = fmax(price->step.comm_s - price->step.exposed_s, 0);
     return ECH_OK;
 }
 

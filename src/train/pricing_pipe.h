@@ -16,10 +16,8 @@ typedef struct ech__spread {
     const ech__machine_costs *machine;
 } ech__spread;
 
-/* Fills in the step and the bubble; devices, batch and micros are set. Every micro-batch but the first adds its gradients up,
+/* Fills in the step, the bubble and the time of waiting; devices, batch and micros are set. Every micro-batch but the first adds its gradients up,
  * at the price per array that the update has. */
 ech_status ech__price_spread(ech_ctx *ctx, const ech__spread *spread, ech__price *price);
-/* Fills in the memory: that of the plan that would be run. */
-ech_status ech__price_spread_memory(ech_ctx *ctx, const ech__run_config *config, ech__price *price);
 
 #endif

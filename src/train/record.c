@@ -2,12 +2,10 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/dir.h"
-#include "base/file.h"
 #include "train/checkpoint.h"
+#include "train/step_lines.h"
 
-#include <errno.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,55 +13,11 @@ struct ech__records {
     ech_ctx *ctx;
     ech__arena arena;
     const char *run_path, *steps_path, *trace_path;
-    FILE *steps;
+    ech__step_lines steps;
+    char trace_error[256]; /* why the trace is not whole; empty: it is, or there is none */
 };
 
 /* ---- opening ---- */
-
-static ech_status open_one(ech__records *r, const char *path, const char *mode, FILE **out)
-{
-    *out = fopen(path, mode);
-    return *out ? ECH_OK
-                : ech__fail(r->ctx, ECH_E_IO, "%s cannot be written: %s", path, strerror(errno));
-}
-
-/* Whether a line is the record of one of the first `kept` steps. A line that a killed run did not finish is none. */
-static bool is_kept(const char *line, size_t bytes, int64_t kept)
-{
-    ech_json *json;
-    int64_t step;
-    if (!bytes || line[bytes - 1] != '\n' ||
-        ech__json_parse(NULL, "a line", line, bytes - 1, &json) < 0)
-        return false;
-    const bool good =
-        ech__json_int(ech__json_find(json, "step"), &step) && step >= 1 && step <= kept;
-    ech__json_destroy(json);
-    return good;
-}
-
-/* Leaves of steps.jsonl the lines up to the step that the run goes on from. */
-static ech_status keep_steps(ech__records *r, int64_t kept)
-{
-    FILE *old = fopen(r->steps_path, "re");
-    if (!old && errno == ENOENT)
-        return ECH_OK;
-    if (!old)
-        return ech__fail(r->ctx, ECH_E_IO, "%s cannot be read: %s", r->steps_path, strerror(errno));
-    ech__file_writer writer;
-    ech_status status = ech__file_writer_init(r->ctx, &writer, r->steps_path);
-    char *line = NULL;
-    size_t room = 0;
-    for (ssize_t bytes; status == ECH_OK && (bytes = getline(&line, &room, old)) > 0;) {
-        if (is_kept(line, (size_t)bytes, kept))
-            status = ech__file_writer_write(&writer, line, (size_t)bytes);
-    }
-    if (status == ECH_OK)
-        status = ech__file_writer_commit(&writer);
-    ech__file_writer_fini(&writer);
-    free(line);
-    fclose(old);
-    return status;
-}
 
 static ech_status open_all(ech__records *r, const char *dir, int64_t kept)
 {
@@ -72,13 +26,9 @@ static ech_status open_all(ech__records *r, const char *dir, int64_t kept)
     r->trace_path = ech__arena_printf(&r->arena, "%s/trace.json", dir);
     if (!r->run_path || !r->steps_path || !r->trace_path)
         return ech__fail(r->ctx, ECH_E_NOMEM, "no memory for the paths of a run directory");
-    ECH_TRY(ech__dir_check(r->ctx, "run directory", dir));
-    ECH_TRY(ech__dir_make(r->ctx, "run directory", dir));
-    if (kept)
-        ECH_TRY(keep_steps(r, kept));
     unlink(r->run_path);
     unlink(r->trace_path); /* an earlier run's would not belong to this one */
-    return open_one(r, r->steps_path, kept ? "ae" : "we", &r->steps);
+    return ech__step_lines_open(r->ctx, &r->steps, r->steps_path, kept);
 }
 
 ech_status ech__records_open(ech_ctx *ctx, const char *dir, int64_t kept, ech__records **out)
@@ -88,6 +38,7 @@ ech_status ech__records_open(ech_ctx *ctx, const char *dir, int64_t kept, ech__r
     if (!r)
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for records");
     r->ctx = ctx;
+    r->steps.fd = -1;
     ech__arena_init(&r->arena, ctx->alloc);
     const ech_status status = open_all(r, dir, kept);
     if (status < 0) {
@@ -403,11 +354,21 @@ static void set_epochs(ech_json **json, const ech__run *run)
     ech__json_set_real(json, "epoch_overhead_share", shares.overhead);
 }
 
+static ech_json *diverged_json(const ech__divergence *d)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_int(&json, "step", d->step);
+    ech__json_set_string(&json, "operator", d->what[0] ? d->what : NULL);
+    ech__json_set_string(&json, "message", d->text);
+    return json;
+}
+
 static ech_json *summary_json(const ech__run *run)
 {
     const ech__run_summary *s = &run->summary;
     ech_json *json = ech__json_object();
     ech__json_set_string(&json, "clock", ech__run_clock(run));
+    ech__json_set_bool(&json, "oversubscribed", run->trainer->oversubscribed);
     ech__json_set_int(&json, "world_size", run->world);
     ech__json_set_int(&json, "devices", ech__run_devices(run));
     ech__json_set(&json, "step_time_s", stats_json(&s->step_time));
@@ -444,8 +405,10 @@ static ech_json *summary_json(const ech__run *run)
     ech__json_set_int(&json, "timed_kernels", run->trainer->timed_kernels);
     ech__json_set_real(&json, "first_loss", s->first_loss);
     ech__json_set_real(&json, "final_loss", s->final_loss);
+    if (run->diverged.step)
+        ech__json_set(&json, "diverged", diverged_json(&run->diverged));
     if (ech__run_is_watched(run))
-        ech__json_set(&json, "stability", ech__stability_json(run, run->baseline));
+        ech__json_set(&json, "stability", ech__stability_json(run));
     if (run->config.epochs && run->epochs_done) {
         const ech__evaluation *test = &run->epochs[run->epochs_done - 1].test;
         if (test->samples)
@@ -488,6 +451,9 @@ ech_json *ech__run_json(const ech__run *run, const char *state)
     ech__json_set(&json, "machine", ech__machine_json(&run->machine));
     if (run->resumed)
         ech__json_set(&json, "resumed", resumed_json(run));
+    ech_json *incomplete = ech__records_incomplete(run->records);
+    if (incomplete)
+        ech__json_set(&json, "incomplete_records", incomplete);
     if (run->summary.params_sha256[0]) { /* the steps are done, and summed up */
         ech__json_set(&json, "summary", summary_json(run));
         if (run->op_done)
@@ -566,35 +532,58 @@ static ech_json *step_json(const ech__run *run, const ech__run_step *step)
     }
     if (run->trainer->checks)
         ech__json_set_real(&json, "grad_norm", step->result.grad_norm);
-    if (run->world > 1)
+    if (run->world > 1 && ech__step_has_details(step->step))
         set_exchange(&json, run);
     return json;
 }
 
-ech_status ech__records_step(ech__records *r, const ech__run *run, const ech__run_step *step)
+void ech__records_step(ech__records *r, const ech__run *run, const ech__run_step *step)
 {
+    if (!ech__step_has_line(step->step) && step->step != run->config.steps)
+        return;
     ech_json *json = step_json(run, step);
-    const ech_status status = ech__json_print(r->ctx, json, ECH_JSON_LINE, r->steps);
+    ech__step_lines_write(&r->steps, step->step, json);
     ech__json_destroy(json);
-    return status < 0 ? ech__fail_in(r->ctx, status, "%s", r->steps_path) : ECH_OK;
+}
+
+/* ---- files that are not whole ---- */
+
+void ech__records_trace_failed(ech__records *r, const char *why)
+{
+    snprintf(r->trace_error, sizeof r->trace_error, "%s", why);
+}
+
+static void append_incomplete(ech_json **array, const char *file, const char *why)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_string(&json, "file", file);
+    ech__json_set_string(&json, "reason", why);
+    ech__json_append(array, json);
+}
+
+ech_json *ech__records_incomplete(const ech__records *r)
+{
+    char why[160];
+    if (!r || (!r->steps.error && !r->trace_error[0]))
+        return NULL;
+    ech_json *array = ech__json_array();
+    if (r->steps.error) {
+        snprintf(why, sizeof why, "%s after step %lld", strerror(r->steps.error),
+                 (long long)r->steps.last_step);
+        append_incomplete(&array, "steps.jsonl", why);
+    }
+    if (r->trace_error[0])
+        append_incomplete(&array, "trace.json", r->trace_error);
+    return array;
 }
 
 /* ---- closing ---- */
 
-static ech_status close_one(ech__records *r, FILE *file, const char *path)
+void ech__records_close(ech__records *r)
 {
-    if (!file)
-        return ECH_OK;
-    const bool bad = ferror(file);
-    return fclose(file) == 0 && !bad
-               ? ECH_OK
-               : ech__fail(r->ctx, ECH_E_IO, "%s cannot be written: %s", path, strerror(errno));
-}
-
-ech_status ech__records_close(ech__records *r)
-{
-    const ech_status status = close_one(r, r->steps, r->steps_path);
+    if (!r)
+        return;
+    ech__step_lines_close(&r->steps);
     ech__arena_fini(&r->arena);
     ech__delete(r->ctx, r, sizeof *r);
-    return status;
 }

@@ -2,14 +2,13 @@
 #include "base/clock.h"
 #include "base/dir.h"
 #include "base/file.h"
-#include "base/sha256.h"
 #include "comm/group.h"
 #include "device/device.h"
 #include "train/checkpoint.h"
 #include "train/record.h"
 #include "train/trace.h"
 
-#include <sched.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,17 +41,19 @@ ech__run_config ech__run_defaults(void)
 
 /* ---- set-up ---- */
 
-static ech_status check(ech_ctx *ctx, const ech__run_config *c)
+enum { MOST_STEPS = 100000000, MOST_EPOCHS = 100000 };
+
+ech_status ech__run_check(ech_ctx *ctx, const ech__run_config *c)
 {
-    if (c->epochs < 0 || c->epochs > 100000)
-        return ech__fail(ctx, ECH_E_INVALID, "%lld epochs: from 1 to 100000 are possible",
-                         (long long)c->epochs);
+    if (c->epochs < 0 || c->epochs > MOST_EPOCHS)
+        return ech__fail(ctx, ECH_E_INVALID, "%lld epochs: from 1 to %d are possible",
+                         (long long)c->epochs, MOST_EPOCHS);
     if (c->epochs && !ech__model_takes_images(c->model.kind))
         return ech__fail(ctx, ECH_E_INVALID,
                          "the linear stack has one batch and no epochs; give steps");
-    if (!c->epochs && (c->steps < 1 || c->steps > 100000000))
-        return ech__fail(ctx, ECH_E_INVALID, "%lld steps: from 1 to 100000000 are possible",
-                         (long long)c->steps);
+    if (!c->epochs && (c->steps < 1 || c->steps > MOST_STEPS))
+        return ech__fail(ctx, ECH_E_INVALID, "%lld steps: from 1 to %d are possible",
+                         (long long)c->steps, MOST_STEPS);
     if (c->warmup < 0 || (!c->epochs && c->warmup >= c->steps))
         return ech__fail(ctx, ECH_E_INVALID,
                          "%lld warm-up steps of %lld: at least one step must be left to be timed",
@@ -111,11 +112,13 @@ static ech__feed_options feed_options(const ech__run *run)
                                .global = global,
                                .rank = run->world > 1 ? run->rank : 0,
                                .world = run->world,
+                               .sharers = c->train.group ? c->train.group->comm->local_world : 1,
                                .micros = micros_of(c, run->world),
                                .undivided = c->undivided,
                                .drop_last = c->train.reproducible,
                                .shuffle = c->shuffle,
                                .augment = c->augment,
+                               .checkpointed = c->save || c->resume,
                                .seed = c->train.seed};
 }
 
@@ -155,9 +158,9 @@ static ech_status fill_in(ech_ctx *ctx, ech__run_config *c, const ech__feed *fee
         c->steps = c->epochs * feed->per_epoch;
     if (c->epochs && c->warmup >= c->steps)
         c->warmup = c->steps - 1;
-    if (c->steps >= 100000000)
-        return ech__fail(ctx, ECH_E_LIMIT, "%lld steps are more than 100000000",
-                         (long long)c->steps);
+    if (c->steps > MOST_STEPS)
+        return ech__fail(ctx, ECH_E_LIMIT, "%lld steps: from 1 to %d are possible",
+                         (long long)c->steps, MOST_STEPS);
     return fill_in_schedule(ctx, c, feed);
 }
 
@@ -190,7 +193,7 @@ static ech_status make_trainer(ech__run *run)
 ech_status ech__run_batch(ech_ctx *ctx, const ech__run_config *c, int world, int64_t *out)
 {
     const ech__run run = {.ctx = ctx, .config = *c, .world = world};
-    ECH_TRY(check(ctx, c));
+    ECH_TRY(ech__run_check(ctx, c));
     const ech__feed_options o = feed_options(&run);
     *out = o.batch ? o.batch : 64;
     if (c->data && !ech__model_takes_images(c->model.kind)) { /* the file says what a batch is */
@@ -204,34 +207,54 @@ ech_status ech__run_batch(ech_ctx *ctx, const ech__run_config *c, int world, int
     return ECH_OK;
 }
 
-ech_status ech__run_check_save(ech_ctx *ctx, const ech__run_config *c)
+static ech_status claim_records(ech_ctx *ctx, const ech__run_config *c, ech__claim *out)
 {
-    char from[ECH_DIR_MAX_PATH];
-    if (!c->save)
-        return ECH_OK;
-    if (c->resume)
-        ECH_TRY(ech__checkpoint_find(ctx, c->resume, from));
-    return ech__checkpoint_dir_check(ctx, c->save, c->resume ? from : NULL);
+    return ech__claim_take(ctx, out,
+                           &(ech__claim_options){"run directory", c->run_dir, ".run.lock"});
 }
 
-/* What can be found wrong without planning, allocating or writing anything. */
-static ech_status check_places(const ech__run *run)
+/* Claims the places that a run writes to. What was there stays as it is; where nothing is written afterwards, releasing
+ * them leaves nothing behind. resumed is the checkpoint that the run goes on from, or NULL. */
+static ech_status claim_places(ech_ctx *ctx, const ech__run_config *c, const char *resumed,
+                               ech__checkpoint_dir **checkpoints, ech__claim *records)
 {
-    ech_ctx *ctx = run->ctx;
-    const ech__run_config *c = &run->config;
-    const ech__checkpoint *resumed = run->resumed;
-    if (run->rank != 0)
-        return ECH_OK;
     if (c->save)
-        ECH_TRY(ech__checkpoint_dir_check(ctx, c->save, resumed ? resumed->path : NULL));
+        ECH_TRY(ech__checkpoint_dir_open(ctx, c->save, resumed, checkpoints));
     if (c->run_dir)
-        ECH_TRY(ech__dir_check(ctx, "run directory", c->run_dir));
+        ECH_TRY(claim_records(ctx, c, records));
     if (!c->save_params)
         return ECH_OK;
     ech__file_writer probe;
     const ech_status status = ech__file_writer_init(ctx, &probe, c->save_params);
     ech__file_writer_fini(&probe);
     return status;
+}
+
+ech_status ech__run_check_places(ech_ctx *ctx, const ech__run_config *c)
+{
+    char from[ECH_DIR_MAX_PATH];
+    ech__checkpoint_dir *checkpoints = NULL;
+    ech__claim records = {.held = false};
+    if (c->resume)
+        ECH_TRY(ech__checkpoint_find(ctx, c->resume, from));
+    const ech_status status = claim_places(ctx, c, c->resume ? from : NULL, &checkpoints, &records);
+    ech__claim_release(&records);
+    ech__checkpoint_dir_close(checkpoints);
+    return status;
+}
+
+void ech__run_clean_up(ech_ctx *ctx, const ech__run_config *c)
+{
+    char last[ECH_DIR_MAX_PATH];
+    ech__checkpoint_dir *checkpoints;
+    ech__claim records;
+    if (c->run_dir && claim_records(ctx, c, &records) == ECH_OK)
+        ech__claim_release(&records);
+    if (!c->save)
+        return;
+    const bool saved = ech__checkpoint_find(ctx, c->save, last) == ECH_OK;
+    if (ech__checkpoint_dir_open(ctx, c->save, saved ? last : NULL, &checkpoints) == ECH_OK)
+        ech__checkpoint_dir_close(checkpoints);
 }
 
 /* Devices whose operators are timed apart: all that have other ones. */
@@ -252,12 +275,14 @@ static ech_status allocate(ech__run *run)
     }
     run->op_steps = timed < MOST_OP_STEPS ? timed : MOST_OP_STEPS;
     run->nepochs = run->feed.train ? c->steps / run->feed.per_epoch : 0;
-    run->steps = ech__new(run->ctx, (size_t)c->steps * sizeof *run->steps);
+    if (run->nepochs >
+        MOST_EPOCHS) /* steps were asked for, of which each is an epoch or nearly so */
+        run->nepochs = MOST_EPOCHS;
     run->epochs = ech__new(run->ctx, (size_t)run->nepochs * sizeof *run->epochs);
     run->ops = ech__new(run->ctx, run->nops * sizeof *run->ops);
     run->op_seconds =
         ech__new(run->ctx, (size_t)run->op_steps * run->nops * sizeof *run->op_seconds);
-    if (!run->steps || !run->epochs || !run->ops || !run->op_seconds)
+    if (!run->epochs || !run->ops || !run->op_seconds)
         return ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",
                          (long long)c->steps);
     size_t n = 0;
@@ -271,6 +296,9 @@ static ech_status allocate(ech__run *run)
 
 static ech_status allocate_totals(ech__run *run)
 {
+    const int64_t steps = run->config.steps;
+    ECH_TRY(ech__history_init(run->ctx, &run->history, steps - remaining(run), steps));
+    ECH_TRY(ech__stability_init(run->ctx, &run->stability));
     ECH_TRY(ech__traffic_init(&run->traffic, run->trainer, run->op_steps));
     if (!run->config.train.broadcast_buffers)
         ECH_TRY(ech__drift_init(&run->drift, run->trainer, run->nepochs));
@@ -297,9 +325,6 @@ static ech_status open_outputs(ech__run *run)
     char path[ECH_DIR_MAX_PATH];
     if (run->rank != 0)
         return c->trace ? ech__trace_open(run->ctx, NULL, &run->trace) : ECH_OK;
-    if (c->save)
-        ECH_TRY(ech__checkpoint_dir_open(
-            run->ctx, c->save, run->resumed ? run->resumed->path : NULL, &run->checkpoints));
     if (!c->run_dir)
         return ECH_OK;
     ECH_TRY(ech__records_open(run->ctx, c->run_dir, run->first, &run->records));
@@ -311,47 +336,12 @@ static ech_status open_outputs(ech__run *run)
     return ech__records_run(run->records, run, "running");
 }
 
-/* Devices of one machine that share a core would count each other's time. */
-static ech_status outnumber_cores(const ech__run *run, bool *out)
-{
-    ech__comm *comm = run->config.train.group ? run->config.train.group->comm : NULL;
-    const bool inside = run->config.train.mp_devices && !run->config.train.mp_ranks;
-    const int each = inside ? run->config.train.mp_devices : 1;
-    cpu_set_t mine, together;
-    *out = (!comm || comm->world == 1) && each > ech__device_cores();
-    if (!comm || comm->world == 1 || comm->local_world != comm->world)
-        return ECH_OK;
-    cpu_set_t *all = ech__new(run->ctx, (size_t)comm->world * sizeof *all);
-    if (!all)
-        return ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the cores of %d ranks", comm->world);
-    CPU_ZERO(&mine);
-    sched_getaffinity(0, sizeof mine, &mine);
-    const ech_status status = ech__comm_allgather(comm, &mine, all, sizeof mine);
-    CPU_ZERO(&together);
-    for (int r = 0; r < comm->world; r++)
-        CPU_OR(&together, &together, &all[r]);
-    *out = CPU_COUNT(&together) < comm->world * each;
-    ech__delete(run->ctx, all, (size_t)comm->world * sizeof *all);
-    return status;
-}
-
 static ech_status choose_clock(ech__run *run)
 {
     ech__run_config *c = &run->config;
-    bool crowded;
-    ECH_TRY(outnumber_cores(run, &crowded));
-    if (c->clock == ECH__CLOCK_AUTO)
-        c->clock = crowded && !c->train.mp_ranks ? ECH__CLOCK_VIRTUAL : ECH__CLOCK_REAL;
-    if (c->clock == ECH__CLOCK_REAL)
-        return ECH_OK;
-    if (c->train.dp_devices)
-        return ech__fail(run->ctx, ECH_E_UNSUPPORTED,
-                         "the virtual clock is of ranks; DataParallel runs by the real one");
-    if (c->train.threads > 1)
-        return ech__fail(run->ctx, ECH_E_INVALID,
-                         "%d threads: on the virtual clock a device has one", c->train.threads);
-    c->train.threads = 1;
-    return ECH_OK;
+    ech__crowd crowd;
+    ECH_TRY(ech__crowd_count(run->ctx, &c->train, &crowd));
+    return ech__clock_choose(run->ctx, &crowd, &c->train, &c->clock);
 }
 
 /* Ranks that were given different things to do would wait for each other in vain. */
@@ -385,9 +375,11 @@ static ech_status set_up(ech__run *run)
 {
     ech_ctx *ctx = run->ctx;
     ech__run_config *c = &run->config;
-    ECH_TRY(check(ctx, c));
+    ECH_TRY(ech__run_check(ctx, c));
     ECH_TRY(open_resumed(run));
-    ECH_TRY(check_places(run));
+    if (run->rank == 0) /* before anything takes time */
+        ECH_TRY(claim_places(ctx, c, run->resumed ? run->resumed->path : NULL, &run->checkpoints,
+                             &run->claim));
     ech__feed_options options = feed_options(run);
     ECH_TRY(ech__feed_open(ctx, &options, &run->feed));
     ECH_TRY(fill_in(ctx, c, &run->feed));
@@ -435,22 +427,23 @@ void ech__run_destroy(ech__run *run)
 {
     if (!run)
         return;
-    const ech__run_config *c = &run->config;
     ech__baseline_close(run->ctx, run->baseline);
     ech__traffic_fini(&run->traffic);
     ech__drift_fini(&run->drift);
     ech__dp_totals_fini(&run->dp_totals);
     ech__pipe_totals_fini(&run->pipe_totals);
-    ech__checkpoint_dir_close(run->checkpoints);
-    ech__checkpoint_close(run->resumed);
-    if (run->records)
-        ech__records_close(run->records);
     ech__trace_close(run->trace);
+    ech__records_close(run->records);
+    ech__claim_release(&run->claim);
+    ech__checkpoint_dir_close(
+        run->checkpoints); /* which was opened before, and made what both are in */
+    ech__checkpoint_close(run->resumed);
     ech__delete(run->ctx, run->op_seconds,
                 (size_t)run->op_steps * run->nops * sizeof *run->op_seconds);
     ech__delete(run->ctx, run->ops, run->nops * sizeof *run->ops);
     ech__delete(run->ctx, run->epochs, (size_t)run->nepochs * sizeof *run->epochs);
-    ech__delete(run->ctx, run->steps, (size_t)c->steps * sizeof *run->steps);
+    ech__stability_fini(&run->stability);
+    ech__history_fini(&run->history);
     ech__feed_close(&run->feed);
     ech_trainer_destroy(run->trainer);
     ech__delete(run->ctx, run, sizeof *run);
@@ -555,103 +548,112 @@ static ech_status compute(ech__run *run, ech__run_step *step, const ech__variant
     return ECH_OK;
 }
 
+enum { MOST_TRACED_STEPS = 1000 }; /* a step may take a megabyte of the file */
+
+/* What was computed does not depend on the trace: where the disk is full the run goes on without it. */
+static void close_trace(ech__run *run)
+{
+    ech__trace *trace = run->trace;
+    run->trace = NULL;
+    if (ech__trace_close(trace) == ECH_OK)
+        return;
+    ech__log(run->ctx, "the trace is not whole: %s", run->ctx->error);
+    ech__records_trace_failed(run->records, run->ctx->error);
+}
+
+/* Timed are the steps after the warm-up with a full batch; a shorter last one of an epoch would only blur them. */
+static void sum_up_step(ech__run *run, const ech__run_step *step, const ech__variant *variant)
+{
+    const double time_s = step->result.time_s;
+    const bool is_timed =
+        run->done > run->first + run->config.warmup && step->samples == run->feed.global;
+    ech__history_add(&run->history, step, is_timed);
+    ech__stability_add(&run->stability, run->baseline, step);
+    if (!is_timed)
+        return;
+    ech__traffic_add(&run->traffic, run->trainer, time_s);
+    ech__dp_totals_add(&run->dp_totals, run->trainer, time_s);
+    ech__pipe_totals_add(&run->pipe_totals, run->trainer, time_s);
+    if (run->op_done < run->op_steps && variant == &run->trainer->variants[0])
+        keep_op_times(run);
+}
+
 static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *events)
 {
     const ech__run_config *c = &run->config;
-    ech__run_step *step = &run->steps[index];
+    ech__run_step step = {.step = index + 1,
+                          .epoch = index / run->feed.per_epoch + 1,
+                          .lr = ech__schedule_lr(&c->schedule, index)};
     const ech__variant *variant = NULL;
     const int64_t start = ech__clock_wall();
-    step->step = index + 1;
-    step->epoch = index / run->feed.per_epoch + 1;
-    step->lr = ech__schedule_lr(&c->schedule, index);
-    ech_trainer_set_lr(run->trainer, step->lr);
-    ECH_TRY(compute(run, step, &variant));
+    ech_trainer_set_lr(run->trainer, step.lr);
+    ECH_TRY(compute(run, &step, &variant));
+    if (index == run->first && c->train.group)
+        ech__comm_begun(c->train.group->comm);
     run->done = index + 1;
-    run->last_loss = step->result.loss;
+    run->last_loss = step.result.loss;
     if (index == 0)
-        run->first_loss = step->result.loss;
-    if (index >= run->first + c->warmup && step->samples == run->feed.global) {
-        ech__traffic_add(&run->traffic, run->trainer, step->result.time_s);
-        ech__dp_totals_add(&run->dp_totals, run->trainer, step->result.time_s);
-        ech__pipe_totals_add(&run->pipe_totals, run->trainer, step->result.time_s);
-        if (run->op_done < run->op_steps && variant == &run->trainer->variants[0])
-            keep_op_times(run);
-    }
+        run->first_loss = step.result.loss;
+    sum_up_step(run, &step, variant);
     if (run->records)
-        ECH_TRY(ech__records_step(run->records, run, step));
-    ECH_TRY(ech__trace_step(run->trace, run->trainer, step));
+        ech__records_step(run->records, run, &step);
+    ECH_TRY(ech__run_check_loss(run, &step));
+    ECH_TRY(ech__trace_step(run->trace, run->trainer, &step));
+    if (run->done - run->first == MOST_TRACED_STEPS)
+        close_trace(run);
     if (events && events->on_step && run->rank == 0)
-        events->on_step(events->user, run, step);
-    ech__run_add_to_epoch(run, step, ech__seconds(ech__clock_wall() - start));
+        events->on_step(events->user, run, &step);
+    ech__run_add_to_epoch(run, &step, ech__seconds(ech__clock_wall() - start));
     return ECH_OK;
 }
 
 /* ---- summary ---- */
 
-enum { TIME, FORWARD, BACKWARD, COMM, OPTIMIZER, SUMS };
-
-static double pick(const ech__run_step *step, int what)
-{
-    switch (what) {
-    case FORWARD:
-        return step->result.forward_s;
-    case BACKWARD:
-        return step->result.backward_s;
-    case COMM:
-        return step->result.comm_exposed_s;
-    case SUMS:
-        return step->sums_s;
-    case OPTIMIZER:
-        return step->result.optimizer_s;
-    default:
-        return step->result.time_s;
+#define PICK(name, figure)                                                                         \
+    static double name(const ech__run_step *step)                                                  \
+    {                                                                                              \
+        return figure;                                                                             \
     }
-}
+PICK(forward_of, step->result.forward_s)
+PICK(backward_of, step->result.backward_s)
+PICK(exposed_of, step->result.comm_exposed_s)
+PICK(optimizer_of, step->result.optimizer_s)
+PICK(sums_of, step->sums_s)
+PICK(outside_kernels_of, 1 - step->kernels_s / step->result.time_s)
+#undef PICK
 
-/* Over the timed steps with a full batch; a shorter last one of an epoch would only blur them. */
-static ech__stats stats_of(ech__run *run, double *samples, int what)
+static void sum_up_steps(ech__run *run, double *samples)
 {
-    size_t count = 0;
-    for (int64_t i = run->first + run->config.warmup; i < run->done; i++) {
-        if (run->steps[i].samples == run->feed.global)
-            samples[count++] = pick(&run->steps[i], what);
-    }
-    run->summary.timed = (int64_t)count;
-    return ech__stats_of(samples, count);
+    const ech__history *h = &run->history;
+    ech__run_summary *s = &run->summary;
+    s->timed = h->timed.seen;
+    s->step_time = ech__history_times(h, samples);
+    s->forward_s = ech__history_median(h, forward_of, samples);
+    s->backward_s = ech__history_median(h, backward_of, samples);
+    s->comm_exposed_s = ech__history_median(h, exposed_of, samples);
+    s->optimizer_s = ech__history_median(h, optimizer_of, samples);
+    s->sums_s = ech__history_median(h, sums_of, samples);
+    s->outside_kernels = ech__history_median(h, outside_kernels_of, samples);
+    s->utilisation = h->time_s > 0 ? h->kernels_s / h->time_s : 0;
+    s->samples_per_s = s->step_time.median > 0 ? (double)run->feed.global / s->step_time.median : 0;
+    s->first_loss = run->first_loss;
+    s->final_loss = run->last_loss;
 }
 
 static void sum_up_ops(ech__run *run, double *samples)
 {
     const size_t count = (size_t)run->op_done;
-    double busy = 0, total = 0;
     for (size_t n = 0; n < run->nops; n++) {
         for (size_t i = 0; i < count; i++)
             samples[i] = (double)run->op_seconds[i * run->nops + n];
         run->ops[n].median_s = ech__stats_of(samples, count).median;
     }
-    size_t row = 0;
-    for (int64_t i = run->first + run->config.warmup; i < run->done; i++) {
-        const ech__run_step *step = &run->steps[i];
-        if (step->samples != run->feed.global)
-            continue;
-        samples[row++] = 1 - step->kernels_s / step->result.time_s;
-        busy += step->kernels_s;
-        total += step->result.time_s;
-    }
-    run->summary.utilisation = total > 0 ? busy / total : 0;
-    run->summary.outside_kernels = ech__stats_of(samples, row).median;
 }
 
 /* Two trainings went the same way to the last bit where these are equal. */
 static void hash_losses(ech__run *run)
 {
-    ech__sha256 sha;
-    ech__sha256_init(&sha);
-    for (int64_t i = run->first; i < run->done; i++) {
-        const double loss = run->steps[i].result.loss;
-        ech__sha256_update(&sha, &loss, sizeof loss);
-    }
-    const ech__sha256_text hex = ech__sha256_final(&sha);
+    const ech__sha256_text hex = ech__sha256_final(&run->history.losses);
     memcpy(run->summary.losses_sha256, hex.s, sizeof hex.s);
 }
 
@@ -670,68 +672,76 @@ static ech_status same_everywhere(const ech__run *run)
                             "rank %d ended with other parameters than rank 0", run->rank);
 }
 
+/* Of a run that diverged before its first timed step. */
+static void leave_times_out(ech__run_summary *s)
+{
+    const double none = (double)NAN;
+    s->step_time = (ech__stats){none, none, none, none, none, none};
+    s->forward_s = s->backward_s = s->comm_exposed_s = s->optimizer_s = s->sums_s = none;
+    s->samples_per_s = s->outside_kernels = s->utilisation = none;
+}
+
 static ech_status sum_up(ech__run *run)
 {
-    ech__run_summary *s = &run->summary;
-    const size_t bytes = (size_t)run->done * sizeof(double);
+    const size_t bytes = (size_t)(run->history.timed.count + 1) * sizeof(double);
     double *samples = ech__new(run->ctx, bytes);
     if (!samples)
         return ech__fail(run->ctx, ECH_E_NOMEM, "no memory to sum up %lld steps",
                          (long long)run->done);
-    s->step_time = stats_of(run, samples, TIME);
-    s->forward_s = stats_of(run, samples, FORWARD).median;
-    s->backward_s = stats_of(run, samples, BACKWARD).median;
-    s->comm_exposed_s = stats_of(run, samples, COMM).median;
-    s->optimizer_s = stats_of(run, samples, OPTIMIZER).median;
-    s->sums_s = stats_of(run, samples, SUMS).median;
-    s->samples_per_s = s->step_time.median > 0 ? (double)run->feed.global / s->step_time.median : 0;
-    s->first_loss = run->first_loss;
-    s->final_loss = run->last_loss;
+    sum_up_steps(run, samples);
     sum_up_ops(run, samples);
+    if (!run->summary.timed)
+        leave_times_out(&run->summary);
     ech__delete(run->ctx, samples, bytes);
     ECH_TRY(ech__traffic_sum_up(&run->traffic, run->trainer));
     ECH_TRY(ech__dp_totals_sum_up(&run->dp_totals, run->trainer));
     ech__run_sum_up_layers(run);
     ECH_TRY(ech__pipe_totals_sum_up(&run->pipe_totals, run->trainer));
     hash_losses(run);
-    ECH_TRY(ech__trainer_hash(run->trainer, s->params_sha256));
+    ECH_TRY(ech__trainer_hash(run->trainer, run->summary.params_sha256));
     return same_everywhere(run);
 }
 
-/* After the epoch's end, so that a run which goes on from there does not evaluate a second time. */
+/* Whether all ranks have come to a step whose parameters are to be saved. */
 static bool is_due(const ech__run *run)
 {
     const ech__run_config *c = &run->config;
-    return run->checkpoints &&
-           (run->done == c->steps || (c->save_every && run->done % c->save_every == 0) ||
-            (c->epochs && run->done % run->feed.per_epoch == 0));
+    return c->save && (run->done == c->steps || (c->save_every && run->done % c->save_every == 0) ||
+                       (c->epochs && run->done % run->feed.per_epoch == 0));
+}
+
+/* The checkpoint comes after the epoch's end, so that a run which goes on from there does not evaluate a second time. */
+static ech_status after_step(ech__run *run, const ech__run_events *events)
+{
+    const bool ends_epoch = run->feed.train && run->done % run->feed.per_epoch == 0;
+    const bool last = run->done == run->config.steps;
+    if (is_due(run) || (ends_epoch && run->config.epochs) || last)
+        ECH_TRY(ech__run_check_params(run));
+    if (ech__run_stops(run))
+        return ECH_OK;
+    if (ends_epoch)
+        ECH_TRY(ech__run_end_epoch(run, events));
+    return is_due(run) && run->sound ? ech__checkpoint_save(run) : ECH_OK;
 }
 
 ech_status ech__run_steps(ech__run *run, const ech__run_events *events)
 {
-    for (int64_t i = run->first; i < run->config.steps; i++) {
+    for (int64_t i = run->first; i < run->config.steps && !ech__run_stops(run); i++) {
         ECH_TRY(one_step(run, i, events));
-        if (run->feed.train && run->done % run->feed.per_epoch == 0)
-            ECH_TRY(ech__run_end_epoch(run, events));
-        if (is_due(run))
-            ECH_TRY(ech__checkpoint_save(run));
+        ECH_TRY(after_step(run, events));
     }
+    ech__history_end(&run->history);
     /* Nothing was left to do, but the checkpoint is to stand elsewhere too. */
-    if (run->checkpoints && ech__checkpoint_last(run->checkpoints) != run->done)
-        ECH_TRY(ech__checkpoint_save(run));
+    if (run->config.save && run->first == run->config.steps)
+        ECH_TRY(ech__checkpoint_save_last(run));
     ECH_TRY(sum_up(run));
     const bool hands_in = run->rank == 0 || run->trainer->stages;
     if (run->config.params_against && hands_in)
         ECH_TRY(ech__params_distance(run->trainer, run->config.params_against, &run->summary.gap));
-    if (run->config.save_params && hands_in)
+    if (run->config.save_params && hands_in && !ech__run_stops(run))
         ECH_TRY(ech_trainer_save(run->trainer, run->config.save_params));
-    ech__trace *trace = run->trace;
-    run->trace = NULL;
-    ECH_TRY(ech__trace_close(trace));
-    if (!run->records)
-        return ECH_OK;
-    ECH_TRY(ech__records_run(run->records, run, "done"));
-    ech__records *records = run->records;
-    run->records = NULL;
-    return ech__records_close(records);
+    close_trace(run);
+    run->is_complete = true;
+    const char *state = ech__run_stops(run) ? "diverged" : "done";
+    return run->records ? ech__records_run(run->records, run, state) : ECH_OK;
 }

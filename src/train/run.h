@@ -12,28 +12,20 @@
 #ifndef ECH_TRAIN_RUN_H
 #define ECH_TRAIN_RUN_H
 
+#include "base/dir.h"
 #include "base/json.h"
-#include "base/stats.h"
 #include "device/machine.h"
+#include "train/clock.h"
+#include "train/divergence.h"
 #include "train/dp_totals.h"
 #include "train/feed.h"
+#include "train/history.h"
 #include "train/params.h"
 #include "train/pipe_totals.h"
 #include "train/schedule.h"
 #include "train/stability.h"
 #include "train/traffic.h"
 #include "train/trainer.h"
-
-#define ECH__CLOCK_LIST(X)                                                                         \
-    X(AUTO, "auto") /* virtual where ranks outnumber cores */                                      \
-    X(REAL, "real")                                                                                \
-    X(VIRTUAL, "virtual")
-
-typedef enum ech__clock_kind {
-#define ECH__CLOCK_ENUM(id, text) ECH__CLOCK_##id,
-    ECH__CLOCK_LIST(ECH__CLOCK_ENUM)
-#undef ECH__CLOCK_ENUM
-} ech__clock_kind;
 
 typedef struct ech__run_config {
     ech__model_options model;
@@ -59,6 +51,7 @@ typedef struct ech__run_config {
         undivided; /* losses of micro-steps are added up instead of averaged, to see what that does */
     const char *params_against; /* a file that the final parameters are held against; NULL: none */
     const char *save_params;    /* where to put the final parameters; NULL: nowhere */
+    bool keep_going;            /* all steps, also after the loss or parameters are not finite */
     const char *save;           /* directory of checkpoints; NULL: none */
     int64_t save_every;         /* steps; 0: at the end, and at the end of each of the epochs */
     const char *resume;  /* directory of checkpoints, or one of them, to go on from; NULL: none */
@@ -69,19 +62,6 @@ typedef struct ech__run_config {
 } ech__run_config;
 
 ech__run_config ech__run_defaults(void);
-
-/* A step as it is recorded. */
-struct ech__run_step {
-    int64_t step, epoch; /* from 1 */
-    int64_t samples;     /* of all ranks */
-    double correct;      /* of them, where the model counts */
-    double kernels_s;    /* inside of kernels, over all micro-steps */
-    double sums_s;       /* of it, adding up gradients of micro-steps */
-    double loading_s;    /* of the step's time on the virtual clock: loading by the same core */
-    ech_step result;
-    double lr, data_s;
-    double loader_s; /* CPU time of the thread that loads samples, since the step before */
-};
 
 /* One operator of a device's plan, over the timed steps. */
 typedef struct ech__run_op {
@@ -120,14 +100,17 @@ struct ech__run {
     ech__records *records;            /* NULL without a run directory, and on other ranks than 0 */
     ech__trace *trace;                /* NULL where none is wanted */
     ech__checkpoint *resumed;         /* NULL: it starts at the beginning */
+    ech__claim claim;                 /* on the run directory, of rank 0 */
     ech__checkpoint_dir *checkpoints; /* where they are saved; NULL: nowhere */
     int64_t saves;
     double save_s;
-    ech__run_step *steps;         /* [config.steps]; those before first are empty */
+    ech__history history;         /* of the steps of this run */
     int64_t first;                /* steps that were done before this run: the checkpoint's */
     int64_t done;                 /* with those */
     double first_loss, last_loss; /* of step 1 and of step done */
-    ech__run_epoch *epochs;       /* [nepochs] */
+    ech__divergence diverged;
+    bool sound;             /* parameters were finite when they were last looked at */
+    ech__run_epoch *epochs; /* [nepochs] the first epochs_done are over, as far as there is room */
     int64_t nepochs, epochs_done;
     ech__epoch_sums now;
     ech__drift_record drift; /* of running statistics between ranks, where they are not broadcast */
@@ -137,10 +120,12 @@ struct ech__run {
     ech__run_op *ops;  /* [nops], device after device; medians after the last step */
     size_t nops;
     ech__baseline *baseline;  /* losses of config.against; NULL: none, and on other ranks than 0 */
+    ech__stability stability; /* of the steps of this run */
     ech__traffic traffic;     /* between ranks */
     ech__dp_totals dp_totals; /* between devices of one process */
     ech__pipe_totals pipe_totals; /* where a model is spread over them */
     ech__run_summary summary;
+    bool is_complete; /* all steps are done and summed up; only writing that down may have failed */
 };
 
 /* Called after each step and each epoch; user is handed through. Any may be NULL. */
@@ -154,11 +139,16 @@ ech_status ech__run_create(ech_ctx *ctx, const ech__run_config *config, ech__run
 ech_status ech__run_steps(ech__run *run, const ech__run_events *events);
 void ech__run_destroy(ech__run *run);
 
+/* What is wrong with a configuration whatever the data and the ranks are, found before any rank is started. */
+ech_status ech__run_check(ech_ctx *ctx, const ech__run_config *config);
 /* Samples of a micro-step on each of so many ranks, as the configuration says or its data. */
 ech_status ech__run_batch(ech_ctx *ctx, const ech__run_config *config, int world, int64_t *out);
-/* For a launcher that starts ranks again, which then go on from what they find in the directory of checkpoints: fails where
- * something of another run is there already. */
-ech_status ech__run_check_save(ech_ctx *ctx, const ech__run_config *config);
+/* For a launcher: whether the places that the run writes to can be claimed, and the checkpoint that it goes on from is
+ * there. A directory that holds checkpoints of another run is refused, because ranks that are started again would go on
+ * from those. Leaves nothing behind. */
+ech_status ech__run_check_places(ech_ctx *ctx, const ech__run_config *config);
+/* For a launcher whose ranks were killed: removes what they could not, lock files and half of a checkpoint. */
+void ech__run_clean_up(ech_ctx *ctx, const ech__run_config *config);
 
 const char *ech__optimizer_name(ech_optimizer optimizer);
 

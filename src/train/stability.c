@@ -1,15 +1,23 @@
 #include "train/stability.h"
 #include "base/file.h"
 #include "train/run.h"
+#include "train/step_lines.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* What a line of steps.jsonl says. There are not more of them than its rule of thinning leaves. */
+typedef struct known_loss {
+    int64_t step;
+    double loss;
+} known_loss;
+
 struct ech__baseline {
-    int64_t steps;  /* room: those of the run that is compared with it */
-    double *losses; /* [steps]; NaN where it has none */
+    known_loss *losses; /* [count], steps ascending */
+    size_t count, room;
+    size_t next; /* the first that was not asked for yet */
 };
 
 enum { MAX_RECORD = 64 << 20 };
@@ -86,35 +94,57 @@ static ech_status same_training(const ech__run *run, const ech_json *doc)
 
 /* ---- its losses ---- */
 
-static void take_line(ech__baseline *b, const char *line, size_t bytes)
+/* Where a step comes again, the later line counts, and the run went on from there. */
+static bool keep_loss(ech__baseline *b, int64_t step, double loss)
+{
+    while (b->count && b->losses[b->count - 1].step >= step)
+        b->count--;
+    if (b->count == b->room) {
+        const size_t room = b->room ? 2 * b->room : 1024;
+        known_loss *larger = realloc(b->losses, room * sizeof *larger);
+        if (!larger)
+            return false;
+        b->losses = larger;
+        b->room = room;
+    }
+    b->losses[b->count++] = (known_loss){step, loss};
+    return true;
+}
+
+/* Whether there was memory for it. */
+static bool take_line(ech__baseline *b, int64_t steps, const char *line, size_t bytes)
 {
     ech_json *json;
     int64_t step;
     double loss;
+    bool kept = true;
     if (ech__json_parse(NULL, "a line", line, bytes, &json) < 0)
-        return; /* the last one of a run that was killed */
-    if (ech__json_int(ech__json_find(json, "step"), &step) && step >= 1 && step <= b->steps &&
+        return true; /* the last one of a run that was killed */
+    if (ech__json_int(ech__json_find(json, "step"), &step) && step >= 1 && step <= steps &&
+        (ech__step_has_line(step) || step == steps) &&
         ech__json_real(ech__json_find(json, "loss"), &loss))
-        b->losses[step - 1] = loss;
+        kept = keep_loss(b, step, loss);
     ech__json_destroy(json);
+    return kept;
 }
 
-static ech_status read_losses(ech_ctx *ctx, const char *path, ech__baseline *b)
+static ech_status read_losses(ech_ctx *ctx, const char *path, int64_t steps, ech__baseline *b)
 {
     FILE *file = fopen(path, "re");
     char *line = NULL;
     size_t room = 0;
+    bool kept = true;
     if (!file)
         return ech__fail(ctx, ECH_E_IO, "%s cannot be read: %s", path, strerror(errno));
-    for (ssize_t bytes; (bytes = getline(&line, &room, file)) > 0;)
-        take_line(b, line, (size_t)bytes);
+    for (ssize_t bytes; kept && (bytes = getline(&line, &room, file)) > 0;)
+        kept = take_line(b, steps, line, (size_t)bytes);
     const bool good = !ferror(file);
     free(line);
     fclose(file);
-    for (int64_t i = 0; good && i < b->steps; i++) {
-        if (!isnan(b->losses[i]))
-            return ECH_OK;
-    }
+    if (!kept)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the losses of %s", path);
+    if (good && b->count)
+        return ECH_OK;
     return ech__fail(ctx, ECH_E_FORMAT, "%s has no loss of a step of this run", path);
 }
 
@@ -130,24 +160,15 @@ static ech_status read_all(const ech__run *run, const char *dir, ech__baseline *
     if (status < 0)
         return ech__fail_in(run->ctx, status, "%s", path);
     snprintf(path, sizeof path, "%s/steps.jsonl", dir);
-    return read_losses(run->ctx, path, b);
+    return read_losses(run->ctx, path, run->config.steps, b);
 }
 
 ech_status ech__baseline_open(const ech__run *run, const char *dir, ech__baseline **out)
 {
     *out = NULL;
-    const int64_t steps = run->config.steps;
     ech__baseline *b = ech__new(run->ctx, sizeof *b);
-    if (b)
-        b->losses = ech__new(run->ctx, (size_t)steps * sizeof *b->losses);
-    if (!b || !b->losses) {
-        ech__baseline_close(run->ctx, b);
-        return ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the losses of %lld steps",
-                         (long long)steps);
-    }
-    b->steps = steps;
-    for (int64_t i = 0; i < steps; i++)
-        b->losses[i] = (double)NAN;
+    if (!b)
+        return ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the losses of %s", dir);
     const ech_status status = read_all(run, dir, b);
     if (status < 0) {
         ech__baseline_close(run->ctx, b);
@@ -161,8 +182,17 @@ void ech__baseline_close(ech_ctx *ctx, ech__baseline *b)
 {
     if (!b)
         return;
-    ech__delete(ctx, b->losses, (size_t)b->steps * sizeof *b->losses);
+    free(b->losses);
     ech__delete(ctx, b, sizeof *b);
+}
+
+/* Of a step after those that were asked for before; NaN where it has none. */
+static double loss_of(ech__baseline *b, int64_t step)
+{
+    while (b->next < b->count && b->losses[b->next].step < step)
+        b->next++;
+    return b->next < b->count && b->losses[b->next].step == step ? b->losses[b->next].loss
+                                                                 : (double)NAN;
 }
 
 /* ---- figures ---- */
@@ -178,61 +208,85 @@ bool ech__step_is_broken(const ech__run_step *step)
     return r->skipped || !isfinite(r->loss) || !isfinite(r->grad_norm);
 }
 
-static void compare(const ech__run *run, const ech__baseline *b, ech__stability *out)
+ech_status ech__stability_init(ech_ctx *ctx, ech__stability *s)
 {
-    for (int64_t i = run->first; b && i < run->done; i++) {
-        const double ours = run->steps[i].result.loss, theirs = b->losses[i];
-        const double apart = fabs(ours - theirs) / fabs(theirs);
-        if (isnan(theirs))
-            continue;
-        out->compared++;
-        out->final = apart;
-        if (!(apart <= out->worst)) { /* also where ours is not a number */
-            out->worst = apart;
-            out->worst_step = i + 1;
-        }
+    *s = (ech__stability){.ctx = ctx};
+    s->events = ech__new(ctx, ECH__STABILITY_EVENTS * sizeof *s->events);
+    s->changes = ech__new(ctx, ECH__STABILITY_EVENTS * sizeof *s->changes);
+    return s->events && s->changes
+               ? ECH_OK
+               : ech__fail(ctx, ECH_E_NOMEM, "no memory for %d events", ECH__STABILITY_EVENTS);
+}
+
+void ech__stability_fini(ech__stability *s)
+{
+    if (s->events)
+        ech__delete(s->ctx, s->events, ECH__STABILITY_EVENTS * sizeof *s->events);
+    if (s->changes)
+        ech__delete(s->ctx, s->changes, ECH__STABILITY_EVENTS * sizeof *s->changes);
+    *s = (ech__stability){.ctx = NULL};
+}
+
+static void compare(ech__stability *s, ech__baseline *b, const ech__run_step *step)
+{
+    const double theirs = loss_of(b, step->step);
+    const double apart = fabs(step->result.loss - theirs) / fabs(theirs);
+    if (isnan(theirs))
+        return;
+    s->compared++;
+    s->final = apart;
+    if (!(apart <= s->worst)) { /* also where ours is not a number */
+        s->worst = apart;
+        s->worst_step = step->step;
     }
 }
 
-ech__stability ech__stability_of(const ech__run *run, const ech__baseline *baseline)
+void ech__stability_add(ech__stability *s, ech__baseline *baseline, const ech__run_step *step)
 {
-    ech__stability s = {.skipped = run->trainer->scaler.skipped};
-    for (int64_t i = run->first; i < run->done; i++) {
-        const ech__run_step *step = &run->steps[i];
-        const double scale = step->result.scale;
-        s.least = i == run->first || scale < s.least ? scale : s.least;
-        s.most = scale > s.most ? scale : s.most;
-        s.broken += ech__step_is_broken(step);
-        if (!ech__step_is_broken(step))
-            s.largest = fmax(s.largest, step->result.grad_max);
+    const double scale = step->result.scale;
+    s->least = !s->steps || scale < s->least ? scale : s->least;
+    s->most = scale > s->most ? scale : s->most;
+    if (!s->steps || scale != s->scale) {
+        if (s->nchanges < ECH__STABILITY_EVENTS)
+            s->changes[s->nchanges] = (ech__scale_change){step->step, scale};
+        s->nchanges++;
     }
-    compare(run, baseline, &s);
-    return s;
+    s->scale = scale;
+    s->steps++;
+    if (!ech__step_is_broken(step)) {
+        s->largest = fmax(s->largest, step->result.grad_max);
+    } else {
+        if (s->broken < ECH__STABILITY_EVENTS)
+            s->events[s->broken] = step->step;
+        s->broken++;
+    }
+    if (baseline)
+        compare(s, baseline, step);
+}
+
+static int64_t listed(int64_t count)
+{
+    return count < ECH__STABILITY_EVENTS ? count : ECH__STABILITY_EVENTS;
 }
 
 /* [[step, scale], ...]: the first step, and each whose scale is another than that of the step before. */
-static ech_json *history_json(const ech__run *run)
+static ech_json *history_json(const ech__stability *s)
 {
     ech_json *array = ech__json_array();
-    for (int64_t i = run->first; i < run->done; i++) {
-        const double scale = run->steps[i].result.scale;
-        if (i > run->first && scale == run->steps[i - 1].result.scale)
-            continue;
+    for (int64_t i = 0; i < listed(s->nchanges); i++) {
         ech_json *entry = ech__json_array();
-        ech__json_append_int(&entry, i + 1);
-        ech__json_append_real(&entry, scale);
+        ech__json_append_int(&entry, s->changes[i].step);
+        ech__json_append_real(&entry, s->changes[i].scale);
         ech__json_append(&array, entry);
     }
     return array;
 }
 
-static ech_json *events_json(const ech__run *run)
+static ech_json *events_json(const ech__stability *s)
 {
     ech_json *array = ech__json_array();
-    for (int64_t i = run->first; i < run->done; i++) {
-        if (ech__step_is_broken(&run->steps[i]))
-            ech__json_append_int(&array, i + 1);
-    }
+    for (int64_t i = 0; i < listed(s->broken); i++)
+        ech__json_append_int(&array, s->events[i]);
     return array;
 }
 
@@ -247,17 +301,19 @@ static ech_json *against_json(const ech__run *run, const ech__stability *s)
     return json;
 }
 
-ech_json *ech__stability_json(const ech__run *run, const ech__baseline *baseline)
+ech_json *ech__stability_json(const ech__run *run)
 {
-    const ech__stability s = ech__stability_of(run, baseline);
+    const ech__stability *s = &run->stability;
     ech_json *json = ech__json_object();
-    ech__json_set_int(&json, "skipped_steps", s.skipped);
-    ech__json_set(&json, "scale_history", history_json(run));
+    ech__json_set_int(&json, "skipped_steps", run->trainer->scaler.skipped);
+    ech__json_set(&json, "scale_history", history_json(s));
+    if (s->nchanges > ECH__STABILITY_EVENTS)
+        ech__json_set_int(&json, "scale_changes", s->nchanges);
     if (run->trainer->checks)
-        ech__json_set_real(&json, "largest_gradient", s.largest);
-    ech__json_set_int(&json, "nonfinite_steps", s.broken);
-    ech__json_set(&json, "nonfinite_events", events_json(run));
-    if (baseline)
-        ech__json_set(&json, "loss_against_f32", against_json(run, &s));
+        ech__json_set_real(&json, "largest_gradient", s->largest);
+    ech__json_set_int(&json, "nonfinite_steps", s->broken);
+    ech__json_set(&json, "nonfinite_events", events_json(s));
+    if (run->baseline)
+        ech__json_set(&json, "loss_against_f32", against_json(run, s));
     return json;
 }

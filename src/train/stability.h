@@ -1,19 +1,20 @@
-/* How stable a training was: steps that were skipped, how the loss scale went, the largest gradient, what was not finite, and
- * how far the losses were from those of an f32 run of the same training.
+/* How stable a training run was: steps that were skipped, how the loss scale went, the largest gradient, what was not finite, and
+ * how far the losses were from those of an f32 run of the same training. What is kept of the steps is bounded.
  *
  *     ech__baseline *f32;
  *     ECH_TRY(ech__baseline_open(run, "runs/f32", &f32));     refuses a run of another training
- *     ... steps ...
- *     ech__stability s = ech__stability_of(run, f32);         f32 may be NULL
+ *     ECH_TRY(ech__stability_init(ctx, &s));
+ *     ech__stability_add(&s, f32, &step);                     after each step; f32 may be NULL
+ *     ech__stability_fini(&s);
  *     ech__baseline_close(run->ctx, f32);
  */
 #ifndef ECH_TRAIN_STABILITY_H
 #define ECH_TRAIN_STABILITY_H
 
 #include "base/json.h"
+#include "train/history.h"
 
 typedef struct ech__run ech__run;
-typedef struct ech__run_step ech__run_step;
 typedef struct ech__baseline ech__baseline;
 
 /* Reads run.json and steps.jsonl of a run directory. The run needs its configuration and its data, no trainer yet. */
@@ -21,17 +22,33 @@ ech_status ech__baseline_open(const ech__run *run, const char *dir, ech__baselin
 /* NULL is fine. */
 void ech__baseline_close(ech_ctx *ctx, ech__baseline *baseline);
 
+enum { ECH__STABILITY_EVENTS = 10000 }; /* of each kind that are listed; all are counted */
+
+typedef struct ech__scale_change {
+    int64_t step;
+    double scale; /* in this step and those that follow */
+} ech__scale_change;
+
 typedef struct ech__stability {
-    int64_t skipped;    /* steps, with those before a checkpoint that the run goes on from */
-    int64_t broken;     /* steps of this run whose gradient or loss was not finite */
-    double least, most; /* loss scale in the steps of this run */
-    double largest;     /* magnitude in a gradient that was finite; 0 where nobody looked */
+    ech_ctx *ctx;
+    int64_t steps;              /* of this run, so far */
+    double least, most;         /* loss scale in them */
+    double largest;             /* magnitude in a gradient that was finite; 0 where nobody looked */
+    int64_t broken;             /* steps whose gradient or loss was not finite */
+    int64_t *events;            /* [broken] the first ECH__STABILITY_EVENTS of them */
+    int64_t nchanges;           /* of the scale, the first step's included */
+    ech__scale_change *changes; /* [nchanges] the first ECH__STABILITY_EVENTS of them */
+    double scale;               /* of the last step */
     /* Of losses by the baseline's, relative: over `compared` steps that both have. */
     int64_t compared, worst_step;
     double worst, final;
 } ech__stability;
 
-ech__stability ech__stability_of(const ech__run *run, const ech__baseline *baseline);
+ech_status ech__stability_init(ech_ctx *ctx, ech__stability *stability);
+void ech__stability_fini(ech__stability *stability);
+/* Steps come in their order. */
+void ech__stability_add(ech__stability *stability, ech__baseline *baseline,
+                        const ech__run_step *step);
 
 /* Whether a run has something to say about it. */
 bool ech__run_is_watched(const ech__run *run);
@@ -39,6 +56,6 @@ bool ech__run_is_watched(const ech__run *run);
 bool ech__step_is_broken(const ech__run_step *step);
 
 /* The object "stability" of run.json. */
-ech_json *ech__stability_json(const ech__run *run, const ech__baseline *baseline);
+ech_json *ech__stability_json(const ech__run *run);
 
 #endif

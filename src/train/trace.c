@@ -21,6 +21,7 @@ struct ech__trace {
     int rank;
     int arrows; /* so far */
     bool named, has_event;
+    int error; /* errno of the first write that failed */
 };
 
 ech_status ech__trace_open(ech_ctx *ctx, const char *path, ech__trace **out)
@@ -263,7 +264,8 @@ static void write_lines(ech__trace *t, char *text)
 {
     char *rest;
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        fprintf(t->file, "%s%s", t->has_event ? ",\n" : "[\n", line);
+        if (fprintf(t->file, "%s%s", t->has_event ? ",\n" : "[\n", line) < 0 && !t->error)
+            t->error = errno;
         t->has_event = true;
     }
 }
@@ -323,12 +325,13 @@ ech_status ech__trace_close(ech__trace *t)
         fclose(t->events);
     free(t->text);
     if (t->file) {
-        if (t->has_event)
-            fputs("\n]\n", t->file);
-        const bool bad = ferror(t->file);
-        if (fclose(t->file) != 0 || bad)
-            status =
-                ech__fail(t->ctx, ECH_E_IO, "%s cannot be written: %s", t->path, strerror(errno));
+        if (t->has_event && fputs("\n]\n", t->file) < 0 && !t->error)
+            t->error = errno;
+        if (fclose(t->file) != 0 && !t->error)
+            t->error = errno;
+        if (t->error)
+            status = ech__fail(t->ctx, ECH_E_IO, "%s cannot be written: %s", t->path,
+                               strerror(t->error));
     }
     free(t->path);
     ech__delete(t->ctx, t, sizeof *t);

@@ -1,9 +1,10 @@
 #include "train/trainer.h"
+#include "base/available.h"
 #include "base/clock.h"
 #include "base/format.h"
 #include "comm/group.h"
-#include "device/machine.h"
 #include "parallel/ddp.h"
+#include "train/clock.h"
 #include "train/optimizer.h"
 #include "train/params.h"
 #include "train/trainer_dp.h"
@@ -418,6 +419,8 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     ECH_TRY(agree(trainer, options));
     if (options->tune)
         ECH_TRY(open_tuning(trainer, options));
+    if (options->tune && o->only_plan)
+        ech__tuning_freeze(trainer->tuning);
     ECH_TRY(plan_in_turn(trainer, loss, o));
     if (options->dp_devices)
         ECH_TRY(ech__trainer_dp_plan(trainer, options));
@@ -453,7 +456,8 @@ static ech_status plan_it(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
 ech_status ech__trainer_plan(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
                              const ech_train_options *options, ech_trainer **out)
 {
-    return plan_it(ctx, graph, loss, &(ech__trainer_options){.train = options}, out);
+    const ech__trainer_options o = {.train = options, .only_plan = true};
+    return plan_it(ctx, graph, loss, &o, out);
 }
 
 /* Every rank starts from rank 0's parameters and buffers. */
@@ -494,15 +498,19 @@ static ech_status find_available(const ech_trainer *trainer, int64_t *out)
 
 /* Ranks of one machine come here before any of them has touched what it planned: the system hands out more addresses than
  * it has memory, and would kill a rank later. */
-static ech_status check_available(const ech_trainer *trainer)
+static ech_status check_available(const ech_trainer *trainer, const ech_train_options *options)
 {
     const int sharers = everyone(trainer) ? everyone(trainer)->local_world : 1;
     const int64_t need =
         trainer->pipe ? ech__trainer_pipe_planned(trainer) : trainer->plan->total_bytes;
     int64_t can;
     ECH_TRY(find_available(trainer, &can));
+    const int devices = options->dp_devices                         ? options->dp_devices
+                        : options->mp_devices && !options->mp_ranks ? options->mp_devices
+                                                                    : 1;
     if (need <= can / sharers)
-        return ECH_OK;
+        return ech__memory_check(trainer->ctx, "training", need, 1,
+                                 trainer->device->threads * devices);
     char whose[48] = "";
     if (sharers > 1)
         snprintf(whose, sizeof whose, " on each of %d ranks", sharers);
@@ -513,9 +521,22 @@ static ech_status check_available(const ech_trainer *trainer)
                      ech__format_bytes(can).s);
 }
 
+/* Whether each device has as many cores of its own as it has threads. */
+static ech_status find_crowd(ech_trainer *trainer, const ech_train_options *options)
+{
+    ech__crowd crowd;
+    ECH_TRY(ech__crowd_count(trainer->ctx, options, &crowd));
+    trainer->sharing = crowd.devices;
+    trainer->shared = crowd.cores;
+    trainer->oversubscribed =
+        !trainer->emulated && (int64_t)crowd.devices * trainer->device->threads > crowd.cores;
+    return ECH_OK;
+}
+
 static ech_status make_exec(ech_trainer *trainer, const ech_train_options *options)
 {
-    ECH_TRY(check_available(trainer));
+    ECH_TRY(check_available(trainer, options));
+    ECH_TRY(find_crowd(trainer, options));
     if (trainer->pipe) {
         ECH_TRY(ech__trainer_pipe_ready(trainer, options));
     } else {
@@ -551,7 +572,36 @@ ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value l
 ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
                               const ech_train_options *options, ech_trainer **out)
 {
-    return ech__trainer_create(ctx, graph, loss, &(ech__trainer_options){.train = options}, out);
+    ech_train_options all = *options;
+    ech__emulation emulation;
+    ech__clock_kind kind;
+    ech__crowd crowd;
+    *out = NULL;
+    ECH_TRY(ech__clock_asked(ctx, graph, options->bucket_bytes, &kind, &emulation));
+    if (kind != ECH__CLOCK_REAL) {
+        ECH_TRY(ech__crowd_count(ctx, options, &crowd));
+        ECH_TRY(ech__clock_choose(ctx, &crowd, &all, &kind));
+    }
+    const ech__trainer_options o = {.train = &all,
+                                    .emulation = kind == ECH__CLOCK_VIRTUAL ? &emulation : NULL};
+    return ech__trainer_create(ctx, graph, loss, &o, out);
+}
+
+const char *ech_clock_name(ech_clock clock)
+{
+    static const char *const names[] = {
+#define NAME(id, text) text,
+        ECH_CLOCK_LIST(NAME)
+#undef NAME
+    };
+    return names[clock];
+}
+
+ech_clock ech_trainer_clock(const ech_trainer *trainer)
+{
+    return trainer->emulated         ? ECH_CLOCK_EMULATED
+           : trainer->oversubscribed ? ECH_CLOCK_OVERSUBSCRIBED
+                                     : ECH_CLOCK_MEASURED;
 }
 
 void ech_trainer_destroy(ech_trainer *trainer)

@@ -42,6 +42,13 @@ typedef struct ech__verdict {
     double norm, max; /* of the unscaled gradient, before clipping; 0 where nobody looked */
 } ech__verdict;
 
+/* What made the loss of a step not finite, as far as this process can tell. */
+typedef struct ech__blame {
+    char what[160];    /* "linear 'layers.2'"; empty: nothing was found */
+    bool is_parameter; /* or a buffer: not finite since an earlier step */
+    bool is_input;
+} ech__blame;
+
 /* Running on a virtual clock: which links the ranks have. */
 typedef struct ech__emulation {
     ech__cluster cluster;
@@ -67,6 +74,9 @@ struct ech_trainer {
     int64_t
         loading_ns; /* to be added to the next step, on the virtual clock: loading of samples by the same core */
     bool emulated; /* times are those of the virtual clock */
+    bool
+        oversubscribed; /* they are not, and devices share cores: these are not times of so many devices */
+    int sharing, shared; /* devices, and the cores of their machine */
     ech__virtual_clock clock;
     ech__emulation emulation;
     ech__scalars scalars; /* of the next step */
@@ -82,6 +92,11 @@ struct ech_trainer {
     ech__report report;
     const ech__variant *ready; /* whose gradients are complete and not used yet; NULL: none */
     ech__verdict verdict;
+    ech__blame blame;   /* of the first micro-step whose loss was not finite */
+    int64_t updates;    /* that had begun before the step, see ech__exec_updates */
+    int64_t steps_done; /* of all, those that were skipped too */
+    /* Of a step that failed after it had begun to change parameters: empty where there was none. */
+    char broken[400];
     bool unsettled;    /* the last step has been applied, but the scale not been updated */
     ech_value counted; /* a kept scalar to add up beside the loss; -1: none */
     bool stale;        /* parameters were written: their copies are not theirs any more */
@@ -100,7 +115,8 @@ struct ech_trainer {
 };
 
 /* As ech_trainer_create, but stops before anything is allocated on the device: for asking what it would
- * need. Only ech_trainer_destroy and the plan may be used then. */
+ * need. Nothing is timed: kernels are chosen by the tuning file where it has all times that are needed, and else as without it.
+ * Only ech_trainer_destroy and the plan may be used then. */
 ech_status ech__trainer_plan(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
                              const ech_train_options *options, ech_trainer **out);
 
@@ -110,6 +126,7 @@ typedef struct ech__trainer_options {
     const ech_train_options *train;
     const ech__emulation *emulation; /* NULL: the real clock */
     const ech__choices *choices;     /* NULL: choose */
+    bool only_plan;                  /* as ech__trainer_plan */
     double straggle_ms;              /* idle time of this rank alone, before its backward pass */
 } ech__trainer_options;
 ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
@@ -139,6 +156,9 @@ ech_status ech__trainer_check_scalar(const ech_trainer *trainer, ech_value value
 double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant,
                            ech_value value);
 
+/* Fails where an earlier step failed half-way: parameters may then be those of two steps, and nothing may be done with them. */
+ech_status ech__trainer_check(const ech_trainer *trainer);
+
 /* The scale that a scaler starts with by these options; 0: none is wanted. */
 double ech__loss_scale(const ech_train_options *options);
 /* Whether gradients are looked at before they are used: to scale the loss, or to clip. */
@@ -165,6 +185,9 @@ const ech__exec *ech__trainer_exec_of(const ech_trainer *trainer, int device);
 
 /* SHA-256 of all parameters in the order of their definition, each in canonical order, as 64 hex digits. */
 ech_status ech__trainer_hash(ech_trainer *trainer, char out[65]);
+
+/* The first parameter, buffer or state of this process that is not finite, or NULL. */
+const ech__value *ech__trainer_nonfinite(const ech_trainer *trainer);
 
 /* Elements of all parameters. */
 int64_t ech__trainer_param_count(const ech_trainer *trainer);

@@ -1,11 +1,14 @@
 /* Steps of a trainer: the variants of its plan, micro-steps, loss scaling and clipping, and what a step reports. */
 #include "base/clock.h"
+#include "base/format.h"
+#include "train/divergence.h"
 #include "train/params.h"
 #include "train/trainer.h"
 #include "train/trainer_dp.h"
 #include "train/trainer_pipe.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* ---- variants ---- */
 
@@ -84,15 +87,48 @@ ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, const ech__
     return ECH_OK;
 }
 
+/* ---- steps that fail ---- */
+
+static int64_t updates_of(const ech_trainer *trainer)
+{
+    int64_t sum = 0;
+    if (trainer->pipe)
+        return ech__pipe_updates(trainer->pipe);
+    if (trainer->dp)
+        return ech__dp_updates(trainer->dp);
+    for (int i = 0; i < trainer->nvariants; i++)
+        sum += ech__exec_updates(trainer->variants[i].exec);
+    return sum;
+}
+
+/* A step that fails before anything was updated can be tried again; after that, parameters may be those of two steps. */
+static ech_status end_step(ech_trainer *trainer, ech_status status)
+{
+    if (status < 0 && !trainer->broken[0] && updates_of(trainer) != trainer->updates)
+        snprintf(trainer->broken, sizeof trainer->broken, "step %lld failed: %.340s",
+                 (long long)trainer->steps_done + 1, trainer->ctx->error);
+    return status;
+}
+
+ech_status ech__trainer_check(const ech_trainer *trainer)
+{
+    return trainer->broken[0]
+               ? ech__fail(trainer->ctx, ECH_E_INVALID,
+                           "the parameters may be those of two steps and cannot be used: %s",
+                           trainer->broken)
+               : ECH_OK;
+}
+
 /* ---- steps ---- */
 
 double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant, ech_value value)
 {
     if (trainer->pipe)
-        return ech__pipe_result(trainer->pipe, value);
+        return ech__unsigned_nan(ech__pipe_result(trainer->pipe, value));
     const void *at = ech__exec_address(variant->exec, value);
-    return trainer->graph->values[value].type.dtype == ECH_F64 ? *(const double *)at
-                                                               : (double)*(const float *)at;
+    return ech__unsigned_nan(trainer->graph->values[value].type.dtype == ECH_F64
+                                 ? *(const double *)at
+                                 : (double)*(const float *)at);
 }
 
 /* Outside of the step's time: the optimizer does it otherwise. */
@@ -162,6 +198,7 @@ static ech_status exchange_reports(ech_trainer *trainer, ech_step *step)
     step->loss = 0;
     for (int rank = 0; rank < trainer->comm->world; rank++)
         step->loss += ech__reports_of(&trainer->reports, rank)->loss;
+    step->loss = ech__unsigned_nan(step->loss); /* infinities of opposite sign */
     if (trainer->emulated)
         return emulate_exchange(trainer, step);
     const double seconds = ech__seconds(ech__clock_wall() - start);
@@ -182,7 +219,7 @@ static ech_status finish(ech_trainer *trainer, ech_step *out)
     }
     for (int phase = 0; phase < ECH__PHASE_COUNT; phase++)
         inside += ns[phase];
-    ech_step step = {.loss = trainer->report.loss,
+    ech_step step = {.loss = ech__unsigned_nan(trainer->report.loss),
                      .time_s = ech__seconds(trainer->time_ns),
                      /* Handing over to the device's thread comes before the forward pass. */
                      .forward_s = ech__seconds(ns[ECH__PHASE_FORWARD] + trainer->time_ns - inside),
@@ -192,8 +229,8 @@ static ech_status finish(ech_trainer *trainer, ech_step *out)
                                                  ns[ECH__PHASE_REFRESH]),
                      .scale = trainer->verdict.scale,
                      .skipped = trainer->verdict.skip,
-                     .grad_norm = trainer->verdict.norm,
-                     .grad_max = trainer->verdict.max};
+                     .grad_norm = ech__unsigned_nan(trainer->verdict.norm),
+                     .grad_max = ech__unsigned_nan(trainer->verdict.max)};
     trainer->report.forward_s = step.forward_s;
     trainer->report.backward_s = step.backward_s;
     trainer->report.comm_s = step.comm_exposed_s;
@@ -202,6 +239,7 @@ static ech_status finish(ech_trainer *trainer, ech_step *out)
         ECH_TRY(exchange_reports(trainer, &step));
     trainer->scalars.step += !trainer->verdict.skip; /* which adam corrects its means by */
     trainer->micro = 0;
+    trainer->steps_done++;
     trainer->unsettled = trainer->scaler.on;
     if (out)
         *out = step;
@@ -214,6 +252,8 @@ static void begin(ech_trainer *trainer)
     trainer->time_ns = 0;
     trainer->report = (ech__report){.start_ns = now(trainer)};
     trainer->verdict = (ech__verdict){.scale = trainer->scaler.scale};
+    trainer->blame = (ech__blame){.what = ""};
+    trainer->updates = updates_of(trainer);
     if (trainer->ranks)
         trainer->ranks->sync_ns = trainer->ranks->buffers_ns = trainer->ranks->wait_ns =
             trainer->ranks->update_ns = 0;
@@ -239,8 +279,10 @@ static ech_status run_micro_step(ech_trainer *trainer, const ech__variant *varia
                 : ech__exec_run(variant->exec, compute | more, &scalars, &trainer->times));
     trainer->time_ns += now(trainer) - start;
     trainer->micro = micro->index + 1;
-    trainer->report.loss +=
-        micro->weight * ech__variant_scalar(trainer, variant, trainer->graph->loss);
+    const double loss = ech__variant_scalar(trainer, variant, trainer->graph->loss);
+    trainer->report.loss += micro->weight * loss;
+    if (!isfinite(loss) && !trainer->blame.what[0])
+        trainer->blame = ech__blame_of(trainer, variant);
     if (micro->weight > 0)
         trainer->report.samples += (double)variant->batch;
     if (micro->weight > 0 && trainer->counted >= 0)
@@ -257,7 +299,8 @@ ech_status ech__variant_gradients(ech_trainer *trainer, const ech__variant *vari
                                   const ech__micro *micro)
 {
     const unsigned more = ECH__PHASE_BIT(EXCHANGE) | ECH__PHASE_BIT(CHECK);
-    ECH_TRY(run_micro_step(trainer, variant, micro, is_last(micro) ? more : 0));
+    ECH_TRY(ech__trainer_check(trainer));
+    ECH_TRY(end_step(trainer, run_micro_step(trainer, variant, micro, is_last(micro) ? more : 0)));
     if (is_last(micro))
         trainer->ready = variant;
     return ECH_OK;
@@ -269,9 +312,10 @@ ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
 {
     const unsigned all = ECH__PHASE_BIT(EXCHANGE) | ECH__PHASE_BIT(CHECK) |
                          ECH__PHASE_BIT(OPTIMIZER) | ECH__PHASE_BIT(REFRESH);
+    ECH_TRY(ech__trainer_check(trainer));
     if (!trainer->checks && is_last(micro)) {
-        ECH_TRY(run_micro_step(trainer, variant, micro, all));
-        return finish(trainer, out);
+        ECH_TRY(end_step(trainer, run_micro_step(trainer, variant, micro, all)));
+        return end_step(trainer, finish(trainer, out));
     }
     ECH_TRY(ech__variant_gradients(trainer, variant, micro));
     if (!is_last(micro))
@@ -319,17 +363,18 @@ ech_status ech_trainer_apply(ech_trainer *trainer, ech_step *out)
                          "a step has %d micro-steps, and ech_trainer_apply comes after that many "
                          "calls of ech_trainer_accumulate; %d came",
                          trainer->micro_steps, trainer->micro);
+    ECH_TRY(ech__trainer_check(trainer));
     ech__scalars scalars = trainer->scalars;
     trainer->verdict = look_at_gradients(trainer);
     scalars.grad_factor = clipping(trainer, trainer->verdict.norm) / trainer->verdict.scale;
     const int64_t start = now(trainer);
     if (!trainer->verdict.skip)
-        ECH_TRY(ech__exec_run(trainer->ready->exec,
-                              ECH__PHASE_BIT(OPTIMIZER) | ECH__PHASE_BIT(REFRESH), &scalars,
-                              &trainer->times));
+        ECH_TRY(end_step(trainer, ech__exec_run(trainer->ready->exec,
+                                                ECH__PHASE_BIT(OPTIMIZER) | ECH__PHASE_BIT(REFRESH),
+                                                &scalars, &trainer->times)));
     trainer->time_ns += now(trainer) - start;
     trainer->ready = NULL;
-    return finish(trainer, out);
+    return end_step(trainer, finish(trainer, out));
 }
 
 ech_status ech_trainer_update_scale(ech_trainer *trainer)
@@ -348,6 +393,7 @@ ech_status ech_trainer_update_scale(ech_trainer *trainer)
 
 ech_status ech__variant_evaluate(ech_trainer *trainer, const ech__variant *variant)
 {
+    ECH_TRY(ech__trainer_check(trainer));
     ECH_TRY(refresh(trainer));
     if (trainer->pipe)
         return ech__pipe_run(trainer->pipe, variant->pass, &trainer->scalars,

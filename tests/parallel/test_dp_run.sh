@@ -1,7 +1,6 @@
 #!/bin/bash
 # echelon train --parallel dp: the losses of one device, records of every device, checkpoints, and what it refuses.
 . "$ECH_SRC/tests/support/check.sh"
-[[ -x $ECHELON ]] || skip "no program"
 export ECHELON_TUNING=$work/tuning.json
 cd "$work" || exit 1
 

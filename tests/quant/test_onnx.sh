@@ -2,13 +2,13 @@
 # ONNX files that we write: onnx's checker accepts them, and ONNX Runtime, where it is installed, answers what we answer.
 . "$ECH_SRC/tests/support/check.sh"
 program=$ECH_BUILD/tests/quant_prog_onnx
-[[ -x $program ]] || skip "no test programs"
 # Debian's python3-onnx belongs to Debian's interpreter.
 python=
 for one in python3 /usr/bin/python3; do
     "$one" -c 'import onnx, numpy' 2>/dev/null && python=$one
 done
-[[ $python ]] || skip "no python3-onnx"
+[[ $python ]] || { left_out "ONNX checker" "no python3-onnx"; skip "no python3-onnx"; }
+covered "ONNX checker"
 
 # near MODEL KIND: logits of ONNX Runtime beside ours; f32 to rounding, int8 to a step or two.
 near() {
@@ -49,9 +49,11 @@ assert w.dtype == "int8" and abs(w.astype(int)).max() <= 127, w.dtype
 assert (tensors["conv1.weight.scale"] > 0).all() and tensors["conv1.bias.whole"].dtype == "int32"' \
         "$model/int8.onnx"
     if NODE_PATH=${NODE_PATH-} node -e 'require("onnxruntime-node")' 2>/dev/null; then
+        covered "ONNX Runtime"
         check "ONNX Runtime answers as we do for $model in f32" near "$model" f32
         check "and in int8" near "$model" int8
     else
+        left_out "ONNX Runtime" "onnxruntime-node is not installed"
         ok "ONNX Runtime answers as we do # skip onnxruntime-node is not installed"
     fi
 done

@@ -2,7 +2,6 @@
 # The gradient of accumulated micro-batches against that of the whole batch, from the command line: a single step of plain sgd with
 # a large learning rate leaves the gradient in the parameters, and --params-against says how far two such runs are apart.
 . "$ECH_SRC/tests/support/check.sh"
-[[ -x $ECHELON ]] || skip "no program"
 export ECHELON_TUNING=$work/tuning.json
 cd "$work" || exit 1
 

@@ -28,23 +28,32 @@ typedef struct outcome {
     char sha256[65];
 } outcome;
 
+typedef struct watcher {
+    outcome out;
+    int64_t last; /* steps of the mean */
+} watcher;
+
+static void watch(void *user, const ech__run *run, const ech__run_step *step)
+{
+    watcher *w = user;
+    w->out.skipped += step->result.skipped;
+    if (step->step > run->config.steps - w->last)
+        w->out.loss += step->result.loss / (double)w->last;
+}
+
 static outcome train_all(const ech__run_config *config, int64_t last)
 {
     ech_ctx *ctx;
     ech__run *run;
-    outcome out = {0};
+    watcher w = {.last = last};
     assert_int_equal(ech_ctx_create(NULL, &ctx), ECH_OK);
-    if (ech__run_create(ctx, config, &run) < 0 || ech__run_steps(run, NULL) < 0)
+    if (ech__run_create(ctx, config, &run) < 0 ||
+        ech__run_steps(run, &(ech__run_events){.on_step = watch, .user = &w}) < 0)
         fail_msg("%s", ech_ctx_error(ctx));
-    for (int64_t s = 0; s < run->done; s++) {
-        out.skipped += run->steps[s].result.skipped;
-        if (s >= run->done - last)
-            out.loss += run->steps[s].result.loss / (double)last;
-    }
-    memcpy(out.sha256, run->summary.params_sha256, sizeof out.sha256);
+    memcpy(w.out.sha256, run->summary.params_sha256, sizeof w.out.sha256);
     ech__run_destroy(run);
     ech_ctx_destroy(ctx);
-    return out;
+    return w.out;
 }
 
 /* ---- against f32 ---- */

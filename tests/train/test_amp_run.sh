@@ -1,7 +1,6 @@
 #!/bin/bash
 # Mixed precision from the command line: on several devices, going on from a checkpoint, and evaluated as it is trained.
 . "$ECH_SRC/tests/support/check.sh"
-[[ -x $ECHELON ]] || skip "no program"
 export ECHELON_TUNING=$work/tuning.json
 cd "$work" || exit 1
 

@@ -2,7 +2,6 @@
 # Several devices from the command line: what the records and the trace say, bits, a straggler that is found again, ranks
 # that disagree, and evaluation over ranks.
 . "$ECH_SRC/tests/support/check.sh"
-[[ -x $ECHELON ]] || skip "no program"
 export ECHELON_TUNING=$work/tuning.json
 cd "$work" || exit 1
 

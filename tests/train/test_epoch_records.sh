@@ -2,7 +2,6 @@
 # Epochs from the command line: what is printed and recorded of them, learning rates of large batches and when a run goes on,
 # what batch norms send, and whether a batch fits.
 . "$ECH_SRC/tests/support/check.sh"
-[[ -x $ECHELON ]] || skip "no program"
 export ECHELON_TUNING=$work/tuning.json ECHELON_COSTS=$work/costs.json
 cd "$work" || exit 1
 
@@ -127,6 +126,24 @@ says "in a table" '^ +8192 .* does not fit$' "$ECHELON" "${sweep[@]}" --device-m
 says "with the largest below" '^The largest batch that fits 4.00 GB is [0-9]+\.$' "$ECHELON" "${sweep[@]}" --device-memory 4GB
 says "batches that nobody can count do not fit" '1073741824 .*does not fit' \
     "$ECHELON" plan --model resnet18 --fit 1073741824 --device-memory 48GB
+# CPU seconds of a search; one for a huge device makes about as many plans as one for a small one.
+cpu() {
+    python3 -c '
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+u = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(u.ru_utime + u.ru_stime)' "$ECHELON" plan --model resnet18 --fit 64 --device-memory "$1"
+}
+check "the search takes no longer where the device is huge" \
+    python3 -c 'import sys; sys.exit(float(sys.argv[1]) > 20 * float(sys.argv[2]))' "$(cpu 4000000GB)" "$(cpu 48GB)"
+for parallel in ddp mp dp pipeline; do
+    devices=2 && [ $parallel = ddp ] && devices=1
+    for model in resnet8 resnet18; do
+        says "nor do those of $model with $parallel" \
+            "a batch of (134217728|268435456) needs [0-9]+ bytes and the device.s limit" \
+            "$ECHELON" train --fit --model $model --batch-size 134217728 --parallel $parallel --devices $devices
+    done
+done
 fits=(train --model lenet --momentum 0.9 --threads 1 --fit)
 says "train --fit says what a batch needs" '^A batch of 128 needs, as planned:' "$ECHELON" "${fits[@]}" --batch-size 128
 says "and what would be the most" '^The largest batch that fits 48.0 GB is [0-9]+' "$ECHELON" "${fits[@]}" --device-memory 48GB

@@ -2,7 +2,6 @@
 # Ranks that are killed or stopped in the middle of training, and launchers that are told to stop: who it was is named,
 # the job is over soon, and nothing of it is left.
 . "$ECH_SRC/tests/support/check.sh"
-[[ -x $ECHELON ]] || skip "no program"
 . "$ECH_SRC/tests/support/ranks.sh"
 cd "$work" || exit 1
 RANDOM=11
@@ -76,6 +75,25 @@ for ranks in 2 3; do
     check "and the stopped one is gone too" no_rank 1
     unset ECHELON_TIMEOUT
 done
+
+# ---- suspended as a whole ----
+
+# Rank 0 waits for rank 1, which was stopped a little earlier, and is itself stopped for longer than the time-out.
+export ECHELON_TIMEOUT=2
+steady 2
+ranks=("$(rank_pid 0)" "$(rank_pid 1)")
+kill -STOP "${ranks[1]}"
+sleep 0.2
+kill -STOP "${ranks[0]}" $launcher
+sleep 3
+steps=$(wc -l <run/steps.jsonl)
+kill -CONT $launcher "${ranks[@]}"
+check "a job that was suspended for longer than the time-out goes on" until_steps run/steps.jsonl $((steps + 5))
+kill -TERM $launcher
+over 5
+cp err .output
+check "without a word about it" test "$(grep -c waited err)" = 0
+unset ECHELON_TIMEOUT
 
 # ---- orders to the launcher ----
 

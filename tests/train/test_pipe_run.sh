@@ -2,7 +2,6 @@
 # echelon train --parallel mp and pipeline: the losses of one device, what is printed and recorded, checkpoints, groups of
 # devices, more devices than cores, and what is refused.
 . "$ECH_SRC/tests/support/check.sh"
-[[ -x $ECHELON ]] || skip "no program"
 export ECHELON_TUNING=$work/tuning.json
 cd "$work" || exit 1
 

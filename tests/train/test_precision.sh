@@ -2,7 +2,6 @@
 # Loss scaling, clipping and gradients in bf16 from the command line: what the records say, steps that are skipped, the end of a
 # training that no scale helps, checkpoints, and losses held against those of another run.
 . "$ECH_SRC/tests/support/check.sh"
-[[ -x $ECHELON ]] || skip "no program"
 export ECHELON_TUNING=$work/tuning.json
 cd "$work" || exit 1
 
@@ -87,10 +86,11 @@ holds "two devices skip together" over2.json 't["skipped_steps"] > 0 and t["scal
 
 # With a sample that is far too large every step breaks, and no scale helps.
 make huge.safetensors 1e30 0.5
-says "a training that no scale helps ends with a sentence" \
-    'not finite in 16 steps in a row with the least loss scale, 6\.10352e-05' \
-    train --dim 48 --depth 2 --data huge.safetensors --loss-scale 0.001 --steps 100
-train --dim 48 --depth 2 --data huge.safetensors --loss-scale 0.001 --steps 100 >.output 2>&1
+huge=(--dim 48 --depth 2 --data huge.safetensors --loss-scale 0.001 --steps 100)
+says "a loss that is not finite is no matter of its scale" 'has diverged: the loss is inf at step 1' train "${huge[@]}"
+says "a training run that goes on without any scale that helps ends with an error message" \
+    'not finite in 16 steps in a row with the least loss scale, 6\.10352e-05' train "${huge[@]}" --keep-going
+train "${huge[@]}" --keep-going >.output 2>&1
 same "and exit code 1" 1 $?
 
 # ---- clipping ----

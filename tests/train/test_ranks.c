@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* In f32, norm-wise, for all parameters together. */
 static const double TOLERANCE = 1e-5;
@@ -383,7 +384,7 @@ static void differ(ech__comm *comm, void *user)
         c.train.seed += !strcmp(what, "--seed");
         c.steps += !strcmp(what, "--steps");
         c.train.bucket_bytes += !strcmp(what, "bucket bytes");
-        c.train.broadcast_buffers ^= !strcmp(what, "broadcast buffers");
+        c.train.broadcast_buffers ^= !strcmp(what, "--no-broadcast-buffers");
     }
     RANK_REFUSED(ech__run_create(comm->ctx, &c, &run), what);
     RANK_CHECK(strstr(ech_ctx_error(comm->ctx), "rank 0"));
@@ -394,9 +395,67 @@ static void ranks_that_disagree_are_refused_and_named(void **state)
 {
     (void)state;
     static const char *const things[] = {"--depth", "--lr",         "--seed",
-                                         "--steps", "bucket bytes", "broadcast buffers"};
+                                         "--steps", "bucket bytes", "--no-broadcast-buffers"};
     for (size_t i = 0; i < sizeof things / sizeof *things; i++)
         run_ranks(RANKS_AS_THREADS, 2, 20, differ, (void *)things[i]);
+}
+
+/* ---- a step that fails half-way ---- */
+
+static ech_trainer *own_trainer(ech__comm *comm, ech_group *group)
+{
+    ech_graph *graph;
+    ech_trainer *trainer;
+    RANK_OK(ech_graph_create(comm->ctx, &graph));
+    ech_value x = ech_input(graph, "x", ECH_F32, 2, (int64_t[]){ECH_BATCH, D});
+    ech_value y = ech_input(graph, "y", ECH_F32, 2, (int64_t[]){ECH_BATCH, D});
+    ech_value h = ech_linear(graph, "a", x, D, true);
+    ech_value loss = ech_mse(graph, ech_linear(graph, "b", h, D, true), y);
+    ech_train_options o = ech_train_defaults();
+    o.batch = 4;
+    o.threads = 1;
+    o.tune = false;
+    o.group = group;
+    o.bucket_bytes = 64; /* several of them, so that one can have been used and another not */
+    RANK_OK(ech_trainer_create(comm->ctx, graph, loss, &o, &trainer));
+    ech_graph_destroy(graph);
+    const float data[4 * D] = {1, 2, 3};
+    RANK_OK(ech_trainer_write(trainer, "x", data, sizeof data));
+    RANK_OK(ech_trainer_write(trainer, "y", data, sizeof data));
+    return trainer;
+}
+
+/* Rank 1 does not come to the second step, in which ranks update parameters for each other. */
+static void one_stays_away(ech__comm *comm, void *user)
+{
+    const char *path = user;
+    ech_group group = {comm, false};
+    ech_trainer *trainer = own_trainer(comm, &group);
+    float weights[D * D];
+    RANK_OK(ech_trainer_step(trainer, NULL));
+    if (comm->rank == 0) {
+        static const char WHY[] = "may be those of two steps and cannot be used: step 2 failed: ";
+        RANK_OK(ech_trainer_save(trainer, path));
+        RANK_OK(ech_trainer_read(trainer, "a.weight", weights, sizeof weights));
+        RANK_REFUSED(ech_trainer_step(trainer, NULL), "rank 1");
+        RANK_REFUSED(ech_trainer_save(trainer, path), WHY);
+        RANK_REFUSED(ech_trainer_save(trainer, path), "rank 1");
+        RANK_REFUSED(ech_trainer_read(trainer, "a.weight", weights, sizeof weights), WHY);
+        RANK_REFUSED(ech_trainer_step(trainer, NULL), WHY);
+        RANK_REFUSED(ech_trainer_evaluate(trainer, trainer->graph->loss, &(double){0}), WHY);
+    }
+    ech_trainer_destroy(trainer);
+}
+
+static void parameters_of_two_steps_are_refused(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/echelon-test-XXXXXX";
+    const int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    run_ranks(RANKS_AS_THREADS, 2, 1, one_stays_away, path);
+    unlink(path);
 }
 
 int main(void)
@@ -410,6 +469,7 @@ int main(void)
         cmocka_unit_test(a_program_of_ones_own_takes_micro_steps),
         cmocka_unit_test(more_buckets_than_can_be_under_way_are_refused),
         cmocka_unit_test(ranks_that_disagree_are_refused_and_named),
+        cmocka_unit_test(parameters_of_two_steps_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

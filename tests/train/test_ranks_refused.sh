@@ -1,7 +1,6 @@
 #!/bin/bash
 # Ranks that cannot work, or not together: one sentence that says why, soon, and the code of the rank.
 . "$ECH_SRC/tests/support/check.sh"
-[[ -x $ECHELON ]] || skip "no program"
 . "$ECH_SRC/tests/support/ranks.sh"
 mkdir "$work/here" && cd "$work/here" || exit 1
 tiny=(--dim 8 --depth 1 --steps 2 --global-batch 6 --tune off)
@@ -40,7 +39,7 @@ alone 'LOCAL_RANK is 5 and LOCAL_WORLD_SIZE is 2' RANK=0 WORLD_SIZE=9 LOCAL_RANK
 alone 'RANK is 1 and WORLD_SIZE is 2, but nothing connects the ranks' RANK=1 WORLD_SIZE=2
 alone 'TORCHELASTIC_RESTART_COUNT is -1' TORCHELASTIC_RESTART_COUNT=-1
 for value in soon '' 0 -1 inf nan 1e400 '2 s' 1e10; do
-    alone "ECHELON_TIMEOUT is \"$value\": it must be a number of seconds" "ECHELON_TIMEOUT=$value"
+    alone "ECHELON_TIMEOUT is \"$value\": it must be a number of seconds above 0 and at most 1e\+09" "ECHELON_TIMEOUT=$value"
 done
 refused 1 'ECHELON_TIMEOUT is "soon"' env ECHELON_TIMEOUT=soon "$ECHELON" train "${tiny[@]}" --devices 3
 check "no rank was started for that" test "$(wc -l <"$work/err")" = 1
@@ -87,7 +86,38 @@ refused 1 '/nonexistent: cannot be opened' "$ECHELON" train "${tiny[@]}" --devic
 refused 1 'checkpoint directory .*/file/x cannot be written' "$ECHELON" train "${tiny[@]}" --devices 2 --save "$work/file/x"
 refused 1 'run directory .*/file cannot' "$ECHELON" train "${tiny[@]}" --devices 3 --run-dir "$work/file"
 refused 1 '/nonexistent' "$ECHELON" train "${tiny[@]}" --devices 2 --resume /nonexistent
-refused 1 'tuning file' "$ECHELON" train --dim 8 --devices 2 --tuning-file "$work/short"
+# Nothing that fails before the first step is tried again.
+for wrong in "--init /nonexistent" "--data /nonexistent.safetensors"; do
+    # shellcheck disable=SC2086
+    timeout 20 "$ECHELON" train "${tiny[@]}" --devices 2 --save "$work/saved" --max-restarts 3 $wrong >"$work/out" 2>"$work/err"
+    check "$wrong with --max-restarts fails" test $? = 1
+    cp "$work/err" "$work/.output"
+    check "once" test "$(grep -c nonexistent "$work/err")" = 1
+    says "because it would fail again" 'no restart: the ranks failed before their first step' cat "$work/err"
+    refuse "and is not started again" grep 'starts all ranks again' "$work/err"
+    rm -rf "$work/saved"
+done
+# Checkpoints of stages that are ranks are refused before there are ranks.
+for option in --save --resume; do
+    "$ECHELON" train --dim 8 --depth 3 --steps 2 --parallel mp --devices 2 --backend shm $option "$work/saved" \
+        >"$work/out" 2>"$work/err"
+    check "$option of stages that are ranks is refused" test $? = 1
+    cp "$work/err" "$work/.output"
+    check "in one line, before a rank is started" test "$(wc -l <"$work/err")" = 1
+    says "that says why" 'checkpoints of a model whose layers are in several processes' cat "$work/err"
+done
+
+# ---- results that nobody gets ----
+
+for devices in 1 2; do
+    "$ECHELON" train "${tiny[@]}" --devices $devices 2>"$work/err" >&-
+    check "a closed standard output with $devices devices is a failure" test $? = 1
+    cp "$work/err" "$work/.output"
+    check "that is told once" test "$(grep -c 'standard output cannot be written' "$work/err")" = 1
+    "$ECHELON" train "${tiny[@]}" --devices $devices >/dev/full 2>"$work/err"
+    check "a full one too" test $? = 1
+done
+check "a foreign tuning file stops no rank" "$ECHELON" train --dim 8 --devices 2 --steps 6 --tuning-file "$work/short"
 check "no rank is left" no_rank 1
 check "nothing is left" test -z "$(ls -A)$(ls -A "$TMPDIR")"
 

@@ -2,7 +2,6 @@
 # The reproducible mode: the same bits on 1, 2 and 4 devices, with any buckets and any number of micro-steps, also where a
 # run goes on with another number of devices.
 . "$ECH_SRC/tests/support/check.sh"
-[[ -x $ECHELON ]] || skip "no program"
 export ECHELON_TUNING=$work/tuning.json
 cd "$work" || exit 1
 

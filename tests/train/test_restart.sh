@@ -1,7 +1,6 @@
 #!/bin/bash
 # --max-restarts: a run whose ranks are killed ends with the bits, the steps and the code of one that was left alone.
 . "$ECH_SRC/tests/support/check.sh"
-[[ -x $ECHELON ]] || skip "no program"
 . "$ECH_SRC/tests/support/ranks.sh"
 cd "$work" || exit 1
 RANDOM=5

@@ -2,7 +2,6 @@
 # Runs that are interrupted and go on give the bits of runs that are not; checkpoints that cannot be used get one
 # sentence each.
 . "$ECH_SRC/tests/support/check.sh"
-[[ -x $ECHELON ]] || skip "no program"
 export ECHELON_TUNING=$work/tuning.json
 cd "$work" || exit 1
 
@@ -78,6 +77,30 @@ train "${lenet[@]}" --epochs 1 --save d >/dev/null 2>&1
 same "and at the end of one" "$whole" "$(sha "${lenet[@]}" --epochs 2 --resume d --save d)"
 same "with the losses of both" "$losses" "$(grep '"loss"' .run)"
 
+# ---- running statistics that every rank has of its own ----
+
+resnet=(--model resnet8 --limit 40 --batch-size 4 --devices 2 --tune off)
+own=("${resnet[@]}" --no-broadcast-buffers)
+whole=$(sha "${own[@]}" --epochs 2 --save e)
+accuracy=$(grep accuracy .run)
+train "${own[@]}" --steps 3 --save f >/dev/null 2>&1
+same "ranks go on with statistics of their own" "$whole" "$(sha "${own[@]}" --epochs 2 --resume f --save f)"
+same "to the same accuracy" "$accuracy" "$(grep accuracy .run)"
+for part in model buffers; do
+    check "and the same $part" cmp {e,f}/step-000010/$part.safetensors
+done
+check "the statistics of all ranks are saved" python3 -c '
+import json, struct
+data = open("e/step-000010/buffers.safetensors", "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+mean = json.loads(data[8:8 + size])["bn1.running_mean"]
+values = struct.unpack("<32f", data[8 + size:][slice(*mean["data_offsets"])])
+assert mean["shape"] == [2, 16] and values[:16] != values[16:], (mean, values)'
+same "a checkpoint can be copied with nothing left to do" "$whole" "$(sha "${own[@]}" --epochs 2 --resume e --save g)"
+check "with its statistics" cmp {e,g}/step-000010/buffers.safetensors
+train "${resnet[@]}" --steps 3 --save h >/dev/null 2>&1
+check "statistics that are broadcast are saved once" test ! -e h/step-000003/buffers.safetensors
+
 # ---- killed ----
 
 cosine=("${small[@]}" --optimizer adamw --lr-schedule cosine --steps 40)
@@ -124,6 +147,36 @@ broken() {
     rm -rf x && cp -r a/step-000020 x && (cd x && eval "$3")
     sentence "$1" "$2" "${more[@]}" --resume x
 }
+# ranks refuse after the launcher has said how many they are, and it names the first that fails
+apart() { says "$1" "$2" train "${@:3}"; }
+apart "broadcast buffers after runs without" '--no-broadcast-buffers true; this run has false' \
+    "${resnet[@]}" --epochs 2 --resume e
+apart "buffers of their own after broadcast ones" '--no-broadcast-buffers false; this run has true' \
+    "${own[@]}" --epochs 2 --resume h
+
+# Files of CIFAR-10 whose first 20 images have two of each label; the others are black.
+mkdir cifar && truncate -s 30730000 cifar/data_batch_{1..5}.bin cifar/test_batch.bin
+# paint SEED: pixels of the 20 images, whose labels stay as they are
+paint() {
+    python3 - "$1" <<'PY'
+import random, sys
+random.seed(int(sys.argv[1]))
+for name in ("data_batch_1", "test_batch"):
+    with open(f"cifar/{name}.bin", "r+b") as file:
+        for image in range(20):
+            file.write(bytes([image % 10]) + random.randbytes(3072))
+PY
+}
+cifar=(--model lenet --data cifar10 --data-dir cifar --limit 20 --batch-size 4)
+paint 1
+train "${cifar[@]}" --steps 2 --save i >/dev/null 2>&1
+check "the same images" train "${cifar[@]}" --epochs 1 --resume i
+paint 2
+sentence "other pixels under the same labels" 'i/step-000002: its images have the SHA-256 .*; those of this run have' \
+    "${cifar[@]}" --epochs 1 --resume i
+cp -r i/step-000002 j && sed -i '/"pixels"/d' j/state.json && seal j
+check "a checkpoint of before the images were hashed" train "${cifar[@]}" --epochs 1 --resume j
+
 broken "no marker" 'x was not written to its end: it has no COMPLETE' 'rm COMPLETE'
 broken "half a marker" 'x was not written to its end: COMPLETE is cut off' 'truncate -s 10 COMPLETE'
 broken "no manifest" 'x/MANIFEST.json is missing' 'rm MANIFEST.json'

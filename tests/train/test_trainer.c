@@ -4,6 +4,7 @@
 #include "support/golden.h"
 #include "train/trainer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -459,6 +460,82 @@ static void images_are_the_same_in_every_plan(void **state)
     ech_graph_destroy(g);
 }
 
+/* ---- what is not finite ---- */
+
+static void poison(ech_trainer *trainer, const char *name, int count)
+{
+    float *data = malloc((size_t)count * sizeof *data);
+    assert_non_null(data);
+    assert_int_equal(ech_trainer_read(trainer, name, data, (size_t)count * sizeof *data), ECH_OK);
+    data[count / 2] = NAN;
+    assert_int_equal(ech_trainer_write(trainer, name, data, (size_t)count * sizeof *data), ECH_OK);
+    free(data);
+}
+
+static void expect_blame(fixture *f, const char *poisoned, int count, const char *what)
+{
+    ech_trainer *trainer = create(f);
+    ech_step step;
+    write_batch(trainer, BATCH);
+    assert_int_equal(ech_trainer_step(trainer, &step), ECH_OK);
+    assert_true(isfinite(step.loss));
+    assert_string_equal(trainer->blame.what, "");
+    assert_null(ech__trainer_nonfinite(trainer));
+    if (poisoned)
+        poison(trainer, poisoned, count);
+    assert_int_equal(ech_trainer_step(trainer, &step), ECH_OK);
+    assert_false(isfinite(step.loss));
+    assert_false(isnan(step.loss) && signbit(step.loss)); /* it would print as -nan */
+    assert_string_equal(trainer->blame.what, what);
+    assert_non_null(ech__trainer_nonfinite(trainer));
+    ech_trainer_destroy(trainer);
+}
+
+static void the_first_that_is_not_finite_is_named(void **state)
+{
+    fixture *f = *state;
+    expect_blame(f, "layers.1.weight", DIM * DIM, "parameter 'layers.1.weight'");
+    expect_blame(f, "layers.2.bias", DIM, "parameter 'layers.2.bias'");
+    expect_blame(f, "x", BATCH * DIM, "input 'x'");
+    expect_blame(f, "y", BATCH * DIM, "input 'y'");
+    f->options.lr = 1e30; /* finite parameters, too large for the first product of two */
+    expect_blame(f, NULL, 0, "linear 'layers.1'");
+    f->options.lr = 1;
+    f->options.mp_devices = 2;
+    f->options.placement = "even";
+    expect_blame(f, "layers.2.weight", DIM * DIM, "parameter 'layers.2.weight'");
+    expect_blame(f, "layers.0.weight", DIM * DIM, "what device 0 sends ('layers.1')");
+}
+
+/* The forward pass that is run once more leaves everything as it was: an update by errors of 2^70, whose squares are infinite,
+ * and a learning rate of 2^-70 has the bits of one by 2^50 and 2^-50. */
+static void looking_for_it_changes_nothing(void **state)
+{
+    fixture *f = *state;
+    float *params[2] = {malloc(PARAMS * sizeof(float)), malloc(PARAMS * sizeof(float))};
+    assert_true(params[0] && params[1]);
+    for (int k = 0; k < 2; k++) {
+        ech_trainer *trainer = create(f);
+        write_batch(trainer, BATCH);
+        const float huge = k ? 0x1p70f : 0x1p50f;
+        float *y = malloc(BATCH * DIM * sizeof *y);
+        assert_non_null(y);
+        for (int i = 0; i < BATCH * DIM; i++)
+            y[i] = huge;
+        assert_int_equal(ech_trainer_write(trainer, "y", y, BATCH * DIM * sizeof *y), ECH_OK);
+        ech_trainer_set_lr(trainer, 1 / (double)huge);
+        ech_step step;
+        assert_int_equal(ech_trainer_step(trainer, &step), ECH_OK);
+        assert_int_equal(isfinite(step.loss) != 0, k == 0);
+        read_params(trainer, params[k]);
+        ech_trainer_destroy(trainer);
+        free(y);
+    }
+    assert_memory_equal(params[0], params[1], PARAMS * sizeof(float));
+    free(params[0]);
+    free(params[1]);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -476,6 +553,8 @@ int main(void)
         TEST(delay_comes_before_the_backward_pass),
         TEST(delay_changes_no_bit),
         TEST(images_are_the_same_in_every_plan),
+        TEST(the_first_that_is_not_finite_is_named),
+        TEST(looking_for_it_changes_nothing),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

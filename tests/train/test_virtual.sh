@@ -2,7 +2,6 @@
 # The virtual clock: the numbers are those of the real one, times are what the plan's dependencies give, and no test here
 # depends on how fast the machine is.
 . "$ECH_SRC/tests/support/check.sh"
-[[ -x $ECHELON ]] || skip "no program"
 export ECHELON_TUNING=$work/tuning.json
 cd "$work" || exit 1
 
@@ -35,6 +34,31 @@ says "the terminal says it too" 'emulated' "$ECHELON" train --tune off "${linear
 check "the model with batch norms does the same" run bn-real --model resnet8 --limit 64 --batch-size 4 --steps 2 --warmup 1 --devices 2 --threads 1 --clock real
 check "by both clocks" run bn-virtual --model resnet8 --limit 64 --batch-size 4 --steps 2 --warmup 1 --devices 2 --clock virtual
 holds "to the bit" 's["bn-real"]["params_sha256"] == s["bn-virtual"]["params_sha256"]' bn-real bn-virtual
+
+# ---- devices that share cores ----
+
+# One core, whatever the machine has.
+core=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*\([0-9]*\).*/\1/p' /proc/self/status)
+on_one_core() {
+    local name=$1
+    shift
+    taskset -c "$core" "$ECHELON" train --tune off --json --run-dir "$name" "${linear[@]}" "$@" >"$name.json" 2>.output
+}
+marked() { holds "$1" "s['$2']['clock'] == '$3' and s['$2']['oversubscribed'] is $4" "$2"; }
+check "two ranks on one core" on_one_core crowd --devices 2
+marked "are emulated" crowd emulated False
+check "by the real clock" on_one_core crowd-real --devices 2 --clock real
+marked "they are marked" crowd-real measured True
+check "DataParallel on one core" on_one_core crowd-dp --devices 2 --parallel dp
+marked "is marked" crowd-dp measured True
+check "ranks of two threads each, which have no virtual clock" on_one_core crowd-threads --devices 2 --threads 2
+marked "are marked" crowd-threads measured True
+check "two threads on one core" on_one_core threads --threads 2
+marked "are no device of two cores" threads measured True
+check "one device" on_one_core one
+marked "has the core for itself" one measured False
+says "the terminal says it too" '\(measured, oversubscribed, .*\)' taskset -c "$core" "$ECHELON" train --tune off "${linear[@]}" --devices 2 --parallel dp
+says "and with whom it was shared" 'oversubscribed: 2 devices of 1 thread on 1 core,' taskset -c "$core" "$ECHELON" train --tune off "${linear[@]}" --devices 2 --parallel dp
 
 # ---- delays have a stated length and take no time ----
 
