@@ -161,7 +161,7 @@ void ech__lab_run(ech__lab_runs *runs, const char *id, const char *words, ...)
 {
     char line[WORDS];
     va_list args;
-    if (runs->status < 0)
+    if (runs->status < 0 || ech__lab_is_stopped(runs->lab))
         return;
     va_start(args, words);
     const int length = vsnprintf(line, sizeof line, words, args);

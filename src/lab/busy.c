@@ -139,6 +139,17 @@ static void add_process(ech__busy *b, int64_t pid)
         *lane = (ech__busy_lane){.pid = pid, .ticks = t.ticks, .threads = 1, .share = NAN};
 }
 
+/* Beside ranks with devices the launcher has a process that watches over them, which is none of the devices. */
+static void keep_devices(ech__busy *b)
+{
+    size_t devices = 0;
+    for (size_t i = 0; i < b->count; i++) {
+        if (b->lanes[i].name[0])
+            b->lanes[devices++] = b->lanes[i];
+    }
+    b->count = devices ? devices : b->count;
+}
+
 static void find_share(ech__busy_lane *lane, const ech__busy *before, double seconds)
 {
     const double hertz = (double)sysconf(_SC_CLK_TCK);
@@ -168,6 +179,7 @@ void ech__busy_look(ech__busy *b, int64_t pid)
         processes[count++] = pid;
     for (size_t i = 0; i < count; i++)
         add_process(&next, processes[i]);
+    keep_devices(&next);
     for (size_t i = 0; i < next.count; i++)
         find_share(&next.lanes[i], b, seconds);
     *b = next;

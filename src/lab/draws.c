@@ -223,7 +223,7 @@ static bool work_init(work *w, size_t all)
 
 /* What there is to draw from: the steps behind the warm-up, or an array of the record. */
 typedef struct population {
-    const ech__lab_source *source;
+    ech__lab_source *source;
     const ech_json *array; /* NULL: steps */
     size_t count;
 } population;
@@ -298,7 +298,12 @@ static ech_status compute(ech__lab_facts *facts, const population *from,
         return ech__fail(facts->ctx, ECH_E_NOMEM, "no memory for %zu steps", from->count);
     }
     read_column(&w, from, field);
-    if (w.count)
+    /* Losses up to the divergence are no sample of the run's. */
+    if (w.count < w.all)
+        out->reason = ech__lab_diverged(facts, from->source);
+    if (out->reason)
+        w.count = 0;
+    else if (w.count)
         status = draw_all(facts, from->source, &w, statistic, out);
     else
         out->reason = ech__lab_reason(facts,
@@ -376,6 +381,9 @@ ech_status ech__lab_step_of(ech__lab_facts *facts, ech__lab_source *source, cons
     }
     if (!out->known) {
         out->at = NAN;
+        out->reason = ech__lab_diverged(facts, source);
+    }
+    if (!out->known && !out->reason) {
         out->reason = ech__lab_reason(facts, "%s: it has no step %lld with %s", out->run,
                                       (long long)step, field);
     }

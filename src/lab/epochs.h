@@ -24,10 +24,10 @@
 
 /* Sizes as rows of a card's params. Studies that keep them share their runs. */
 /* clang-format off */
-#define ECH__LAB_EPOCHS_PARAMS                                               \
-    {"images", 3072, 50000, "training images of an epoch"},                  \
-    {"batch", 32, 32, "smallest batch of a device; the next are 4 times it"}, \
-    {"memory_mb", 512, 16000, "memory of a device in MB"}
+#define ECH__LAB_EPOCHS_PARAMS                                                          \
+    {"images", 3072, 50000, 1, 50000, "training images of an epoch"},                   \
+    {"batch", 32, 32, 1, 65536, "smallest batch of a device; the next are 4 times it"}, \
+    {"memory_mb", 512, 16000, 1, 1000000, "memory of a device in MB"}
 /* clang-format on */
 
 /* Of the optimizer, also where only its memory counts; and the network of the profile. */

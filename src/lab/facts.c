@@ -65,21 +65,55 @@ const char *ech__lab_reason(ech__lab_facts *facts, const char *fmt, ...)
     return kept ? kept : "no memory is left to say why";
 }
 
-ech__lab_source *ech__lab_source_find(ech__lab_facts *facts, const char *run)
-{
-    for (size_t i = 0; i < facts->nsources; i++) {
-        if (!strcmp(facts->sources[i].result->id, run))
-            return &facts->sources[i];
-    }
-    return NULL;
-}
-
-/* ---- records ---- */
-
 static bool is_finished(const ech__lab_result *result)
 {
     return result->state == ECH__LAB_DONE || result->state == ECH__LAB_REUSED;
 }
+
+/* "run n4 failed: out of memory" */
+static const char *why_missing(ech__lab_facts *facts, const ech__lab_result *r)
+{
+    const bool said = r->reason && *r->reason;
+    return ech__lab_reason(facts, "run %s %s%s%s", r->id,
+                           r->state == ECH__LAB_FAILED ? "failed" : "was skipped", said ? ": " : "",
+                           said ? r->reason : "");
+}
+
+/* A run of that name that was never asked for, because the run `cause` has no result; NULL where memory is out. */
+static ech__lab_source *add_absent(ech__lab_facts *facts, const char *run,
+                                   const ech__lab_result *cause)
+{
+    ech__lab_source *source = ech__arena_alloc(&facts->arena, sizeof *source);
+    const char *id = ech__arena_printf(&facts->arena, "%s", run);
+    if (!source || !id)
+        return NULL;
+    *source = (ech__lab_source){.result = cause,
+                                .absent = id,
+                                .looked = true,
+                                .no_record = why_missing(facts, cause),
+                                .next = facts->absent};
+    facts->absent = source;
+    return source;
+}
+
+ech__lab_source *ech__lab_source_find(ech__lab_facts *facts, const char *run)
+{
+    const ech__lab_result *cause = NULL;
+    for (size_t i = 0; i < facts->nsources; i++) {
+        const ech__lab_result *r = facts->sources[i].result;
+        if (!strcmp(r->id, run))
+            return &facts->sources[i];
+        if (!cause && !is_finished(r))
+            cause = r;
+    }
+    for (ech__lab_source *s = facts->absent; s; s = s->next) {
+        if (!strcmp(s->absent, run))
+            return s;
+    }
+    return cause ? add_absent(facts, run, cause) : NULL;
+}
+
+/* ---- records ---- */
 
 static void look_for_record(ech__lab_facts *facts, ech__lab_source *s)
 {
@@ -87,11 +121,7 @@ static void look_for_record(ech__lab_facts *facts, ech__lab_source *s)
     char path[ECH_DIR_MAX_PATH + 16];
     s->looked = true;
     if (!is_finished(r)) {
-        s->no_record =
-            ech__lab_reason(facts, "%s: %s", r->id,
-                            r->reason && *r->reason
-                                ? r->reason
-                                : (r->state == ECH__LAB_FAILED ? "it failed" : "it was skipped"));
+        s->no_record = why_missing(facts, r);
         return;
     }
     if (!r->dir) {
@@ -255,6 +285,15 @@ ech__lab_basis ech__lab_basis_of(ech__lab_facts *facts, const char *run)
     return source ? ech__lab_source_basis(facts, source) : ECH__LAB_MEASURED;
 }
 
+const char *ech__lab_diverged(ech__lab_facts *facts, ech__lab_source *source)
+{
+    const ech_json *record = ech__lab_source_record(facts, source);
+    double step;
+    return ech__lab_is_number(ech__lab_path(record, "summary.diverged.step"), &step)
+               ? ech__lab_reason(facts, "%s: it diverged at step %.0f", source->result->id, step)
+               : NULL;
+}
+
 ech_status ech__lab_number(ech__lab_facts *facts, ech__lab_source *source, const char *path,
                            ech__lab_value *out)
 {
@@ -268,7 +307,9 @@ ech_status ech__lab_number(ech__lab_facts *facts, ech__lab_source *source, const
     out->known = ech__lab_is_number(found, &out->at);
     if (!out->known) {
         out->at = NAN;
-        out->reason = ech__lab_reason(facts, "%s: its record has no number %s", out->run, path);
+        out->reason = ech__lab_diverged(facts, source);
+        if (!out->reason)
+            out->reason = ech__lab_reason(facts, "%s: its record has no number %s", out->run, path);
         return ECH_OK;
     }
     return ech__lab_add_noise(facts, source, path, out);

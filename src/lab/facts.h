@@ -50,6 +50,8 @@ typedef struct ech__lab_known_statistic {
 /* A run and what was read of it. */
 typedef struct ech__lab_source {
     const ech__lab_result *result;
+    const char *
+        absent; /* its id where it was never asked for; result is then the run because of which it was not */
     ech_json *record;
     ech_json **steps; /* [nsteps], in the order of the file */
     size_t nsteps, room;
@@ -59,6 +61,7 @@ typedef struct ech__lab_source {
     const char *no_steps;
     double *noise; /* [ECH__LAB_DRAWS] factors of its times, once they were asked for */
     ech__lab_known_statistic *statistics;
+    struct ech__lab_source *next; /* of those that were never asked for */
 } ech__lab_source;
 
 /* A figure that has a name. It can only use those before it. */
@@ -76,13 +79,15 @@ struct ech__lab_facts {
     double noise;
     ech__lab_source *sources;
     size_t nsources;
+    ech__lab_source *absent; /* the list of runs that were never asked for */
     ech__lab_definition *definitions;
     size_t ndefinitions, room;
 };
 
 /* ---- facts.c ---- */
 
-/* NULL where the study has no such run. */
+/* NULL where the study has no such run. While another run of the study has no result, a run that was not asked for is one without a
+ * result too: which runs a study asks for may depend on the results of others. */
 ech__lab_source *ech__lab_source_find(ech__lab_facts *facts, const char *run);
 /* Its record, or NULL and no_record. */
 const ech_json *ech__lab_source_record(ech__lab_facts *facts, ech__lab_source *source);
@@ -98,6 +103,8 @@ ech__lab_basis ech__lab_source_basis(ech__lab_facts *facts, ech__lab_source *sou
 bool ech__lab_has_steps(ech__lab_facts *facts, const char *run, const char *x, const char *y);
 bool ech__lab_has_epochs(ech__lab_facts *facts, const char *run, const char *y);
 /* "n4: " and what follows, in the arena of the facts; never NULL. */
+/* "RUN: it diverged at step N", or NULL where it did not: then its losses are missing for that reason. */
+const char *ech__lab_diverged(ech__lab_facts *facts, ech__lab_source *source);
 const char *ech__lab_reason(ech__lab_facts *facts, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -11,6 +11,7 @@
 struct ech__follow {
     ech_ctx *ctx;
     char dir[ECH_DIR_MAX_PATH];
+    int dir_fd; /* the directory that had this name: it is renamed when its run is over; -1: none yet */
     dev_t device;
     ino_t inode;
     int64_t
@@ -25,15 +26,20 @@ struct ech__follow {
 ech__follow *ech__follow_create(ech_ctx *ctx)
 {
     ech__follow *f = ech__new(ctx, sizeof *f);
-    if (f)
+    if (f) {
         f->ctx = ctx;
+        f->dir_fd = -1;
+    }
     return f;
 }
 
 void ech__follow_destroy(ech__follow *f)
 {
-    if (f)
-        ech__delete(f->ctx, f, sizeof *f);
+    if (!f)
+        return;
+    if (f->dir_fd >= 0)
+        close(f->dir_fd);
+    ech__delete(f->ctx, f, sizeof *f);
 }
 
 const ech__curve *ech__follow_curve(const ech__follow *f)
@@ -49,6 +55,36 @@ static void begin(ech__follow *f)
     ech__curve_init(&f->curve);
 }
 
+/* ---- the directory ---- */
+
+static bool is_same(int fd, int other)
+{
+    struct stat a, b;
+    return fd >= 0 && fstat(fd, &a) == 0 && fstat(other, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
+/* Takes the directory that has the name now. Where there is none, the one that had it before stays. */
+static void find_directory(ech__follow *f, const char *dir)
+{
+    if (strcmp(dir, f->dir) != 0) {
+        strcpy(f->dir, dir);
+        if (f->dir_fd >= 0)
+            close(f->dir_fd);
+        f->dir_fd = -1;
+        begin(f);
+    }
+    const int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || is_same(f->dir_fd, fd)) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    if (f->dir_fd >= 0)
+        close(f->dir_fd);
+    f->dir_fd = fd;
+}
+
 /* ---- run.json ---- */
 
 static int64_t count_of(const ech_json *config, const char *key)
@@ -60,12 +96,12 @@ static int64_t count_of(const ech_json *config, const char *key)
 /* A run writes it before its first step, in place of what an earlier run left there: with a step at hand it is its own. */
 static void read_plan(ech__follow *f)
 {
-    char path[ECH_DIR_MAX_PATH + 16];
+    char path[64];
     ech_json *run;
     if (f->has_plan || !f->curve.total)
         return;
     f->has_plan = true;
-    snprintf(path, sizeof path, "%s/run.json", f->dir);
+    snprintf(path, sizeof path, "/proc/self/fd/%d/run.json", f->dir_fd);
     if (ech__json_load(f->ctx, path, 4 << 20, &run) < 0)
         return;
     const ech_json *config = ech__json_find(run, "config");
@@ -162,15 +198,12 @@ static void look_at(ech__follow *f, int fd)
 
 void ech__follow_look(ech__follow *f, const char *dir)
 {
-    char path[ECH_DIR_MAX_PATH + 16];
     if (strlen(dir) >= sizeof f->dir)
         return;
-    if (strcmp(dir, f->dir) != 0) {
-        strcpy(f->dir, dir);
-        begin(f);
-    }
-    snprintf(path, sizeof path, "%s/steps.jsonl", f->dir);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    find_directory(f, dir);
+    if (f->dir_fd < 0)
+        return;
+    const int fd = openat(f->dir_fd, "steps.jsonl", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return;
     look_at(f, fd);

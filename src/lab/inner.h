@@ -8,6 +8,7 @@
 #define ECH_LAB_INNER_H
 
 #include "base/arena.h"
+#include "base/dir.h"
 #include "device/machine.h"
 #include "lab/expr.h"
 #include "lab/images.h"
@@ -44,6 +45,7 @@ typedef struct ech__lab_set {
     const ech__study_card *card; /* NULL: of every study */
     const char *name;
     int64_t value;
+    bool whole; /* what was given is a whole number at all */
 } ech__lab_set;
 
 typedef struct ech__lab_study {
@@ -85,7 +87,8 @@ struct ech__lab {
     size_t failures;
 
     atomic_bool stopped;
-    int stop_fd; /* an eventfd: readable when the lab is to stop */
+    ech__claim claim; /* on the directory of the lab */
+    int stop_fd;      /* an eventfd: readable when the lab is to stop */
 
     pthread_mutex_t mutex;
     int64_t began_ns; /* under the mutex, and all that follows; 0: not yet */
@@ -123,6 +126,11 @@ ech__lab_result *ech__lab_results(ech__lab_study *study);
 /* Runs a task, or finds that it need not or cannot be run. An error only where the lab cannot go on or the words are
  * wrong. */
 ech_status ech__lab_perform(ech__lab_study *study, ech__lab_task *task);
+
+/* ---- a study (lab.c) ---- */
+
+/* Runs what it asks for, tells it, and writes its record and lab.json. */
+ech_status ech__lab_do_study(ech__lab_study *study);
 
 /* ---- telling (record.c) ---- */
 

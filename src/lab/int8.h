@@ -19,10 +19,10 @@
 
 /* clang-format off */
 #define ECH__LAB_INT8_PARAMS                                                         \
-    {"images", 50000, 50000, "training images"},                                     \
-    {"epochs", 3, 14, "epochs that the network is trained for"},                     \
-    {"tested", 5000, 10000, "test images that accuracies are counted on"},           \
-    {"samples", 500, 1000, "training images that calibration looks at"}
+    {"images", 50000, 50000, 1, 50000, "training images"},                           \
+    {"epochs", 3, 14, 1, 200, "epochs that the network is trained for"},             \
+    {"tested", 5000, 10000, 1, 10000, "test images that accuracies are counted on"}, \
+    {"samples", 500, 1000, 1, 10000, "training images that calibration looks at"}
 /* clang-format on */
 
 /* ---- running ---- */

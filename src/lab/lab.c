@@ -57,6 +57,7 @@ void ech__lab_destroy(ech__lab *lab)
         return;
     if (lab->stop_fd >= 0)
         close(lab->stop_fd);
+    ech__claim_release(&lab->claim);
     pthread_mutex_destroy(&lab->mutex);
     ech__arena_fini(&lab->arena);
     ech__delete(lab->ctx, lab, sizeof *lab);
@@ -237,8 +238,9 @@ static void set_stage(ech__lab *lab, ech__lab_study *study, int stage)
     pthread_mutex_unlock(&lab->mutex);
 }
 
-static ech_status do_study(ech__lab *lab, ech__lab_study *study)
+ech_status ech__lab_do_study(ech__lab_study *study)
 {
+    ech__lab *lab = study->lab;
     set_stage(lab, study, ECH__STUDY_RUNNING);
     ech__lab_show(lab, ECH__LAB_EVENT_STUDY, study, NULL, NULL);
     ech_status status = run_study(lab, study);
@@ -301,13 +303,14 @@ static ech_status do_all(ech__lab *lab)
     for (size_t i = 0; i < lab->study_count && !ech__lab_is_stopped(lab); i++) {
         if (i > 0)
             ECH_TRY(ech__lab_measure_again(lab));
-        const ech_status status = do_study(lab, &lab->studies[i]);
+        const ech_status status = ech__lab_do_study(&lab->studies[i]);
         if (status < 0 && first == ECH_OK) {
             first = status;
             snprintf(sentence, sizeof sentence, "%s", ech_ctx_error(lab->ctx));
         }
     }
-    ECH_TRY(tell_again(lab));
+    if (!ech__lab_is_stopped(lab))
+        ECH_TRY(tell_again(lab));
     return first < 0 ? ech__fail(lab->ctx, first, "%s", sentence) : ECH_OK;
 }
 

@@ -25,7 +25,13 @@ typedef struct performance {
 static void finish(performance *p, ech__lab_state state, const char *reason, double seconds)
 {
     ech__lab *lab = p->lab;
+    const char *failed =
+        state == ECH__LAB_FAILED
+            ? ech__arena_printf(&lab->arena, "%s%s", p->line.name, ECH__LAB_KEEP_FAILED)
+            : NULL;
     pthread_mutex_lock(&lab->mutex);
+    if (state == ECH__LAB_FAILED)
+        p->task->name = failed;
     p->task->stage = ECH__LAB_OVER;
     p->task->state = state;
     p->task->reason = reason;
@@ -44,7 +50,7 @@ static void begin(performance *p)
     p->task->stage = ECH__LAB_RUNNING;
     lab->current.study = p->study;
     lab->current.task = p->task;
-    lab->current.dir = p->line.dir;
+    lab->current.dir = p->line.made_in;
     lab->current.pid = 0;
     lab->current.began_ns = ech__clock_wall();
     pthread_mutex_unlock(&lab->mutex);
@@ -111,10 +117,10 @@ typedef struct paths {
 static ech_status make_paths(performance *p, paths *out)
 {
     ech__arena *arena = &p->lab->arena;
-    out->out = ech__arena_printf(arena, "%s/%s", p->line.dir,
+    out->out = ech__arena_printf(arena, "%s/%s", p->line.made_in,
                                  p->line.prints ? "result.json.part" : "output.txt");
-    out->err = ech__arena_printf(arena, "%s/errors.txt", p->line.dir);
-    out->result = ech__arena_printf(arena, "%s/result.json", p->line.dir);
+    out->err = ech__arena_printf(arena, "%s/errors.txt", p->line.made_in);
+    out->result = ech__arena_printf(arena, "%s/result.json", p->line.made_in);
     return out->out && out->err && out->result
                ? ECH_OK
                : ech__fail(p->lab->ctx, ECH_E_NOMEM, "no memory for the paths of a run");
@@ -141,7 +147,7 @@ static ech_status execute(performance *p, ech__runner_end *end, char reason[REAS
 {
     const ech__lab_options *o = &p->lab->options;
     paths at;
-    ECH_TRY(ech__lab_keep_clear(p->lab->ctx, p->line.dir));
+    ECH_TRY(ech__lab_keep_begin(p->lab->ctx, p->line.dir));
     ECH_TRY(make_paths(p, &at));
     const ech__runner_job job = {.program = o->program,
                                  .argv = p->line.argv,
@@ -174,16 +180,16 @@ static ech_status run_it(performance *p)
     const char *why = *reason ? ech__lab_keep(p->lab, reason) : NULL;
     if (*reason && !why)
         return ech__fail(p->lab->ctx, ECH_E_NOMEM, "no memory for why a run failed");
-    finish(p, why ? ECH__LAB_FAILED : ECH__LAB_DONE, why, end.seconds);
-    if (end.how == ECH__RUNNER_STOPPED) /* it says nothing about the run */
-        return ECH_OK;
     const ech__lab_kept kept = {.words = p->line.key,
                                 .good = !why,
                                 .code = end.how == ECH__RUNNER_EXITED ? end.code : 128 + end.code,
                                 .seconds = end.seconds,
                                 .reason = why};
-    ECH_TRY(ech__lab_keep_save(p->lab->ctx, p->line.dir, &kept));
-    return remember(p);
+    const bool stopped = end.how == ECH__RUNNER_STOPPED; /* it says nothing about the run */
+    ECH_TRY(stopped ? ech__lab_keep_drop(p->lab->ctx, p->line.dir)
+                    : ech__lab_keep_save(p->lab->ctx, p->line.dir, &kept));
+    finish(p, why ? ECH__LAB_FAILED : ECH__LAB_DONE, why, end.seconds);
+    return stopped ? ECH_OK : remember(p);
 }
 
 static ech_status perform(performance *p)
@@ -197,8 +203,9 @@ static ech_status perform(performance *p)
     p->task->name = p->line.missing ? NULL : p->line.name;
     pthread_mutex_unlock(&p->lab->mutex);
     if (p->line.missing) {
-        const char *reason = ech__arena_printf(
-            &p->lab->arena, "it builds on %s, which did not succeed", p->line.missing);
+        const char *reason =
+            ech__arena_printf(&p->lab->arena, "it needs run %s, which %s", p->line.missing->id,
+                              p->line.missing->state == ECH__LAB_FAILED ? "failed" : "was skipped");
         if (!reason)
             return ech__fail(p->lab->ctx, ECH_E_NOMEM, "no memory for why a run is skipped");
         finish(p, ECH__LAB_SKIPPED, reason, 0);

@@ -1,5 +1,6 @@
 #include "lab/serve.h"
 #include "base/clock.h"
+#include "base/threads.h"
 #include "lab/live.h"
 
 #include <arpa/inet.h>
@@ -16,20 +17,33 @@
 #include <unistd.h>
 
 enum {
-    CONNECTIONS = 16,
-    IDLE_SECONDS = 10,        /* after which a silent connection is closed */
+    CONNECTIONS = 64,     /* more are not taken before others are closed */
+    MOST_GUESTS = 48,     /* from these on, the one that was served longest ago makes room */
+    MOST_OF_ADDRESS = 16, /* the same for those of one address; a browser has up to six */
+    IDLE_SECONDS = 10,    /* after which a connection is closed that has not completed a request */
     REQUEST_BYTES = 32 << 10, /* of memory for a connection, headers included */
-    BACKLOG = 16,
+    BACKLOG = 128,
 };
 
 static const double WATCHED_S = 3.5;  /* who has asked within this time is still looking */
 static const double FAREWELL_S = 2.5; /* how long a stop waits for them */
+
+/* A connection. A client that sends its request byte by byte, or does not read the answer, is never silent, so what counts is when a
+ * request of it was last completed. */
+typedef struct guest {
+    bool is_here; /* false: the place is free */
+    int fd;
+    in_addr_t address;
+    int64_t served_ns; /* when its last request was completed, or when it came */
+    bool is_leaving;   /* it has been shut down, and the library is about to close it */
+} guest;
 
 struct ech__lab_server {
     ech_ctx *ctx; /* its own: the thread's sentences are not the lab's */
     ech__live *live;
     ech__live_page page;
     struct MHD_Daemon *daemon;
+    guest guests[CONNECTIONS]; /* only the server's thread knows them */
     int port;
     atomic_bool is_over;       /* the end is near */
     atomic_bool has_told;      /* and somebody has heard it */
@@ -138,9 +152,82 @@ static void completed(void *server, struct MHD_Connection *connection, void **re
 {
     ech__lab_server *s = server;
     (void)connection;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    if (info && info->socket_context && code == MHD_REQUEST_TERMINATED_COMPLETED_OK)
+        ((guest *)info->socket_context)->served_ns = ech__clock_wall();
     if (*request == &farewell && code == MHD_REQUEST_TERMINATED_COMPLETED_OK)
         atomic_store(&s->has_told, true);
     *request = NULL;
+}
+
+/* ---- who is connected ---- */
+
+static void send_away(guest *g)
+{
+    if (!g)
+        return;
+    shutdown(g->fd, SHUT_RDWR); /* the library sees its end, and closes it */
+    g->is_leaving = true;
+}
+
+/* The guest that was served longest ago, and how many there are; of one address, or of all where it is NULL. */
+static guest *longest_ago(ech__lab_server *s, const in_addr_t *address, int *count)
+{
+    guest *found = NULL;
+    *count = 0;
+    for (guest *g = s->guests; g < s->guests + CONNECTIONS; g++) {
+        if (!g->is_here || g->is_leaving || (address && g->address != *address))
+            continue;
+        ++*count;
+        if (!found || g->served_ns < found->served_ns)
+            found = g;
+    }
+    return found;
+}
+
+/* Whoever comes is let in: those who hold connections without completing requests make room, so nobody can keep others out. */
+static void make_room(ech__lab_server *s, in_addr_t address)
+{
+    const int64_t now = ech__clock_wall();
+    int count;
+    for (guest *g = s->guests; g < s->guests + CONNECTIONS; g++) {
+        if (g->is_here && !g->is_leaving && ech__seconds(now - g->served_ns) > IDLE_SECONDS)
+            send_away(g);
+    }
+    guest *oldest = longest_ago(s, &address, &count);
+    if (count >= MOST_OF_ADDRESS)
+        send_away(oldest);
+    oldest = longest_ago(s, NULL, &count);
+    if (count >= MOST_GUESTS)
+        send_away(oldest);
+}
+
+static void come_or_go(void *server, struct MHD_Connection *connection, void **context,
+                       enum MHD_ConnectionNotificationCode code)
+{
+    ech__lab_server *s = server;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (*context)
+            *(guest *)*context = (guest){0};
+        return;
+    }
+    const union MHD_ConnectionInfo *fd =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *from =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    if (!fd || !from)
+        return;
+    struct sockaddr_in address;
+    memcpy(&address, from->client_addr, sizeof address);
+    make_room(s, address.sin_addr.s_addr);
+    guest *place = s->guests;
+    while (place < s->guests + CONNECTIONS && place->is_here)
+        place++;
+    if (place == s->guests + CONNECTIONS)
+        return;
+    *place = (guest){true, fd->connect_fd, address.sin_addr.s_addr, ech__clock_wall(), false};
+    *context = place;
 }
 
 /* ---- life ---- */
@@ -182,7 +269,8 @@ static struct MHD_Daemon *start_thread(ech__lab_server *s, int fd)
         MHD_USE_AUTO_INTERNAL_THREAD, (uint16_t)s->port, NULL, NULL, answer, s,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)REQUEST_BYTES, MHD_OPTION_NOTIFY_COMPLETED, completed, s, MHD_OPTION_END);
+        (size_t)REQUEST_BYTES, MHD_OPTION_NOTIFY_COMPLETED, completed, s,
+        MHD_OPTION_NOTIFY_CONNECTION, come_or_go, s, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return daemon;
 }
@@ -198,14 +286,16 @@ static void release(ech__lab_server *s)
 static ech_status start(ech_ctx *ctx, ech__lab_server *s)
 {
     int fd = -1;
+    ECH_TRY(ech__threads_check(ctx, "the live view", 1));
     ECH_TRY(ech__live_page_create(ctx, &s->page));
     ECH_TRY(open_socket(ctx, &s->port, &fd));
     s->daemon = start_thread(s, fd);
     if (s->daemon)
         return ECH_OK;
+    const int error = errno;
     close(fd);
     return ech__fail(ctx, ECH_E_IO, "the live view on port %d did not start: %s", s->port,
-                     strerror(errno));
+                     strerror(error));
 }
 
 ech_status ech__lab_serve_start(ech_ctx *ctx, ech__lab *lab, const char *out_dir, int port,

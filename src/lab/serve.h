@@ -7,7 +7,7 @@
  *
  * It listens on the loopback address only, answers GET of four fixed paths from a thread of its own, and takes nothing in: no
  * file name, no order. A request that names another host is refused, so that no page of another site can read along
- * by a name that it makes point here.
+ * by a name that it makes point here. Whoever comes is let in: connections of which no request was completed for long make room.
  *
  *   /             the page
  *   /style.css    the report's style, and the page's own

@@ -4,14 +4,11 @@
 #include "comm/reduce.h"
 #include "lab/inner.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 extern char **environ;
-
-#define LARGEST_SIZE 1000000000000 /* of --set */
 
 ech__lab_options ech__lab_options_default(void)
 {
@@ -137,22 +134,37 @@ bool ech__lab_param_value(const ech__lab *lab, const ech__study_card *card, cons
     return true;
 }
 
-/* Some study that is going to be run must have the size. */
+static ech_status check_value(ech__lab *lab, const char *text, const ech__study_card *card,
+                              const ech__lab_param *param, const ech__lab_set *set)
+{
+    return set->whole && set->value >= param->min && set->value <= param->max
+               ? ECH_OK
+               : ech__fail(lab->ctx, ECH_E_INVALID,
+                           "--set %.200s: %s of %s must be a whole number from %" PRId64
+                           " to %" PRId64,
+                           text, param->name, card->id, param->min, param->max);
+}
+
+/* Some study that is going to be run must have the size, and all that have it must take the value. */
 static ech_status check_set(ech__lab *lab, const char *text, const ech__lab_set *set)
 {
     const char *names[256];
     size_t count = 0;
-    bool run = !set->card;
+    bool run = !set->card, found = false;
     for (size_t i = 0; i < lab->study_count; i++) {
         const ech__study_card *card = lab->studies[i].card;
         if (set->card && set->card != card)
             continue;
         run = true;
-        if (find_param(card, set->name))
-            return ECH_OK;
+        const ech__lab_param *param = find_param(card, set->name);
+        if (param)
+            ECH_TRY(check_value(lab, text, card, param, set));
+        found |= param != NULL;
         for (const ech__lab_param *p = card->params; p && p->name && count < 256; p++)
             names[count++] = p->name;
     }
+    if (found)
+        return ECH_OK;
     if (!run)
         return ech__fail(lab->ctx, ECH_E_INVALID,
                          "--set %s: %s is not among the studies that are "
@@ -167,26 +179,29 @@ static ech_status check_set(ech__lab *lab, const char *text, const ech__lab_set 
                      set->card ? set->card->id : "no study that is run", set->name);
 }
 
+/* A whole number, whatever its size: beyond 64 bits it is as far off as it can be. False for anything else. */
+static bool read_value(const char *text, int64_t *out)
+{
+    const bool minus = *text == '-';
+    const size_t digits = strspn(text + minus, "0123456789");
+    *out = strtoll(text, NULL, 10);
+    return digits > 0 && !text[minus + digits];
+}
+
 /* "dim=512" or "strong-scaling.dim=512" */
 static ech_status read_set(ech__lab *lab, const char *text, ech__lab_set *out)
 {
     char *name = ech__lab_keep(lab, text);
     if (!name)
         return no_memory(lab);
-    char *equals = strchr(name, '='), *end;
+    char *equals = strchr(name, '=');
     if (!equals || equals == name)
         return ech__fail(lab->ctx, ECH_E_INVALID,
                          "--set %s: must be NAME=VALUE or "
                          "STUDY.NAME=VALUE",
                          text);
     *equals = '\0';
-    errno = 0;
-    out->value = strtoll(equals + 1, &end, 10);
-    if (!equals[1] || strspn(equals + 1, "0123456789") != strlen(equals + 1) || errno ||
-        out->value > LARGEST_SIZE)
-        return ech__fail(lab->ctx, ECH_E_INVALID,
-                         "--set %s: the value must be a whole number from 0 to %" PRId64, text,
-                         (int64_t)LARGEST_SIZE);
+    out->whole = read_value(equals + 1, &out->value);
     char *dot = strrchr(name, '.');
     out->name = dot ? dot + 1 : name;
     if (dot) {
@@ -249,7 +264,8 @@ static ech_status check_places(ech__lab *lab, const ech__lab_options *o)
                          "--data-dir %s: the six files of CIFAR-10 are not there; "
                          "see echelon data cifar10",
                          o->data_dir);
-    return ech__dir_check(lab->ctx, "directory of the lab", o->out);
+    const ech__claim_options claim = {"directory of the lab", o->out, ".lab.lock"};
+    return ech__claim_take(lab->ctx, &lab->claim, &claim);
 }
 
 static bool is_set(const char *name)

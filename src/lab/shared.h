@@ -41,11 +41,11 @@ enum {
 
 /* The sizes of the stack as rows of a card's params. Studies that keep them share their runs. */
 /* clang-format off */
-#define ECH__LAB_STACK_PARAMS                                    \
-    {"dim", 1024, 2048, "width of every layer"},                 \
-    {"depth", 4, 4, "layers of the stack"},                      \
-    {"batch", 64, 64, "samples of a step over all devices"},     \
-    {"steps", 35, 65, "steps of a run, 5 of them warm-up"}
+#define ECH__LAB_STACK_PARAMS                                          \
+    {"dim", 1024, 2048, 1, 65536, "width of every layer"},             \
+    {"depth", 4, 4, 1, 1000, "layers of the stack"},                   \
+    {"batch", 64, 64, 1, 65536, "samples of a step over all devices"}, \
+    {"steps", 35, 65, 6, 100000, "steps of a run, 5 of them warm-up"}
 /* clang-format on */
 
 /* Linear + ReLU layers, mean-squared error, SGD. */

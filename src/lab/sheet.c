@@ -121,6 +121,11 @@ bool ech__tell_has(ech__sheet *sheet, const char *run)
     return sheet->status == ECH_OK && ech__lab_record(sheet->facts, run) != NULL;
 }
 
+bool ech__tell_asked(ech__sheet *sheet, const char *run)
+{
+    return sheet->status == ECH_OK && ech__lab_source_find(sheet->facts, run) != NULL;
+}
+
 const ech_json *ech__tell_record(ech__sheet *sheet, const char *run)
 {
     if (sheet->status < 0)
@@ -303,6 +308,11 @@ static ech_json *runs_of(ech__sheet *sheet)
             ech__json_set_string(&run, "clock",
                                  ech__lab_basis_name(ech__lab_basis_of(sheet->facts, r->id)));
         ech__json_set_string(&run, "status", states[r->state]);
+        const char *diverged =
+            good ? ech__lab_diverged(sheet->facts, ech__lab_source_find(sheet->facts, r->id))
+                 : NULL;
+        if (diverged)
+            ech__json_set_string(&run, "reason", diverged + strlen(r->id) + 2);
         if (!good)
             ech__json_set_string(&run, "reason",
                                  r->reason && *r->reason
@@ -328,6 +338,10 @@ static ech_json *study_of(ech__sheet *sheet)
     ech__json_set(&study, "plots", sheet->plots);
     ech__json_set(&study, "answers", sheet->answers);
     sheet->tables = sheet->plots = sheet->answers = NULL;
+    if (ech__json_count(sheet->missing)) {
+        ech__json_set(&study, "missing", sheet->missing);
+        sheet->missing = NULL;
+    }
     return study;
 }
 
@@ -336,6 +350,7 @@ static void fini(ech__sheet *sheet)
     ech__json_destroy(sheet->tables);
     ech__json_destroy(sheet->plots);
     ech__json_destroy(sheet->answers);
+    ech__json_destroy(sheet->missing);
     ech__json_destroy(sheet->plot.bands);
     ech__json_destroy(sheet->plot.marks);
     ech__json_destroy(sheet->plot.traces);
@@ -350,7 +365,8 @@ ech_status ech__sheet_tell(ech_ctx *ctx, const ech__sheet_options *options, ech_
                         .options = options,
                         .tables = ech__json_array(),
                         .plots = ech__json_array(),
-                        .answers = ech__json_array()};
+                        .answers = ech__json_array(),
+                        .missing = ech__json_array()};
     *out = NULL;
     ech__arena_init(&sheet.arena, ctx->alloc);
     ech__sheet_fail(&sheet, ech__lab_facts_create(ctx, options->results, options->count,

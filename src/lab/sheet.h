@@ -20,8 +20,9 @@
  *     }
  *
  * No number is ever printed into a sentence by a study: it names a figure, the report prints it, and its source is the expression.
- * What needs a run that failed is a dash with a note that says why; a sentence with an unknown figure in it is replaced by one that
- * says which run is missing.
+ * A run that failed is a missing value, and so is every figure of it: a cell is a dash with a note that says why, a point or a bar is left
+ * out and named in the caption, a plot with nothing else is left out and named too, and a sentence with such a figure in it is replaced
+ * by "No result: run n8 failed: ...".
  *
  * A format is one of docs/records.md's, and behind a space the unit, if any: "seconds", "bytes", "fixed1 images/s".
  * Expressions are those of lab/expr.h, printf-ed. Everything said belongs to the last table, plot, series or answer
@@ -44,6 +45,9 @@ int64_t ech__tell_device(const ech__sheet *sheet, size_t index);
 int64_t ech__tell_cores(const ech__sheet *sheet);
 /* Whether the run is there and finished. */
 bool ech__tell_has(ech__sheet *sheet, const char *run);
+/* Whether the study asked for it, or would have if another run had not failed. What is told of a run that was asked for and has no
+ * result says why by itself, so a study only checks this for runs that it does not always ask for. */
+bool ech__tell_asked(ech__sheet *sheet, const char *run);
 /* Whether images are those of CIFAR-10; false: synthetic ones, which answers must say. */
 bool ech__tell_real_images(const ech__sheet *sheet);
 

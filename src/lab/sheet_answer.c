@@ -125,7 +125,7 @@ static void say_why(ech__sheet *sheet, const char *reason)
     while (n && (text[n - 1] == '.' || text[n - 1] == ' '))
         n--;
     text[n] = '\0';
-    const char *sentence = ech__arena_printf(&sheet->arena, "Not known: %s.", text);
+    const char *sentence = ech__arena_printf(&sheet->arena, "No result: %s.", text);
     if (sentence)
         append(sheet, sentence);
 }

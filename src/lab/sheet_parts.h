@@ -75,8 +75,10 @@ typedef struct ech__sheet_plot {
     const char *format;
     const char **categories;
     ech__sheet_series *series;
-    const char **runs; /* ids, each once */
-    size_t ncategories, nseries, nruns, categories_room, series_room, runs_room;
+    const char **runs;    /* ids, each once */
+    const char **missing; /* why something is left out, each reason once */
+    size_t ncategories, nseries, nruns, nmissing;
+    size_t categories_room, series_room, runs_room, missing_room;
     ech_json *bands, *marks, *traces, *panels; /* arrays */
 } ech__sheet_plot;
 
@@ -109,6 +111,7 @@ struct ech__sheet {
     ech__sheet_plot plot;
     ech__sheet_answer answer;
     ech_json *tables, *plots, *answers; /* what is finished */
+    ech_json *missing;                  /* plots that are left out, and why: texts */
 };
 
 /* ---- sheet.c ---- */

@@ -163,6 +163,21 @@ static void link_run(ech__sheet *sheet, const char *run)
         p->runs[p->nruns++] = run;
 }
 
+/* The caption names the runs without a result that something of the plot is left out for. */
+static void note_missing(ech__sheet *sheet, const char *run)
+{
+    ech__sheet_plot *p = &sheet->plot;
+    const ech__lab_source *source = run ? ech__lab_source_find(sheet->facts, run) : NULL;
+    if (!source || !source->no_record)
+        return;
+    for (size_t i = 0; i < p->nmissing; i++) {
+        if (!strcmp(p->missing[i], source->no_record))
+            return;
+    }
+    if (ech__sheet_grow(sheet, &p->missing, p->nmissing, &p->missing_room, sizeof *p->missing))
+        p->missing[p->nmissing++] = source->no_record;
+}
+
 static void add_point(ech__sheet *sheet, ech__sheet_point point)
 {
     ech__sheet_series *s = last_series(sheet, "a point");
@@ -171,6 +186,8 @@ static void add_point(ech__sheet *sheet, ech__sheet_point point)
     s->points[s->npoints++] = point;
     if (point.figure.known && point.figure.run)
         link_run(sheet, point.figure.run);
+    if (!point.figure.known)
+        note_missing(sheet, point.figure.run);
 }
 
 void ech__tell_point(ech__sheet *sheet, double x, const char *expr, ...)
@@ -181,8 +198,8 @@ void ech__tell_point(ech__sheet *sheet, double x, const char *expr, ...)
     const bool good = ech__sheet_eval(sheet, expr, args, &point.figure);
     va_end(args);
     if (good && !isfinite(x))
-        ech__sheet_wrong(sheet, "plot '%.80s': a point at %g", sheet->plot.title, x);
-    else if (good)
+        point.figure.known = false; /* a place that is a figure without a value */
+    if (good)
         add_point(sheet, point);
 }
 
@@ -224,6 +241,8 @@ void ech__tell_from(ech__sheet *sheet, ech__tell_source source)
                                                     source.x ? source.x : "step", s->from.y));
     if (!s->from_missing)
         link_run(sheet, s->from.run);
+    else
+        note_missing(sheet, source.run);
 }
 
 /* ---- bands, marks, traces, panels ---- */
@@ -276,7 +295,9 @@ void ech__tell_trace(ech__sheet *sheet, const char *run, const char *label, int6
     const ech__lab_source *source = ech__lab_source_find(sheet->facts, run);
     if (!source)
         ech__sheet_wrong(sheet, "there is no run %.64s in this study", run);
-    if (!source || !ech__tell_has(sheet, run) || !has_trace(sheet, source->result, step))
+    if (source && !ech__tell_has(sheet, run))
+        note_missing(sheet, run);
+    if (!source || source->no_record || !has_trace(sheet, source->result, step))
         return;
     ech_json *trace = ech__json_object();
     ech__json_set_string(&trace, "run", source->result->id);

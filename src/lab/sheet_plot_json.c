@@ -219,6 +219,30 @@ static bool set_body(ech_json **json, ech__sheet_plot *p)
     return set_all_series(json, p);
 }
 
+static const char *caption_of(ech__sheet *sheet)
+{
+    const ech__sheet_plot *p = &sheet->plot;
+    const char *caption = p->caption;
+    for (size_t i = 0; i < p->nmissing; i++)
+        caption = ech__arena_printf(&sheet->arena, "%s%sNo result: %s.", caption ? caption : "",
+                                    caption ? " " : "", p->missing[i]);
+    return caption ? ech__sheet_line(sheet, caption, ECH__SHEET_TEXT) : NULL;
+}
+
+/* A plot with nothing to show, because of runs without a result. */
+static void leave_out(ech__sheet *sheet)
+{
+    const ech__sheet_plot *p = &sheet->plot;
+    const char *text = NULL;
+    for (size_t i = 0; i < p->nmissing; i++)
+        text = ech__arena_printf(&sheet->arena, "%s%s%s", text ? text : "", text ? "; " : "",
+                                 p->missing[i]);
+    if (text)
+        text = ech__arena_printf(&sheet->arena, "The plot '%s' has no result: %s.", p->title, text);
+    if (text)
+        ech__json_append_string(&sheet->missing, ech__sheet_line(sheet, text, ECH__SHEET_TEXT));
+}
+
 void ech__sheet_end_plot(ech__sheet *sheet)
 {
     ech__sheet_plot *p = &sheet->plot;
@@ -227,13 +251,16 @@ void ech__sheet_end_plot(ech__sheet *sheet)
     ech_json *json = ech__json_object();
     ech__json_set_string(&json, "kind", p->kind);
     ech__json_set_string(&json, "title", p->title);
-    if (p->caption)
-        ech__json_set_string(&json, "caption", p->caption);
+    const char *caption = caption_of(sheet);
+    if (caption)
+        ech__json_set_string(&json, "caption", caption);
     set_strings(&json, "runs", p->runs, p->nruns);
-    if (set_body(&json, p))
+    if (set_body(&json, p)) {
         ech__json_append(&sheet->plots, json);
-    else
+    } else {
         ech__json_destroy(json);
+        leave_out(sheet);
+    }
     ech__json_destroy(p->bands);
     ech__json_destroy(p->marks);
     ech__json_destroy(p->traces);

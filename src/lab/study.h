@@ -3,7 +3,7 @@
  * One file in src/lab/studies is one study. The file strong_scaling.c defines ech__study_strong_scaling, and the build
  * finds it by that name: nothing else has to be changed for a new study.
  *
- *     static const ech__lab_param params[] = {{"dim", 1024, 4096, "width of a layer"}, {0}};
+ *     static const ech__lab_param params[] = {{"dim", 1024, 4096, 1, 65536, "width of a layer"}, {0}};
  *
  *     static void runs(ech__lab_runs *lab)
  *     {
@@ -36,6 +36,7 @@ typedef struct ech__sheet ech__sheet;
 typedef struct ech__lab_param {
     const char *name; /* NULL ends the list */
     int64_t quick, full;
+    int64_t min, max; /* that can be run and told; others are refused before anything runs */
     const char *help;
 } ech__lab_param;
 

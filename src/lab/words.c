@@ -1,5 +1,6 @@
 #include "lab/words.h"
 #include "base/sha256.h"
+#include "lab/keep.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -118,7 +119,7 @@ static ech_status find_base(maker *m, const char *word, const ech__lab_task **ou
         return ech__fail(m->lab->ctx, ECH_E_INVALID, "%s: no run of that name was asked for before",
                          word);
     if ((*out)->state == ECH__LAB_FAILED || (*out)->state == ECH__LAB_SKIPPED)
-        m->line->missing = (*out)->id;
+        m->line->missing = *out;
     return ECH_OK;
 }
 
@@ -167,14 +168,17 @@ static ech_status name_it(maker *m)
     if (line->name)
         line->dir =
             ech__arena_printf(&m->lab->arena, "%s/runs/%s", m->lab->options.out, line->name);
-    return line->key && line->dir ? ECH_OK : no_memory(m);
+    if (line->dir)
+        line->made_in = ech__arena_printf(&m->lab->arena, "%s" ECH__LAB_KEEP_NEW, line->dir);
+    return line->key && line->made_in ? ECH_OK : no_memory(m);
 }
 
-static void push(maker *m, char *word, bool shown)
+/* A word of the process, and what people are shown of it; NULL: nothing. */
+static void push(maker *m, char *word, const char *shown)
 {
     m->line->argv[m->line->argc++] = word;
     if (shown)
-        add(&m->command, word);
+        add(&m->command, shown);
 }
 
 /* Puts a word into the line as it is here. */
@@ -182,20 +186,23 @@ static ech_status add_to_line(maker *m, char *word)
 {
     const ech__lab_images *images = &m->lab->images;
     const ech__lab_task *base;
-    const char *rest;
+    const char *rest, *shown = NULL;
     char *path = word;
     if (!strncmp(word, "@repeat:", 8))
         return ECH_OK;
     if (!strcmp(word, "@images")) {
         const bool real = images->kind == ECH__LAB_IMAGES_REAL;
-        push(m, "--data", true);
-        push(m, real ? "cifar10" : "synthetic", true);
+        push(m, "--data", "--data");
+        push(m, real ? "cifar10" : "synthetic", real ? "cifar10" : "synthetic");
         if (!real)
             return ECH_OK;
-        push(m, "--data-dir", true);
+        push(m, "--data-dir", "--data-dir");
         path = ech__lab_keep(m->lab, images->dir);
     } else if (is(word, "@out", &rest)) {
-        path = ech__arena_printf(&m->lab->arena, "%s%s", m->line->dir, rest);
+        path = ech__arena_printf(&m->lab->arena, "%s%s", m->line->made_in, rest);
+        shown = ech__arena_printf(&m->lab->arena, "%s%s", m->line->dir, rest);
+        if (!shown)
+            return no_memory(m);
     } else if (!strncmp(word, "@of:", 4)) {
         ECH_TRY(find_base(m, word, &base, &rest));
         path = ech__arena_printf(&m->lab->arena, "%s/runs/%s%s", m->lab->options.out,
@@ -203,7 +210,7 @@ static ech_status add_to_line(maker *m, char *word)
     }
     if (!path)
         return no_memory(m);
-    push(m, path, true);
+    push(m, path, shown ? shown : path);
     return ECH_OK;
 }
 
@@ -214,13 +221,16 @@ static ech_status make(maker *m, const char *words)
     for (size_t i = 0; i < m->count; i++)
         ECH_TRY(add_to_key(m, m->words[i]));
     add(&m->key, ech_version());
+    if (ech__isa_is_set()) /* other kernels are other figures */
+        add(&m->key, ech__isa_name(ech__isa_level()));
     ECH_TRY(name_it(m));
-    push(m, "echelon", true);
+    push(m, "echelon", "echelon");
     for (size_t i = 0; i < m->count; i++)
         ECH_TRY(add_to_line(m, m->words[i]));
     if (!m->line->prints) {
-        push(m, "--run-dir", false);
-        push(m, m->line->dir, false);
+        push(m, "--keep-going", "--keep-going"); /* a training that diverges is a result */
+        push(m, "--run-dir", NULL);
+        push(m, m->line->made_in, NULL);
     }
     if (m->key.full || m->command.full)
         return ech__fail(m->lab->ctx, ECH_E_LIMIT, "the words of a run have more than %d bytes",

@@ -13,11 +13,12 @@ typedef struct ech__lab_line {
     const char *
         key; /* what makes it the same run: its words without places of this machine, and the version */
     const char *name;    /* "train-0123456789": command and hash of the key */
-    char *dir;           /* OUT/runs/NAME */
+    const char *dir;     /* OUT/runs/NAME */
+    char *made_in;       /* where it is made: the same with ".new" behind it (lab/keep.h) */
     const char *command; /* that repeats it, for people */
     bool prints;         /* its record is what it prints: result.json */
-    const char *
-        missing; /* a run that it builds on and that did not succeed: nothing can be started; else NULL */
+    const ech__lab_task *
+        missing; /* a run that it needs and that did not succeed: nothing can be started; else NULL */
 } ech__lab_line;
 
 /* Words that no run can have are an error. Looks for CIFAR-10 where @images are asked for. */

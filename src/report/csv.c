@@ -134,7 +134,6 @@ ech_status ech__report_csv(const ech__book *book, const char *dir, size_t *writt
     char path[ECH_DIR_MAX_PATH + 128], *text;
     size_t bytes;
     *written = 0;
-    ECH_TRY(ech__dir_check(book->ctx, "directory for tables", dir));
     ECH_TRY(ech__dir_make(book->ctx, "directory for tables", dir));
     for (size_t s = 0; s < book->nstudies; s++) {
         for (size_t t = 0; t < book->studies[s].ntables; t++) {

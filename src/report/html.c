@@ -417,14 +417,18 @@ static void sources(const page *p, const ech__study *study)
 
 static void failures(const page *p, const ech__study *study)
 {
+    if (study->problem)
+        paragraphs(p, study->problem, "class=\"failed\"");
     for (size_t i = 0; i < study->nruns; i++) {
         const ech__study_run *r = &study->runs[i];
         if (!r->reason)
             continue;
         fputs("<p class=\"failed\">Run <code>", p->file);
         text(p, r->id);
-        fprintf(p->file, "</code> was %s: ",
-                r->status == ECH__RUN_STATUS_FAILED ? "started and failed" : "left out");
+        fputs(r->status == ECH__RUN_STATUS_FAILED    ? "</code> was started and failed: "
+              : r->status == ECH__RUN_STATUS_SKIPPED ? "</code> was left out: "
+                                                     : "</code> ended, but ",
+              p->file);
         text(p, r->reason);
         fputs("</p>\n", p->file);
     }

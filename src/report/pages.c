@@ -1,5 +1,6 @@
 /* The one file that knows cairo and pango. */
 #include "report/pages.h"
+#include "base/threads.h"
 
 #include <cairo-pdf.h>
 #include <math.h>
@@ -7,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+const bool ech__can_print = true;
 
 enum { LEVELS = 4 };
 
@@ -289,9 +292,13 @@ static void destroy(pages *p)
     ech__delete(p->ctx, p, sizeof *p);
 }
 
+/* Pango looks for fonts in threads, and GLib ends the program where one cannot be started. */
+enum { FONT_THREADS = 8 };
+
 static ech_status started(ech_ctx *ctx, pages *p, ech__canvas **out)
 {
-    if (p && make_layout(p)) {
+    const ech_status status = ech__threads_check(ctx, "a page with its fonts", FONT_THREADS);
+    if (status == ECH_OK && p && make_layout(p)) {
         *out = &p->canvas;
         return ECH_OK;
     }
@@ -299,7 +306,7 @@ static ech_status started(ech_ctx *ctx, pages *p, ech__canvas **out)
         free(p->data);
         destroy(p);
     }
-    return ech__fail(ctx, ECH_E_NOMEM, "no memory for a page");
+    return status < 0 ? status : ech__fail(ctx, ECH_E_NOMEM, "no memory for a page");
 }
 
 static ech_status taken(pages *p, cairo_status_t status, const char *what, char **out,

@@ -11,6 +11,9 @@
 
 #include "report/canvas.h"
 
+/* False in a build without cairo and pango: then neither a PDF nor a PNG can be made, and creating one is refused. */
+extern const bool ech__can_print;
+
 typedef struct ech__pdf_options {
     double width, height; /* of a page, in points */
     const char *title, *subject;

@@ -224,12 +224,16 @@ static ech_status answer(document *d, const ech__answer *a)
 static void failures(document *d, const ech__study *study)
 {
     char text[700];
+    if (study->problem)
+        ech__press_paragraph(&d->press, study->problem, &ech__press_small);
     for (size_t i = 0; i < study->nruns; i++) {
         const ech__study_run *r = &study->runs[i];
         if (!r->reason)
             continue;
-        snprintf(text, sizeof text, "Run %s was %s: %.500s", r->id,
-                 r->status == ECH__RUN_STATUS_FAILED ? "started and failed" : "left out",
+        snprintf(text, sizeof text, "Run %s %s%.500s", r->id,
+                 r->status == ECH__RUN_STATUS_FAILED    ? "was started and failed: "
+                 : r->status == ECH__RUN_STATUS_SKIPPED ? "was left out: "
+                                                        : "ended, but ",
                  r->reason);
         ech__press_paragraph(&d->press, text, &ech__press_small);
     }

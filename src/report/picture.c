@@ -62,7 +62,6 @@ ech_status ech__report_pictures(const ech__book *book, const char *dir, bool png
 {
     char path[ECH_DIR_MAX_PATH + 128];
     *written = 0;
-    ECH_TRY(ech__dir_check(book->ctx, "directory for pictures", dir));
     ECH_TRY(ech__dir_make(book->ctx, "directory for pictures", dir));
     for (size_t s = 0; s < book->nstudies; s++) {
         for (size_t i = 0; i < book->studies[s].nplots; i++) {

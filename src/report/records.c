@@ -1,7 +1,7 @@
 #include "report/records.h"
 #include "base/dir.h"
 #include "base/file.h"
-#include "report/reader.h"
+#include "report/study_parts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -401,17 +401,34 @@ static ech_status fill_trace(const place *p, ech__plot_trace *trace)
     return status;
 }
 
+static ech_status fill_plot(const place *p, ech__plot *plot)
+{
+    for (size_t s = 0; s < plot->nseries; s++) {
+        if (plot->series[s].from.run)
+            ECH_TRY(fill_series(p, &plot->series[s]));
+    }
+    for (size_t t = 0; t < plot->ntraces; t++)
+        ECH_TRY(fill_trace(p, &plot->traces[t]));
+    return ECH_OK;
+}
+
+/* A plot whose records cannot be read is left out, and the study says why. */
 ech_status ech__records_fill(ech__book *book, const char *dir, ech__study *study)
 {
     const place p = {book, dir, study};
+    size_t kept = 0;
     for (size_t i = 0; i < study->nplots; i++) {
         ech__plot *plot = &study->plots[i];
-        for (size_t s = 0; s < plot->nseries; s++) {
-            if (plot->series[s].from.run)
-                ECH_TRY(fill_series(&p, &plot->series[s]));
+        const ech_status status = fill_plot(&p, plot);
+        if (status == ECH_E_NOMEM)
+            return status;
+        if (status < 0) {
+            ech__fail_in(book->ctx, status, "the plot '%s' is left out", plot->title);
+            ECH_TRY(ech__book_problem(book, study));
+        } else {
+            study->plots[kept++] = *plot;
         }
-        for (size_t t = 0; t < plot->ntraces; t++)
-            ECH_TRY(fill_trace(&p, &plot->traces[t]));
     }
+    study->nplots = kept;
     return ECH_OK;
 }

@@ -77,6 +77,23 @@ static ech_status read_runs(const ech__reader *r, const ech_json *json, ech__stu
     return ECH_OK;
 }
 
+/* Texts about what is left out become paragraphs of the study's problem. */
+static ech_status read_missing(const ech__reader *r, const ech_json *json, ech__study *out)
+{
+    const ech_json *list;
+    const char *text;
+    size_t count;
+    ECH_TRY(ech__reader_list(r, json, "missing", ECH__STUDY_MAX_PLOTS, &list, &count));
+    for (size_t i = 0; i < count; i++) {
+        ECH_TRY(ech__reader_string(r, ech__json_at(list, i), "missing", ECH__READER_TEXT, &text));
+        out->problem = ech__arena_printf(r->arena, "%s%s%s", out->problem ? out->problem : "",
+                                         out->problem ? "\n\n" : "", text);
+        if (!out->problem)
+            return ech__fail(r->ctx, ECH_E_NOMEM, "no memory for what is missing");
+    }
+    return ECH_OK;
+}
+
 static ech_status read_format_number(const ech__reader *r, const ech_json *json)
 {
     int64_t format;
@@ -92,7 +109,8 @@ static ech_status read_study(const ech__reader *r, const ech_json *json, const c
 {
     int group;
     ECH_TRY(ech__reader_fields(r, json,
-                               "format id title group about command runs tables plots answers"));
+                               "format id title group about command runs tables plots answers "
+                               "missing"));
     ECH_TRY(read_format_number(r, json));
     ECH_TRY(ech__reader_id(r, json, "id", &out->id));
     if (strcmp(out->id, id) != 0)
@@ -106,6 +124,7 @@ static ech_status read_study(const ech__reader *r, const ech_json *json, const c
     ECH_TRY(read_runs(r, json, out));
     ECH_TRY(ech__read_tables(r, json, out));
     ECH_TRY(ech__read_plots(r, json, out));
+    ECH_TRY(read_missing(r, json, out));
     return ech__read_answers(r, json, out);
 }
 
@@ -226,18 +245,54 @@ void ech__book_destroy(ech__book *book)
     ech__delete(book->ctx, book, sizeof *book);
 }
 
+ech_status ech__book_problem(ech__book *book, ech__study *study)
+{
+    const char *error = ech_ctx_error(book->ctx);
+    const char *both = study->problem
+                           ? ech__arena_printf(&book->arena, "%s\n\n%s", study->problem, error)
+                           : ech__arena_printf(&book->arena, "%s", error);
+    const char *line = ech__arena_printf(&book->arena, "study %s: %s", study->id, error);
+    if (!both || !line ||
+        !ech__arena_grow(&book->arena, (void **)&book->problems, book->nproblems,
+                         &book->problems_room, sizeof *book->problems))
+        return ech__fail(book->ctx, ECH_E_NOMEM, "no memory for a report");
+    study->problem = both;
+    book->problems[book->nproblems++] = line;
+    return ECH_OK;
+}
+
+/* What stands in the place of a study whose file cannot be read: its name, and why. */
+static ech_status replace_study(ech__book *book, size_t index)
+{
+    const char *id = book->order[index];
+    ech__study *study = &book->studies[index];
+    char *command = ech__arena_printf(&book->arena, "echelon lab run %s%s", id,
+                                      strcmp(book->profile, "quick") ? "" : " --quick");
+    if (!command)
+        return ech__fail(book->ctx, ECH_E_NOMEM, "no memory for a report");
+    *study = (ech__study){.id = id,
+                          .title = id,
+                          .about = "The record of this study cannot be read.",
+                          .command = command,
+                          .torn = true,
+                          .group = index ? book->studies[index - 1].group : 'A'};
+    return ech__book_problem(book, study);
+}
+
 static ech_status load_study(ech__book *book, const char *dir, size_t index)
 {
     char path[ECH_DIR_MAX_PATH], *text;
     size_t bytes;
     snprintf(path, sizeof path, "%s/studies/%s.json", dir, book->order[index]);
-    ECH_TRY(ech__file_read(book->ctx, path, ECH__STUDY_MAX_BYTES, &text, &bytes));
-    ech_status status =
-        ech__study_parse(book, path, text, bytes, book->order[index], &book->studies[index]);
+    ech_status status = ech__file_read(book->ctx, path, ECH__STUDY_MAX_BYTES, &text, &bytes);
+    if (status < 0)
+        return replace_study(book, index);
+    status = ech__study_parse(book, path, text, bytes, book->order[index], &book->studies[index]);
     free(text);
-    if (status == ECH_OK)
-        status = ech__records_fill(book, dir, &book->studies[index]);
-    return status;
+    if (status == ECH_E_NOMEM)
+        return status;
+    return status < 0 ? replace_study(book, index)
+                      : ech__records_fill(book, dir, &book->studies[index]);
 }
 
 static ech_status load_all(ech__book *book, const char *dir)
@@ -253,8 +308,13 @@ static ech_status load_all(ech__book *book, const char *dir)
     ECH_TRY(ech__file_read(book->ctx, path, ECH__STUDY_MAX_BYTES, &text, &bytes));
     ech_status status = ech__book_parse(book, path, text, bytes);
     free(text);
-    for (size_t i = 0; status == ECH_OK && i < book->nstudies; i++)
+    size_t readable = 0;
+    for (size_t i = 0; status == ECH_OK && i < book->nstudies; i++) {
         status = load_study(book, dir, i);
+        readable += !book->studies[i].torn;
+    }
+    if (status == ECH_OK && !readable)
+        return ech__fail(book->ctx, ECH_E_FORMAT, "no study can be read: %s", book->problems[0]);
     return status;
 }
 

@@ -101,7 +101,10 @@ typedef struct ech__answer {
 
 typedef struct ech__study {
     const char *id, *title, *about, *command;
-    char group; /* 'A' to 'E' */
+    char group;          /* 'A' to 'E' */
+    const char *problem; /* what of its records cannot be shown, and why; NULL: all is there */
+    bool
+        torn; /* its file cannot be read: there is nothing but id, title, about, command and problem */
     ech__study_run *runs;
     size_t nruns;
     ech__study_table *tables;
@@ -125,9 +128,12 @@ typedef struct ech__book {
     const char **order; /* ids of the studies */
     ech__study *studies;
     size_t nstudies;
+    const char **problems; /* what of the studies could not be read; they say so themselves too */
+    size_t nproblems, problems_room;
 } ech__book;
 
-/* Reads lab.json, every study that it names, and the records that their plots are made from. */
+/* Reads lab.json, every study that it names, and the records that their plots are made from. A study whose file cannot be read, and a
+ * plot whose records cannot, become a problem, and all others stand. */
 ech_status ech__book_load(ech_ctx *ctx, const char *dir, ech__book **out);
 void ech__book_destroy(ech__book *book);
 

@@ -313,7 +313,7 @@ def malformed(text):
     if len(text) > LONGEST:
         return f"has {len(text)} characters: at most {LONGEST}"
     # Reasons come from the records of runs that failed.
-    words = re.sub(r"Not known: .*?\.(?= [A-Z{]|\n\n|$)", "", text, flags=re.S)
+    words = re.sub(r"No result: .*?\.(?= [A-Z{]|\n\n|$)", "", text, flags=re.S)
     words = re.sub(r"(?<!\{)\{(?!\{)[^{}]*\}", "", words)
     words = NAMES.sub("", words)
     digits = re.search(r".{0,30}\d.{0,10}", words)

@@ -3,12 +3,12 @@
 # memory are what they must be.
 . "$ECH_SRC/tests/support/check.sh"
 . "$ECH_SRC/tests/support/studies.sh"
-[[ -x $ECHELON ]] || skip "no program"
 export ECHELON_TUNING=$work/tuning.json ECHELON_COSTS=$work/costs.json
 cd "$work" || exit 1
 
 studies=(accum-amp accum-sweep)
-check "tiny studies" "$ECHELON" lab run "${studies[@]}" --quick --out out --set dim=32 --set gradient-dim=24 --set steps=8 --set micro-batch=4
+sizes=(dim=32 gradient-dim=24 steps=8 micro-batch=4)
+check "tiny studies" "$ECHELON" lab run "${studies[@]}" --quick --out out "${sizes[@]/#/--set=}"
 for id in "${studies[@]}"; do
     complete "$id"
 done
@@ -18,4 +18,5 @@ holds "and without the division it is as many times as long" accum-sweep 'abs(f[
 holds "which the answer says" accum-sweep '"So the division makes accumulation the training of one large batch" in text'
 holds "the effective batch is a product" accum-sweep 'f["product"] == f["global2"] == 4 * 2 * 32'
 holds "activations are halved" accum-amp 'f["act_share"] < 0.6'
+survive "${studies[@]}" "${sizes[@]}"
 finish

@@ -107,8 +107,8 @@ static void what_is_no_number_is_not_known(void **state)
         {"log(0)", "logarithm"},
         {"slope(1, 2, 1, 3)", "no line"},
         {"1e30 * 10", "too large"},
-        {"[n8 summary.x] + 1", "n8: out of memory"},
-        {"steps[n16 time_s]", "n16: too many devices"},
+        {"[n8 summary.x] + 1", "run n8 failed: out of memory"},
+        {"steps[n16 time_s]", "run n16 was skipped: too many devices"},
         {"[n1 summary.nothing]", "n1: its record has no number summary.nothing"},
         {"[n1 config.model]", "no number config.model"},
         {"steps[n1 nothing]", "no step behind its warm-up has nothing"},
@@ -152,15 +152,31 @@ static void slips_are_errors(void **state)
         {"abs(1, 2)", "takes from 1 to 1"},
         {"min(1, 2", "a ')' was expected"},
     };
-    ech__lab_facts *facts = new_facts(0);
+    ech__lab_facts *facts;
     ech__lab_figure f;
     (void)state;
+    assert_int_equal(ech__lab_facts_create(ctx, lab.results, LAB_GOOD_RUNS, 0, &facts), ECH_OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(ech__lab_eval(facts, cases[i][0], &f), ECH_E_INVALID);
         assert_false(f.known);
         if (!strstr(ech_ctx_error(ctx), cases[i][1]))
             fail_msg("%s: '%s' does not say '%s'", cases[i][0], ech_ctx_error(ctx), cases[i][1]);
     }
+    ech__lab_facts_destroy(facts);
+}
+
+/* What a study asks for may depend on results, so behind a run that failed others may be missing. */
+static void behind_a_failed_run_others_may_be_missing(void **state)
+{
+    ech__lab_facts *facts = new_facts(0);
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        const ech__lab_figure f = eval(facts, "steps[n9 time_s] / [n1 summary.devices]");
+        assert_false(f.known);
+        assert_string_equal(f.run, "n8"); /* because of which: a report knows this run */
+        assert_non_null(strstr(f.reason, "run n8 failed: out of memory"));
+    }
+    assert_null(ech__lab_record(facts, "n9"));
     ech__lab_facts_destroy(facts);
 }
 
@@ -384,6 +400,7 @@ int main(void)
         cmocka_unit_test(numbers_are_computed_as_people_do),
         cmocka_unit_test(what_is_no_number_is_not_known),
         cmocka_unit_test(slips_are_errors),
+        cmocka_unit_test(behind_a_failed_run_others_may_be_missing),
         cmocka_unit_test(depth_and_length_have_limits),
         cmocka_unit_test(paths_lead_into_records),
         cmocka_unit_test(statistics_leave_the_warm_up_out),

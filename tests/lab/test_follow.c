@@ -164,6 +164,37 @@ static void test_a_new_file_begins_anew(void **state)
     assert_int_equal(ech__follow_curve(p->follow)->total, 0);
 }
 
+/* The directory of a run gets another name when the run is over. */
+static void test_a_renamed_directory_is_followed_on(void **state)
+{
+    place *p = *state;
+    char now[TEMP_PATH], later[TEMP_PATH], steps[TEMP_PATH + 16];
+    temp_dir_path(&p->dir, "run.new", now);
+    temp_dir_path(&p->dir, "run", later);
+    assert_int_equal(mkdir(now, 0777), 0);
+    snprintf(steps, sizeof steps, "%s/steps.jsonl", now);
+    ech__follow_look(p->follow, now); /* before its first step */
+    put(steps, "w", "{\"step\": 1}\n");
+    assert_int_equal(rename(now, later), 0);
+    ech__follow_look(p->follow, now);
+    assert_int_equal(ech__follow_curve(p->follow)->total, 1);
+    snprintf(steps, sizeof steps, "%s/steps.jsonl", later);
+    put(steps, "a", "{\"step\": 2}\n");
+    ech__follow_look(p->follow, now);
+    assert_int_equal(ech__follow_curve(p->follow)->total, 2);
+    assert_int_equal(mkdir(now, 0777), 0); /* the same words once more: another run */
+    char again[TEMP_PATH + 16];
+    snprintf(again, sizeof again, "%s/steps.jsonl", now);
+    put(again, "w", "{\"step\": 7}\n");
+    ech__follow_look(p->follow, now);
+    assert_int_equal(ech__follow_curve(p->follow)->total, 1);
+    assert_int_equal(ech__follow_curve(p->follow)->bins[0].first, 7);
+    unlink(again);
+    unlink(steps);
+    rmdir(now);
+    rmdir(later);
+}
+
 static void test_a_line_that_is_too_long_is_passed_over(void **state)
 {
     place *p = *state;
@@ -342,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_a_loss_that_is_no_number_is_passed_over),
         cmocka_unit_test_setup_teardown(test_steps_are_read_as_they_come, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_new_file_begins_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_renamed_directory_is_followed_on, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_line_that_is_too_long_is_passed_over, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_of_too_many_steps_some_are_read, setup, teardown),

@@ -3,12 +3,12 @@
 # bytes are what they must be.
 . "$ECH_SRC/tests/support/check.sh"
 . "$ECH_SRC/tests/support/studies.sh"
-[[ -x $ECHELON ]] || skip "no program"
 export ECHELON_TUNING=$work/tuning.json ECHELON_COSTS=$work/costs.json
 cd "$work" || exit 1
 
 studies=(mp-placement mp-depth mp-devices mp-transfers)
-check "tiny studies" "$ECHELON" lab run "${studies[@]}" --quick --out out --set dim=32 --set steps=8 --set batch=8
+sizes=(dim=32 steps=8 batch=8)
+check "tiny studies" "$ECHELON" lab run "${studies[@]}" --quick --out out "${sizes[@]/#/--set=}"
 for id in "${studies[@]}"; do
     complete "$id"
 done
@@ -18,4 +18,5 @@ holds "a layer's device follows the rule" mp-devices '"Every layer of every run"
 holds "data moves once less than there are devices" mp-transfers 'f["asked"] == 20 and f["moves2"] == f["back2"] == 1 and f["moves5"] == f["back5"] == 4 and "once less than there are devices" in text'
 holds "in proportion to the cuts" mp-transfers 'abs(f["each"] - 2 * 8 * 32 * 4) < 1e-6 and abs(f["from"] - 1) < 1e-6'
 holds "runs of the same words are one" mp-transfers 'r["mp5"]["record"] == {x["id"]: x for x in json.load(open("out/studies/mp-devices.json"))["runs"]}["mp5"]["record"]'
+survive "${studies[@]}" "${sizes[@]}"
 finish

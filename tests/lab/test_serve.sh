@@ -1,10 +1,11 @@
 #!/bin/bash
 # The live view of a lab that really runs: what it shows, whom it refuses, and that nothing of it is left behind.
 . "$ECH_SRC/tests/support/check.sh"
+has_part libmicrohttpd || { left_out "live view" "this build is without libmicrohttpd"; skip "no live view"; }
+covered "live view"
 unset ECHELON_TUNING ECHELON_COSTS ECH_CIFAR
 export XDG_CACHE_HOME=$work/cache HOME=$work
 program=$ECH_BUILD/tests/echelon_studies
-[[ -x $program ]] || skip "$program is not built"
 cd "$work" || exit 1
 server='' port=''
 trap '[[ -z $server ]] || kill -9 "$server" 2>/dev/null; rm -rf "$work"' EXIT
@@ -83,6 +84,22 @@ wait "$taker" 2>/dev/null
 check "a port out of range is wrong usage" code 2 "${lab[@]}" 65536
 says "and is named" '65536' "${lab[@]}" 65536
 
+# As a user that nothing else runs as, where there may be as many processes as NUMBER.
+limited() { # NUMBER COMMAND...
+    local number=$1
+    shift
+    setpriv --reuid 64123 --regid 64123 --clear-groups bash -c 'ulimit -u "$1"; shift; exec "$@"' - "$number" "$@"
+}
+if [[ $(id -u) == 0 && -z ${ECH_SAN:-} ]] && command -v setpriv >/dev/null && limited 10 "$program" --version >/dev/null 2>&1; then
+    chmod 755 "$work"
+    mkdir -m 777 few
+    export OPENBLAS_NUM_THREADS=1 # its threads would be refused first
+    check "a live view without a thread fails" code 1 limited 1 "$program" lab run probe --quick --serve 0 --out few/lab
+    says "in one line that says why" '^1:echelon lab run: the live view needs 1 thread, of which 0 can be started' \
+        bash -c "$(declare -f limited)"'; limited 1 "$@" 2>&1 | grep -n .' - "$program" lab run probe --quick --serve 0 --out few/lab
+    unset OPENBLAS_NUM_THREADS
+fi
+
 # ---- a lab that goes on until it is stopped ----
 
 check "a lab begins, and says where it can be looked at" serve long probe watched
@@ -127,6 +144,69 @@ says "a header without end is refused" '^HTTP/1.[01] 4[0-9][0-9]|ConnectionReset
     request "GET / HTTP/1.1" "Host: 127.0.0.1:$port" "X: $(head -c 100000 /dev/zero | tr '\0' x)"
 says "only this machine is listened to" "^127\.0\.0\.1:$port$" bash -c "ss -Hltn 'sport = :$port' | awk '{print \$4}'"
 
+# ---- who holds connections without asking for anything ----
+
+# 200 clients that send a header byte by byte, and that nobody can tell from an honest one at any single moment.
+cat >slow.py <<'END'
+import select, socket, sys, time
+port = int(sys.argv[1])
+def connect(source):
+    s = socket.socket()
+    s.settimeout(5)
+    s.bind((source, 0))
+    s.connect(("127.0.0.1", port))
+    return s
+def ask(s):
+    s.sendall(f"GET /state HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+    answer = s.recv(20)
+    assert answer.startswith(b"HTTP/1.1 200"), answer
+def drip(clients):
+    for s in list(clients):
+        try:
+            s.send(b"x")
+        except OSError:
+            clients.remove(s)
+def is_closed(s):
+    try:
+        return bool(select.select([s], [], [], 0)[0]) and s.recv(1, socket.MSG_PEEK) == b""
+    except OSError:
+        return True
+def slow(count):
+    clients = []
+    for i in range(count):
+        s = connect("127.0.0.1")
+        s.sendall(b"GET /state HTTP/1.1\r\nX-Slow: ")
+        clients.append(s)
+    return clients
+
+honest = connect("127.0.0.2")
+ask(honest)
+honest.setblocking(False)
+while select.select([honest], [], [], 0.5)[0] and honest.recv(65536):
+    pass
+honest.settimeout(5)
+clients = slow(200)
+for i in range(5):
+    drip(clients)
+    time.sleep(0.1)
+ask(connect("127.0.0.2"))
+ask(connect("127.0.0.1"))  # also from where the slow ones are
+ask(honest)                # a connection that was open before stays so
+left = [s for s in clients if not is_closed(s)]
+assert len(left) <= 16, f"{len(left)} of 200 slow clients are still connected"
+
+few = slow(3)
+end = time.time() + 11
+while time.time() < end:
+    drip(few)
+    time.sleep(0.5)
+ask(connect("127.0.0.1"))
+time.sleep(0.5)
+assert all(is_closed(s) for s in few), "a request that is never completed stays for ever"
+END
+check "slow clients keep nobody out, and do not stay" timeout 60 python3 slow.py "$port"
+check "the live view goes on" wait_for 5 's["current"] and not s["over"]'
+
 # ---- the page in a browser ----
 
 if browser=$(command -v chromium || command -v chromium-browser) && [[ -z ${ECH_SAN:-} ]]; then
@@ -138,15 +218,17 @@ if browser=$(command -v chromium || command -v chromium-browser) && [[ -z ${ECH_
     says "its devices" '>device 1</span>' cat page.html
     says "the runs before it" '<summary>A probe: 5 of 5 runs<' cat page.html
     refuse "without any error" grep CONSOLE browser.log
+    covered "browser"
 fi
 
 # ---- how it ends ----
 
 processes=$(get /state | python3 -c 'import json, subprocess, sys
 pid = str(json.loads(sys.stdin.read().split("\n\n", 1)[1])["current"]["pid"])
-ranks = subprocess.run(["pgrep", "-P", pid], capture_output=True, text=True, check=True).stdout.split()
-assert len(ranks) == 2, ranks
-print(",".join([pid, *ranks]))')
+lines = subprocess.run(["ps", "--ppid", pid, "-o", "pid=,comm="], capture_output=True, text=True, check=True).stdout.splitlines()
+children = dict(line.split(None, 1) for line in lines)
+assert sum(name != "echelon-watch" for name in children.values()) == 2, children
+print(",".join([pid, *children]))')
 check "the run has its processes" ps -p "$processes"
 begin=$SECONDS
 kill -INT "$server"

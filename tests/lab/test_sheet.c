@@ -116,7 +116,7 @@ static void cells_have_intervals_clocks_and_notes(void **state)
     assert_false(has(study, "tables.0.rows.1.3.low"));
     assert_true(isnan(number(study, "tables.0.rows.3.1.value")));
     assert_string_equal(text(study, "tables.0.rows.3.1.note"),
-                        "n8: out of memory: {8 GB} are needed");
+                        "run n8 failed: out of memory: {8 GB} are needed");
     assert_true(isnan(number(study, "tables.0.rows.0.4")));
     assert_string_equal(text(study, "tables.0.rows.1.4.note"), "two cores");
     assert_string_equal(text(study, "tables.0.rows.1.4.value"), "beside one");
@@ -159,7 +159,8 @@ static void answers_name_their_figures(void **state)
         text(study, "answers.0.text"),
         "Two devices are {speedup2} times as fast as one ({speedup2.low} to {speedup2.high}), at a "
         "width of {dim}. That is clearly less than twice: {efficiency2} of it.\n\n"
-        "Not known: n8: out of memory: {{8 GB}} are needed. Amdahl's serial fraction is {serial}; "
+        "No result: run n8 failed: out of memory: {{8 GB}} are needed. Amdahl's serial fraction is "
+        "{serial}; "
         "in {{braces}} the weights are {hash}.");
     assert_int_equal(ech__json_count(at(study, "answers.0.figures")), 5);
     assert_string_equal(
@@ -210,7 +211,7 @@ static void ends_are_written_where_they_are_named(void **state)
     (void)state;
     assert_true(number(study, "answers.0.figures.0.low") == 4000);
     assert_false(has(study, "answers.0.figures.1.low"));
-    assert_non_null(strstr(text(study, "answers.0.text"), "At {edge}. Not known: no interval"));
+    assert_non_null(strstr(text(study, "answers.0.text"), "At {edge}. No result: no interval"));
     ech__book_destroy(load(study, "small"));
     ech__json_destroy(study);
 }
@@ -262,7 +263,46 @@ static void what_is_not_known_is_left_out(void **state)
     ech_json *study = tell_small(say_nothing_known, 0);
     (void)state;
     assert_int_equal(ech__json_count(at(study, "plots")), 0);
-    assert_non_null(strstr(text(study, "answers.0.text"), "Not known: n8: out of memory"));
+    assert_non_null(strstr(text(study, "answers.0.text"), "No result: run n8 failed: out of memo"));
+    assert_int_equal(ech__json_count(at(study, "missing")), 3);
+    assert_string_equal(text(study, "missing.2"), "The plot 'No trace' has no result: run n8 "
+                                                  "failed: out of memory: {8 GB} are needed.");
+    ech__book *book = load(study, "small");
+    assert_non_null(strstr(book->studies[0].problem, "'Only failures' has no result: run n8"));
+    assert_int_equal(book->nproblems, 0); /* it is the study's own word, and the report is whole */
+    ech__book_destroy(book);
+    ech__json_destroy(study);
+}
+
+static void plot_some_of_it(ech__sheet *s)
+{
+    const double nowhere = ech__tell_value(s, "steps[n8 time_s]").value;
+    ech__tell_plot(s, "lines", "Some", "Beside others.");
+    ech__tell_x(s, (ech__tell_axis){.label = "x"});
+    ech__tell_y(s, (ech__tell_axis){.label = "y"});
+    ech__tell_series(s, "points");
+    ech__tell_point(s, 1, "steps[n1 time_s]");
+    ech__tell_point(s, nowhere, "steps[n2 time_s]"); /* its place is a figure of a failed run */
+    ech__tell_point(s, 8, "steps[n8 time_s]");
+    ech__tell_series(s, "never asked for");
+    ech__tell_from(s, (ech__tell_source){.run = "n9", .y = "time_s"});
+    ech__tell_plot(s, "timeline", "Never asked for", NULL);
+    ech__tell_trace(s, "n9", "a trace", 5);
+    ech__tell_let_text(s, "hash", "n9", "summary.params_sha256");
+    assert_true(ech__tell_asked(s, "n9") && !ech__tell_has(s, "n9"));
+}
+
+static void a_plot_names_what_it_lacks(void **state)
+{
+    ech_json *study = tell_small(plot_some_of_it, 0);
+    (void)state;
+    assert_int_equal(ech__json_count(at(study, "plots")), 1);
+    assert_int_equal(ech__json_count(at(study, "plots.0.series")), 1);
+    assert_int_equal(ech__json_count(at(study, "plots.0.series.0.points")), 1);
+    assert_string_equal(
+        text(study, "plots.0.caption"),
+        "Beside others. No result: run n8 failed: out of memory: {8 GB} are needed.");
+    assert_int_equal(ech__json_count(at(study, "missing")), 1);
     ech__book_destroy(load(study, "small"));
     ech__json_destroy(study);
 }
@@ -444,8 +484,9 @@ static void the_first_slip_is_reported(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const ech__study_card card = card_of(cases[i].tell);
-        const ech__sheet_options options = lab_fixture_options(&lab, &card);
+        ech__sheet_options options = lab_fixture_options(&lab, &card);
         ech_json *study;
+        options.count = LAB_GOOD_RUNS;
         assert_int_equal(ech__sheet_tell(ctx, &options, &study), ECH_E_INVALID);
         assert_null(study);
         if (!strstr(ech_ctx_error(ctx), cases[i].sentence))
@@ -463,6 +504,7 @@ int main(void)
         cmocka_unit_test(ends_are_written_where_they_are_named),
         cmocka_unit_test(a_side_is_taken_only_where_the_interval_lies_on_it),
         cmocka_unit_test(what_is_not_known_is_left_out),
+        cmocka_unit_test(a_plot_names_what_it_lacks),
         cmocka_unit_test(the_first_slip_is_reported),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

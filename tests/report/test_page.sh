@@ -1,9 +1,10 @@
 #!/bin/bash
 # report.html in a browser: no error, nothing wider than a phone, light and dark, tables that sort, hostile strings that do nothing.
 . "$ECH_SRC/tests/support/check.sh"
-[[ -x $ECHELON ]] || skip "no program"
-browser=$(command -v chromium || command -v chromium-browser) || skip "no chromium"
-[[ -z ${ECH_SAN:-} ]] || skip "the page is the same in every build"
+no_browser() { left_out "browser" "$1"; skip "$1"; }
+browser=$(command -v chromium || command -v chromium-browser) || no_browser "no chromium"
+[[ -z ${ECH_SAN:-} ]] || no_browser "a sanitizer build: the page is the same in every build"
+covered "browser"
 cd "$work" || exit 1
 
 python3 "$ECH_SRC/tests/report/make_fixture.py" lab || exit 1

@@ -1,10 +1,12 @@
 #!/bin/bash
 # report.pdf, read back with poppler: pages, contents, fonts, text that stays text.
 . "$ECH_SRC/tests/support/check.sh"
-[[ -x $ECHELON ]] || skip "no program"
+no_pdf() { left_out "report.pdf" "$1"; skip "$1"; }
+has_part cairo && has_part pango || no_pdf "this build is without cairo and pango"
 for tool in pdfinfo pdftotext pdffonts pdftoppm; do
-    command -v $tool >/dev/null || skip "no $tool (poppler-utils)"
+    command -v $tool >/dev/null || no_pdf "no $tool (poppler-utils)"
 done
+covered "report.pdf"
 cd "$work" || exit 1
 
 python3 "$ECH_SRC/tests/report/make_fixture.py" lab || exit 1

@@ -5,12 +5,12 @@
 #include <string.h>
 
 static const ech__lab_param params[] = {
-    {"dim", 512, 2048, "width of a layer"},
-    {"depth", 4, 4, "layers"},
-    {"micro-batch", 32, 32, "samples of a micro-step on each device"},
-    {"ranks", 2, 2, "devices"},
-    {"accum", 4, 4, "micro-steps of the programs that accumulate"},
-    {"steps", 35, 35, "steps of a run, 5 of them warm-up"},
+    {"dim", 512, 2048, 1, 65536, "width of a layer"},
+    {"depth", 4, 4, 1, 1000, "layers"},
+    {"micro-batch", 32, 32, 1, 65536, "samples of a micro-step on each device"},
+    {"ranks", 2, 2, 1, 64, "devices"},
+    {"accum", 4, 4, 1, 1024, "micro-steps of the programs that accumulate"},
+    {"steps", 35, 35, 6, 100000, "steps of a run, 5 of them warm-up"},
     {0},
 };
 

@@ -5,12 +5,12 @@
 #include <stdio.h>
 
 static const ech__lab_param params[] = {
-    {"dim", 512, 2048, "width of a layer"},
-    {"depth", 4, 4, "layers"},
-    {"micro-batch", 32, 32, "samples of a micro-step on each device"},
-    {"ranks", 2, 2, "devices"},
-    {"steps", 35, 35, "steps of a run, 5 of them warm-up"},
-    {"gradient-dim", 256, 512, "width of a layer in the runs that compare gradients"},
+    {"dim", 512, 2048, 1, 65536, "width of a layer"},
+    {"depth", 4, 4, 1, 1000, "layers"},
+    {"micro-batch", 32, 32, 1, 65536, "samples of a micro-step on each device"},
+    {"ranks", 2, 2, 1, 64, "devices"},
+    {"steps", 35, 35, 6, 100000, "steps of a run, 5 of them warm-up"},
+    {"gradient-dim", 256, 512, 1, 65536, "width of a layer in the runs that compare gradients"},
     {0},
 };
 

@@ -191,7 +191,7 @@ static void answer_use(ech__sheet *s, int64_t n)
                    "The most that the link has shown is {peak_gbs}, so {%s} of the peak are used "
                    "({%s.low} to {%s.high}).",
                    use.s, use.s, use.s);
-    if (ech__tell_has(s, "same")) {
+    if (ech__tell_asked(s, "same")) {
         ech__tell_let(s, "same_gbs", "fixed2 GB/s", "[same results.0.busbw_gbs]");
         ech__tell_say(s, "All-reduces of this size alone, one behind the other, reach {same_gbs}.");
     }

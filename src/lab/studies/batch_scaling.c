@@ -4,11 +4,12 @@
 #include <stdio.h>
 
 static const ech__lab_param params[] = {
-    {"dim", 1024, 2048, "width of every layer"},
-    {"depth", 4, 4, "layers of the stack"},
-    {"batch", 32, 32, "smallest batch over all devices; 2, 4 and 8 times as much are run too"},
-    {"steps", 35, 65, "steps of a run, 5 of them warm-up"},
-    {"gain", 10, 10, "per cent more samples/s that doubling must bring to be worth it"},
+    {"dim", 1024, 2048, 1, 65536, "width of every layer"},
+    {"depth", 4, 4, 1, 1000, "layers of the stack"},
+    {"batch", 32, 32, 1, 65536,
+     "smallest batch over all devices; 2, 4 and 8 times as much are run too"},
+    {"steps", 35, 65, 6, 100000, "steps of a run, 5 of them warm-up"},
+    {"gain", 10, 10, 0, 1000, "per cent more samples/s that doubling must bring to be worth it"},
     {0},
 };
 

@@ -4,10 +4,11 @@
 
 #include <string.h>
 
-static const ech__lab_param params[] = {{"images", 2048, 50000, "training images of an epoch"},
-                                        {"batch", 32, 128, "images a device takes in a step"},
-                                        {"few", 4, 8, "the same where they are few"},
-                                        {0}};
+static const ech__lab_param params[] = {
+    {"images", 2048, 50000, 1, 50000, "training images of an epoch"},
+    {"batch", 32, 128, 1, 65536, "images a device takes in a step"},
+    {"few", 4, 8, 1, 65536, "the same where they are few"},
+    {0}};
 
 static const struct {
     const char *name, *text, *more;

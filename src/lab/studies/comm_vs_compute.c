@@ -3,12 +3,12 @@
 #include "lab/shared.h"
 
 static const ech__lab_param params[] = {
-    {"small-dim", 1024, 1024, "width of the small model"},
-    {"small-depth", 2, 2, "layers of the small model"},
-    {"large-dim", 2048, 8192, "width of the large model"},
-    {"large-depth", 4, 8, "layers of the large model"},
-    {"batch", 64, 64, "samples of a step over all devices"},
-    {"steps", 35, 35, "steps of a run, 5 of them warm-up"},
+    {"small-dim", 1024, 1024, 1, 65536, "width of the small model"},
+    {"small-depth", 2, 2, 1, 1000, "layers of the small model"},
+    {"large-dim", 2048, 8192, 1, 65536, "width of the large model"},
+    {"large-depth", 4, 8, 1, 1000, "layers of the large model"},
+    {"batch", 64, 64, 1, 65536, "samples of a step over all devices"},
+    {"steps", 35, 35, 6, 100000, "steps of a run, 5 of them warm-up"},
     {0},
 };
 
@@ -103,7 +103,7 @@ static void name_break_even(ech__sheet *s, int c)
     const char *p = CASES[c].prefix, *check = CASES[c].check;
     ech__tell_let(s, ech__lab_name("%shalf", p).s, "integer",
                   "[%s communication_is_half.batch_on_2_devices]", CASES[c].plan);
-    if (!ech__tell_has(s, check)) /* without a plan it was never asked for */
+    if (!ech__tell_asked(s, check)) /* the plan may have no such batch */
         return;
     ech__tell_let(s, ech__lab_name("%schecked", p).s, "integer", "[%s config.batch_size]", check);
     ech__tell_let(s, ech__lab_name("%schecked_share", p).s, "percent0",
@@ -174,7 +174,7 @@ static void tell_rates(ech__sheet *s)
         ech__tell_cell(s, "%srate", p);
         ech__tell_cell(s, "%sbandwidth", p);
         ech__tell_plain(s, "%shalf", p);
-        if (ech__tell_has(s, CASES[c].check))
+        if (ech__tell_asked(s, CASES[c].check))
             ech__tell_cell(s, "%schecked_share", p);
         else
             ech__tell_none(s);
@@ -205,7 +205,7 @@ static void tell_plots(ech__sheet *s)
         }
         ech__tell_parts_series(s, prefixes, devices, count);
     }
-    if (ech__tell_has(s, "trace")) {
+    if (ech__tell_asked(s, "trace")) {
         ech__tell_plot(s, "timeline", "A step of the large model under DDP",
                        "Gradients travel in buckets, each as soon as the backward pass has it.");
         ech__tell_trace(s, "trace", "DDP", TRACED);
@@ -291,7 +291,7 @@ static void say_half(ech__sheet *s, int c)
             "Of the %s model on two devices communication should take half of the step with "
             "{%shalf} samples on each; with the whole batch it takes {%sshare}.",
             CASES[c].name, p, p);
-    if (!ech__tell_has(s, CASES[c].check)) {
+    if (!ech__tell_asked(s, CASES[c].check)) {
         ech__tell_say(s, "There is no run that checks it.");
         return;
     }

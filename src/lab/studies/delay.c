@@ -5,7 +5,7 @@
 
 static const ech__lab_param params[] = {
     ECH__LAB_STACK_PARAMS,
-    {"delay", 5, 5, "shortest delay in ms; twice and four times as much are run too"},
+    {"delay", 5, 5, 1, 60000, "shortest delay in ms; twice and four times as much are run too"},
     {0},
 };
 

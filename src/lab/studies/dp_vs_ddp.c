@@ -5,7 +5,7 @@
 
 static const ech__lab_param params[] = {
     ECH__LAB_STACK_PARAMS,
-    {"slack", 10, 10, "per cent that DataParallel may be slower and still be acceptable"},
+    {"slack", 10, 10, 0, 1000, "per cent that DataParallel may be slower and still be acceptable"},
     {0},
 };
 

@@ -6,7 +6,8 @@
 
 static const ech__lab_param params[] = {
     ECH__LAB_STACK_PARAMS,
-    {"late", 5, 5, "shortest delay of rank 0 in ms; twice and four times as much are run too"},
+    {"late", 5, 5, 1, 60000,
+     "shortest delay of rank 0 in ms; twice and four times as much are run too"},
     {0},
 };
 

@@ -5,11 +5,11 @@
 #include <stdio.h>
 
 static const ech__lab_param params[] = {
-    {"images", 10000, 50000, "training images of an epoch"},
-    {"small", 32, 128, "images of a step over all devices, small"},
-    {"large", 256, 8192, "images of a step over all devices, large"},
-    {"epochs", 6, 5, "epochs of each training"},
-    {"seeds", 3, 3, "trainings of each kind, each with a seed of its own"},
+    {"images", 10000, 50000, 1, 50000, "training images of an epoch"},
+    {"small", 32, 128, 1, 65536, "images of a step over all devices, small"},
+    {"large", 256, 8192, 1, 65536, "images of a step over all devices, large"},
+    {"epochs", 6, 5, 1, 200, "epochs of each training"},
+    {"seeds", 3, 3, 1, 30, "trainings of each kind, each with a seed of its own"},
     {0}};
 
 /* The quick lab trains the small convolutional network: it learns something in seconds. */

@@ -2,9 +2,9 @@
 #include "lab/spread.h"
 
 static const ech__lab_param params[] = {
-    {"dim", 512, 2048, "width of a layer"},
-    {"batch", 64, 64, "samples of a step"},
-    {"steps", 35, 35, "steps of a run, 5 of them warm-up"},
+    {"dim", 512, 2048, 1, 65536, "width of a layer"},
+    {"batch", 64, 64, 1, 65536, "samples of a step"},
+    {"steps", 35, 35, 6, 100000, "steps of a run, 5 of them warm-up"},
     {0},
 };
 

@@ -4,11 +4,11 @@
 #include <stdio.h>
 
 static const ech__lab_param params[] = {
-    {"dim", 512, 2048, "width of a layer"},
-    {"depth", 20, 20, "layers"},
-    {"batch", 64, 64, "samples of a step"},
-    {"micro-batches", 8, 8, "micro-batches of a pipeline"},
-    {"steps", 25, 35, "steps of a run, 5 of them warm-up"},
+    {"dim", 512, 2048, 1, 65536, "width of a layer"},
+    {"depth", 20, 20, 2, 1000, "layers"},
+    {"batch", 64, 64, 1, 65536, "samples of a step"},
+    {"micro-batches", 8, 8, 1, 1024, "micro-batches of a pipeline"},
+    {"steps", 25, 35, 6, 100000, "steps of a run, 5 of them warm-up"},
     {0},
 };
 

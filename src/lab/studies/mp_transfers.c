@@ -4,10 +4,10 @@
 #include <stdio.h>
 
 static const ech__lab_param params[] = {
-    {"dim", 512, 2048, "width of a layer"},
-    {"depth", 20, 20, "layers"},
-    {"batch", 64, 64, "samples of a step"},
-    {"steps", 25, 35, "steps of a run, 5 of them warm-up"},
+    {"dim", 512, 2048, 1, 65536, "width of a layer"},
+    {"depth", 20, 20, 1, 1000, "layers"},
+    {"batch", 64, 64, 1, 65536, "samples of a step"},
+    {"steps", 25, 35, 6, 100000, "steps of a run, 5 of them warm-up"},
     {0},
 };
 

@@ -5,11 +5,11 @@
 #include <string.h>
 
 static const ech__lab_param params[] = {
-    {"dim", 1024, 2048, "width of every layer"},
-    {"depth", 4, 4, "layers of the stack"},
-    {"batch", 64, 64, "samples of a step"},
-    {"steps", 35, 35, "steps of a run, 5 of them warm-up"},
-    {"other-seed", 12345, 12345, "seed of the run that is to differ"},
+    {"dim", 1024, 2048, 1, 65536, "width of every layer"},
+    {"depth", 4, 4, 1, 1000, "layers of the stack"},
+    {"batch", 64, 64, 1, 65536, "samples of a step"},
+    {"steps", 35, 35, 6, 100000, "steps of a run, 5 of them warm-up"},
+    {"other-seed", 12345, 12345, 0, 9007199254740992, "seed of the run that is to differ"},
     {0},
 };
 

@@ -4,7 +4,7 @@
 
 #define WORDS "train --model linear --dim %" PRId64 " --depth 2 --batch-size 8 --steps 8 --warmup 2"
 
-static const ech__lab_param params[] = {{"dim", 32, 64, "width of a layer"}, {0}};
+static const ech__lab_param params[] = {{"dim", 32, 64, 1, 65536, "width of a layer"}, {0}};
 
 static void runs(ech__lab_runs *lab)
 {
