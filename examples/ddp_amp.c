@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MICRO_BATCH = 32, WARMUP = 2, MOST_STEPS = 1000 };
+enum { MICRO_BATCH = 32, WARMUP = 2, MOST_STEPS = 1000, MOST_DIM = 65536, MOST = 1000 };
 
 typedef struct job {
     int dim, depth, steps, accum;
@@ -78,10 +78,11 @@ static void report(ech_trainer *t, const job *j, double *times, int skipped, dou
     ech_trainer_device_stats(t, 0, &m);
     qsort(times, (size_t)j->steps, sizeof *times, by_value);
     const double median = times[j->steps / 2];
-    printf("ddp_amp: %d rank%s, %s, %d micro-step%s of %d samples: %.3f ms a step, %.3f ms a "
+    printf("ddp_amp: %d rank%s, %s, %d micro-step%s of %d samples: %.3f ms a step (%s), %.3f ms a "
            "micro-step; %d steps skipped; loss %.6f\n",
            j->size, j->size > 1 ? "s" : "", types[j->amp], j->accum, j->accum > 1 ? "s" : "",
-           MICRO_BATCH, 1e3 * median, 1e3 * median / j->accum, skipped, loss);
+           MICRO_BATCH, 1e3 * median, ech_clock_name(ech_trainer_clock(t)), 1e3 * median / j->accum,
+           skipped, loss);
     printf("  MB on each: weights %.2f, copies %.2f, gradients %.2f, optimizer %.2f, inputs %.2f, "
            "activations %.2f, workspace %.2f; %.2f in all\n",
            1e-6 * (double)(m.weights - m.copies), 1e-6 * (double)m.copies,
@@ -138,23 +139,36 @@ static int type_of(const char *name)
                                    : -1;
 }
 
+/* Argument i as a whole number from 1 to most; `initial` where there is none, 0 where it is something else. */
+static int number(int argc, char **argv, int i, int initial, int most)
+{
+    char *end;
+    if (i >= argc)
+        return initial;
+    const long value = strtol(argv[i], &end, 10);
+    return *argv[i] && !*end && value >= 1 && value <= most ? (int)value : 0;
+}
+
 int main(int argc, char **argv)
 {
-    job j = {.dim = argc > 1 ? atoi(argv[1]) : 2048,
-             .depth = argc > 2 ? atoi(argv[2]) : 4,
-             .steps = argc > 3 ? atoi(argv[3]) : 10,
+    job j = {.dim = number(argc, argv, 1, 2048, MOST_DIM),
+             .depth = number(argc, argv, 2, 4, MOST),
+             .steps = number(argc, argv, 3, 10, MOST_STEPS),
              .accum = 1};
     const int type = argc > 4 ? type_of(argv[4]) : ECH_AMP_BF16;
     j.amp = (ech_amp)type;
     ech_ctx *ctx;
     ech_group *group = NULL;
-    if (j.dim < 1 || j.depth < 1 || j.steps < 1 || j.steps > MOST_STEPS || type < 0) {
-        fprintf(stderr, "usage: %s [DIM [DEPTH [STEPS [bf16|fp16|f32]]]], numbers at least 1\n",
-                argv[0]);
+    if (!j.dim || !j.depth || !j.steps || type < 0 || argc > 5) {
+        fprintf(stderr,
+                "usage: %s [DIM [DEPTH [STEPS [bf16|fp16|f32]]]], whole numbers, DIM up to %d and "
+                "others up to %d\n",
+                argv[0], MOST_DIM, MOST);
         return 2;
     }
     float *data = malloc((size_t)MICRO_BATCH * (size_t)j.dim * sizeof *data);
     if (!data || ech_ctx_create(NULL, &ctx) < 0) {
+        fprintf(stderr, "%s: no memory\n", argv[0]);
         free(data);
         return 1;
     }

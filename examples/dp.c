@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BATCH = 64, WARMUP = 5, STEPS = 30 };
+enum { BATCH = 64, WARMUP = 5, STEPS = 30, MOST_DIM = 65536, MOST_DEPTH = 1000 };
 
 /* x -> linear -> relu -> ... -> mean squared error against y. */
 static ech_value build(ech_graph *g, int64_t dim, int depth)
@@ -54,8 +54,8 @@ static ech_status train(ech_trainer *t, int devices, double *median, double *los
 
 static void print(ech_trainer *t, int devices, double median, const double *busy)
 {
-    printf("%d device%s: %.3f ms a step, %.0f samples/s\n", devices, devices > 1 ? "s" : "",
-           1e3 * median, BATCH / median);
+    printf("%d device%s: %.3f ms a step, %.0f samples/s (%s)\n", devices, devices > 1 ? "s" : "",
+           1e3 * median, BATCH / median, ech_clock_name(ech_trainer_clock(t)));
     puts("  device  samples     MB in    MB out   busy ms   memory MB   (weights gradients "
          "optimizer "
          "inputs activations)");
@@ -69,15 +69,31 @@ static void print(ech_trainer *t, int devices, double median, const double *busy
     }
 }
 
+/* Argument i as a whole number from 1 to most; `initial` where there is none, 0 where it is something else. */
+static int number(int argc, char **argv, int i, int initial, int most)
+{
+    char *end;
+    if (i >= argc)
+        return initial;
+    const long value = strtol(argv[i], &end, 10);
+    return *argv[i] && !*end && value >= 1 && value <= most ? (int)value : 0;
+}
+
 int main(int argc, char **argv)
 {
-    const int dim = argc > 1 ? atoi(argv[1]) : 256, depth = argc > 2 ? atoi(argv[2]) : 2;
+    const int dim = number(argc, argv, 1, 256, MOST_DIM);
+    const int depth = number(argc, argv, 2, 2, MOST_DEPTH);
     ech_ctx *ctx;
     ech_graph *g;
+    if (!dim || !depth || argc > 3) {
+        fprintf(stderr, "usage: dp [DIM [DEPTH]], whole numbers up to %d and %d\n", MOST_DIM,
+                MOST_DEPTH);
+        return 2;
+    }
     if (ech_ctx_create(NULL, &ctx) < 0 || ech_graph_create(ctx, &g) < 0)
         return 1;
     const ech_value loss = build(g, dim, depth);
-    const size_t count = (size_t)BATCH * (size_t)(dim > 0 ? dim : 0), bytes = count * sizeof(float);
+    const size_t count = (size_t)BATCH * (size_t)dim, bytes = count * sizeof(float);
     float *x = malloc(bytes), *y = malloc(bytes);
     for (size_t i = 0; x && y && i < count; i++) {
         x[i] = (float)rand() / (float)RAND_MAX - 0.5f;
@@ -102,7 +118,7 @@ int main(int argc, char **argv)
         ech_trainer_destroy(t);
     }
     if (status < 0)
-        fprintf(stderr, "dp: %s\n", ech_ctx_error(ctx));
+        fprintf(stderr, "dp: %s\n", *ech_ctx_error(ctx) ? ech_ctx_error(ctx) : "no memory");
     else
         printf("final losses %.6f and %.6f\n", final[1], final[2]);
     free(x);

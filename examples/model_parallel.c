@@ -7,7 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BATCH = 64, MICRO_BATCHES = 8, WARMUP = 3, STEPS = 15, MOST_DEVICES = 64 };
+enum {
+    BATCH = 64,
+    MICRO_BATCHES = 8,
+    WARMUP = 3,
+    STEPS = 15,
+    MOST_DEVICES = 64,
+    MOST_DIM = 65536,
+    MOST_DEPTH = 1000
+};
 
 /* x -> linear -> relu -> ... -> mean squared error against y. */
 static ech_value build(ech_graph *g, int64_t dim, int depth)
@@ -43,8 +51,8 @@ static ech_status train(ech_trainer *t, const char *what, int devices, double *l
     }
     qsort(times, STEPS, sizeof *times, by_value);
     median = times[STEPS / 2];
-    printf("%s: %.3f ms a step, %.0f samples/s, loss %.9g\n", what, 1e3 * median, BATCH / median,
-           step.loss);
+    printf("%s: %.3f ms a step, %.0f samples/s (%s), loss %.9g\n", what, 1e3 * median,
+           BATCH / median, ech_clock_name(ech_trainer_clock(t)), step.loss);
     puts(
         "  device   busy     kB in    kB out   memory MB   (weights gradients inputs activations)");
     for (int d = 0; d < devices; d++) {
@@ -59,10 +67,21 @@ static ech_status train(ech_trainer *t, const char *what, int devices, double *l
     return ECH_OK;
 }
 
+/* Argument i as a whole number from 1 to most; `initial` where there is none, 0 where it is something else. */
+static int number(int argc, char **argv, int i, int initial, int most)
+{
+    char *end;
+    if (i >= argc)
+        return initial;
+    const long value = strtol(argv[i], &end, 10);
+    return *argv[i] && !*end && value >= 1 && value <= most ? (int)value : 0;
+}
+
 int main(int argc, char **argv)
 {
-    const int dim = argc > 1 ? atoi(argv[1]) : 256, depth = argc > 2 ? atoi(argv[2]) : 6;
-    const int devices = argc > 3 ? atoi(argv[3]) : 2;
+    const int dim = number(argc, argv, 1, 256, MOST_DIM);
+    const int depth = number(argc, argv, 2, 6, MOST_DEPTH);
+    const int devices = number(argc, argv, 3, 2, MOST_DEVICES);
     const struct {
         const char *name;
         int devices, micro_batches;
@@ -72,10 +91,17 @@ int main(int argc, char **argv)
     enum { WAYS = sizeof ways / sizeof *ways };
     ech_ctx *ctx;
     ech_graph *g;
+    if (!dim || !depth || !devices || argc > 4) {
+        fprintf(
+            stderr,
+            "usage: model_parallel [DIM [DEPTH [DEVICES]]], whole numbers up to %d, %d and %d\n",
+            MOST_DIM, MOST_DEPTH, MOST_DEVICES);
+        return 2;
+    }
     if (ech_ctx_create(NULL, &ctx) < 0 || ech_graph_create(ctx, &g) < 0)
         return 1;
     const ech_value loss = build(g, dim, depth);
-    const size_t count = (size_t)BATCH * (size_t)(dim > 0 ? dim : 0), bytes = count * sizeof(float);
+    const size_t count = (size_t)BATCH * (size_t)dim, bytes = count * sizeof(float);
     float *x = malloc(bytes), *y = malloc(bytes);
     for (size_t i = 0; x && y && i < count; i++) {
         x[i] = (float)rand() / (float)RAND_MAX - 0.5f;
@@ -100,7 +126,8 @@ int main(int argc, char **argv)
         ech_trainer_destroy(t);
     }
     if (status < 0)
-        fprintf(stderr, "model_parallel: %s\n", ech_ctx_error(ctx));
+        fprintf(stderr, "model_parallel: %s\n",
+                *ech_ctx_error(ctx) ? ech_ctx_error(ctx) : "no memory");
     else
         printf("one micro-batch has %s loss as one device\n",
                final[0] == final[1] ? "bit for bit the same" : "another");

@@ -15,6 +15,7 @@
 typedef struct args {
     int64_t ranks, min, max, factor, iters, warmup;
     int op, reduction, dtype, backend, in_place;
+    const char *isa;
     bool json;
 } args;
 
@@ -102,6 +103,7 @@ static const ech__option options[] = {
      .min = 0,
      .max = 1e6,
      .help = "Runs of each size before the timed ones."},
+    {ECH__ROW_ISA(args, isa)},
     {.name = "json",
      ECH_OPTION(FLAG, args, json),
      .group = "Output",

@@ -3,6 +3,7 @@
 #define ECH_CLI_CLI_H
 
 #include "base/option.h"
+#include "device/isa.h"
 
 /* Exit codes, as in the man page. */
 enum { ECH__EXIT_GOOD = 0, ECH__EXIT_FAILED = 1, ECH__EXIT_USAGE = 2 };
@@ -28,6 +29,19 @@ int ech__run_lab(ech_ctx *ctx, const ech__command *command, char **argv);
 int ech__run_lab_list(ech_ctx *ctx, const ech__command *command, char **argv);
 int ech__run_lab_run(ech_ctx *ctx, const ech__command *command, char **argv);
 int ech__run_lab_all(ech_ctx *ctx, const ech__command *command, char **argv);
+
+/* ---- --isa (isa.c) ---- */
+
+/* The row of every command that computes. ech__cli_parse acts on it. */
+#define ECH__ROW_ISA(args, field)                                                                  \
+    .name = "isa", ECH_OPTION(STRING, args, field), .choices = ECH__ISA_CHOICES, .arg = "LEVEL",   \
+    .help = "Vector instructions that kernels, oneDNN and OpenBLAS may use at most: generic, "     \
+            "avx2, avx512, avx512_vnni or avx512_bf16. Default: $ECHELON_ISA, or all that the "    \
+            "processor has."
+
+/* Holds this process and those that it starts to the level of --isa (NULL: not given) or of ECHELON_ISA. Where OpenBLAS has
+ * taken more than that when it was loaded, the program starts itself again. */
+ech_status ech__cli_hold_isa(ech_ctx *ctx, const char *level, char **program_argv);
 
 /* ---- helpers of every command (main.c) ---- */
 

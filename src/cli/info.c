@@ -1,16 +1,19 @@
 /* echelon info: the machine, and what this build has. */
 #include "base/format.h"
 #include "cli/cli.h"
+#include "cli/parts.h"
 #include "device/machine.h"
 
 #include <stdio.h>
 
 typedef struct args {
     bool json;
+    const char *isa;
 } args;
 
 static const ech__option options[] = {
     {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
+    {ECH__ROW_ISA(args, isa)},
 };
 
 const ech__command ech__cli_info = {
@@ -26,12 +29,37 @@ static void print(const ech__machine *m)
     printf("processor    %s, %d cores, %d threads, %d usable here\n", m->processor, m->cores,
            m->threads, m->usable);
     printf("vectors      %s\n", *m->vectors ? m->vectors : "none that kernels use");
+    printf("isa          %s%s", ech__isa_name(m->isa), ech__isa_is_set() ? ", set by " : "");
+    if (ech__isa_is_set())
+        printf(ECH__ISA_VARIABLE "; this processor has %s", ech__isa_name(m->best_isa));
+    printf("\n");
     printf("caches       L1 %s, L2 %s, L3 %s\n", ech__format_bytes(m->cache_bytes[0]).s,
            ech__format_bytes(m->cache_bytes[1]).s, ech__format_bytes(m->cache_bytes[2]).s);
     printf("memory       %s\n", ech__format_bytes(m->memory_bytes).s);
     printf("system       %s\n", m->system);
     printf("libraries    %s; %s\n", m->onednn, m->openblas);
     printf("devices      cpu: up to %d of one thread each\n", m->usable);
+    for (size_t i = 0; i < ech__part_count; i++) {
+        const ech__part *part = &ech__parts[i];
+        if (!part->is_here)
+            printf("left out     %s (Debian: %s): %s\n", part->name, part->package, part->cost);
+    }
+}
+
+/* The parts that this build does without, and what that costs. */
+static ech_json *left_out(void)
+{
+    ech_json *list = ech__json_array();
+    for (size_t i = 0; i < ech__part_count; i++) {
+        if (ech__parts[i].is_here)
+            continue;
+        ech_json *part = ech__json_object();
+        ech__json_set_string(&part, "part", ech__parts[i].name);
+        ech__json_set_string(&part, "package", ech__parts[i].package);
+        ech__json_set_string(&part, "cost", ech__parts[i].cost);
+        ech__json_append(&list, part);
+    }
+    return list;
 }
 
 static int print_json(ech_ctx *ctx, const ech__command *command, const ech__machine *m)
@@ -43,6 +71,7 @@ static int print_json(ech_ctx *ctx, const ech__command *command, const ech__mach
     ech__json_set_string(&json, "version", ech_version());
     ech__json_set(&json, "machine", ech__machine_json(m));
     ech__json_set(&json, "devices", devices);
+    ech__json_set(&json, "left_out", left_out());
     const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
     ech__json_destroy(json);
     return status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;

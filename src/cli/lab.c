@@ -10,10 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct args {
     ech__option_words studies, sets;
-    const char *out, *devices, *data_dir;
+    const char *out, *devices, *data_dir, *isa;
     bool quick, force, csv;
     int64_t seed;
     double run_limit;
@@ -36,7 +37,7 @@ typedef struct args {
          ECH_OPTION(WORDS, args, sets),                                                            \
          .arg = "[STUDY.]NAME=VALUE",                                                              \
          .help = "A size of one study, or of every study that has it; echelon lab list STUDY "     \
-                 "shows them. May be given several times."},                                       \
+                 "shows them and their ranges. May be given several times."},                      \
         {.name = "seed",                                                                           \
          ECH_OPTION(INT, args, seed),                                                              \
          .arg = "N",                                                                               \
@@ -50,6 +51,7 @@ typedef struct args {
          .help = "Where CIFAR-10 is. Default: $ECH_CIFAR, or cifar10 in the directory of the "     \
                  "lab, where it is fetched to when a study wants it; where it cannot be had, "     \
                  "images are synthetic, and the report says so."},                                 \
+        {ECH__ROW_ISA(args, isa)},                                                                 \
         {.name = "force",                                                                          \
          ECH_OPTION(FLAG, args, force),                                                            \
          .help = "Run everything again, also what is finished."},                                  \
@@ -195,11 +197,24 @@ static ech_status options_of(ech_ctx *ctx, const args *a, ech__lab_options *out)
 static ech__lab *volatile running;
 static volatile sig_atomic_t caught;
 
+/* A lab that is stopped ends within a moment. One that does not is stuck, and ends here: its runs die with it. */
+enum { PATIENCE_S = 5 };
+
+static void on_alarm(int number)
+{
+    static const char line[] = "echelon lab: it did not stop by itself, and is ended\n";
+    (void)number;
+    const ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
+    (void)written;
+    _exit(128 + caught);
+}
+
 static void on_signal(int number)
 {
     caught = number;
     if (running)
         ech__lab_stop(running);
+    alarm(PATIENCE_S);
 }
 
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
@@ -208,7 +223,9 @@ enum { SIGNALS = sizeof signals / sizeof *signals };
 static void catch_signals(ech__lab *lab, struct sigaction old[SIGNALS])
 {
     const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    const struct sigaction end = {.sa_handler = on_alarm};
     running = lab;
+    sigaction(SIGALRM, &end, NULL);
     for (int i = 0; i < SIGNALS; i++) {
         sigaction(signals[i], NULL, &old[i]);
         if (old[i].sa_handler != SIG_IGN)
@@ -220,6 +237,7 @@ static void release_signals(const struct sigaction old[SIGNALS])
 {
     for (int i = 0; i < SIGNALS; i++)
         sigaction(signals[i], &old[i], NULL);
+    alarm(0);
     running = NULL;
 }
 
@@ -237,6 +255,22 @@ static int stopped(const args *a, const ech__lab_shown *shown)
     return 128 + caught;
 }
 
+/* Studies of which no run succeeded, and that so have no answer: a line for each. */
+static bool lacks_results(ech_ctx *ctx, const ech__command *command, const ech__lab_shown *shown)
+{
+    bool lacks = false;
+    for (size_t i = 0; i < shown->count; i++) {
+        const ech__lab_tally *t = &shown->studies[i];
+        if (!t->told || t->done + t->reused > 0 || t->failed == 0)
+            continue;
+        ech__fail(ctx, ECH_E_INVALID, "study %s has no result: all of its %zu runs failed", t->id,
+                  t->failed + t->skipped);
+        ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+        lacks = true;
+    }
+    return lacks;
+}
+
 /* The report, after all that could be told was told; status is what the lab came to. */
 static int conclude(ech_ctx *ctx, const ech__command *command, const args *a,
                     const ech__lab_shown *shown, ech_status status)
@@ -250,9 +284,11 @@ static int conclude(ech_ctx *ctx, const ech__command *command, const args *a,
         return code;
     const ech__report_request request = {.dir = a->out, .format = a->format, .csv = a->csv};
     ech__report_files files;
-    if (ech__cli_report_write(ctx, &request, &files) < 0)
+    if (ech__cli_report_write(ctx, command, &request, &files) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     ech__cli_report_print(&request, &files);
+    if (lacks_results(ctx, command, shown) || files.problems)
+        code = ECH__EXIT_FAILED;
     return code;
 }
 

@@ -224,10 +224,13 @@ void ech__lab_show_card(const ech__study_card *card)
     printf(", %s full\n", duration_of(card->full_seconds).s);
     const ech__lab_param *param = card->params;
     if (param && param->name)
-        printf("%20s  %12s  %12s\n", "--set", "quick", "full");
-    for (; param && param->name; param++)
-        printf("%20s  %12" PRId64 "  %12" PRId64 "  %s\n", param->name, param->quick, param->full,
-               param->help ? param->help : "");
+        printf("%20s  %12s  %12s  %20s\n", "--set", "quick", "full", "from .. to");
+    for (; param && param->name; param++) {
+        char range[48];
+        snprintf(range, sizeof range, "%" PRId64 " .. %" PRId64, param->min, param->max);
+        printf("%20s  %12" PRId64 "  %12" PRId64 "  %20s  %s\n", param->name, param->quick,
+               param->full, range, param->help ? param->help : "");
+    }
 }
 
 static ech_json *card_json(const ech__study_card *card)
@@ -245,6 +248,8 @@ static ech_json *card_json(const ech__study_card *card)
         ech__json_set_string(&param, "name", p->name);
         ech__json_set_int(&param, "quick", p->quick);
         ech__json_set_int(&param, "full", p->full);
+        ech__json_set_int(&param, "min", p->min);
+        ech__json_set_int(&param, "max", p->max);
         ech__json_set_string(&param, "help", p->help);
         ech__json_append(&params, param);
     }

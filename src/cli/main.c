@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +19,22 @@ static const ech__option_section sections[] = {
      "ECHELON_TUNING: path of the file that keeps kernel timings; by default "
      "echelon/tuning.json in "
      "XDG_CACHE_HOME or ~/.cache.\n\nECHELON_COSTS: path of the file that keeps what "
-     "training steps cost; by default costs.json beside it.\n\nNO_COLOR: honoured; no colour is "
-     "used."},
+     "training steps cost; by default costs.json beside it.\n\nECHELON_ISA: the vector "
+     "instructions "
+     "that kernels, oneDNN and OpenBLAS may use at most: generic, avx2, avx512, avx512_vnni or "
+     "avx512_bf16; --isa sets it for one command and what it starts. A program of your own that "
+     "links libechelon should be started with OPENBLAS_CORETYPE set too (echelon run does it), or "
+     "OpenBLAS is left out where it has taken more.\n\nECHELON_CLOCK, ECHELON_LINK: of "
+     "programs that use the library, what echelon run --clock and --link set.\n\nNO_COLOR: "
+     "honoured; no colour is used."},
     {"FILES",
      "A run directory holds run.json (configuration, machine, summary), steps.jsonl (one object a "
-     "step) and, with --trace, trace.json (opens in Perfetto or chrome://tracing)."},
+     "step) and, with --trace, trace.json (opens in Perfetto or chrome://tracing).\n\nOne run at a "
+     "time "
+     "writes to a directory: it holds a lock on a hidden file there (.run.lock, .checkpoints.lock, "
+     ".lab.lock, .quantize.lock or .fetch.lock), and a second one is refused. A run that was "
+     "killed "
+     "may leave the file behind, but not the lock."},
 };
 
 enum { COMMANDS = 14 };
@@ -85,6 +97,20 @@ int ech__cli_fail(const ech_ctx *ctx, const ech__command *command, int code)
     return code;
 }
 
+static char **program_argv;
+
+/* Of a command that has the option --isa. */
+static ech_status hold_isa(ech_ctx *ctx, const ech__command *command, const void *args)
+{
+    for (size_t i = 0; i < command->count; i++) {
+        const ech__option *option = &command->options[i];
+        if (!strcmp(option->name, "isa"))
+            return ech__cli_hold_isa(
+                ctx, *(const char *const *)((const char *)args + option->offset), program_argv);
+    }
+    return ECH_OK;
+}
+
 bool ech__cli_parse(ech_ctx *ctx, const ech__command *command, char **argv, void *args,
                     ech__option_result *result, int *code)
 {
@@ -92,8 +118,12 @@ bool ech__cli_parse(ech_ctx *ctx, const ech__command *command, char **argv, void
         *code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
         return false;
     }
-    if (!result->help)
-        return true;
+    if (!result->help) {
+        if (hold_isa(ctx, command, args) == ECH_OK)
+            return true;
+        *code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+        return false;
+    }
     ech__command commands[COMMANDS];
     const ech__program program = program_of(commands);
     ech__option_help(stdout, &program, command, terminal_width());
@@ -148,8 +178,12 @@ static void log_line(void *user, const char *line)
 int main(int argc, char **argv)
 {
     (void)argc;
+    /* A write beyond the limit of file sizes (ulimit -f) then fails with an error that can be told. Ranks and runs of a lab
+     * inherit it. */
+    signal(SIGXFSZ, SIG_IGN);
     setlocale(LC_CTYPE, "");
     keep_command_line(argv);
+    program_argv = argv;
     ech_ctx *ctx;
     if (ech_ctx_create(&(ech_ctx_options){.log = log_line}, &ctx) < 0) {
         fprintf(stderr, "echelon: out of memory\n");

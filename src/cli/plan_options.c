@@ -1,4 +1,5 @@
 #include "cli/plan_options.h"
+#include "base/file.h"
 #include "device/device.h"
 #include "report/report.h"
 
@@ -23,6 +24,7 @@ static const ech__option options[] = {
     {ECH__ROW_MOMENTUM(args)},
     {ECH__ROW_WEIGHT_DECAY(args), .help = "Decay of the parameters."},
     {ECH__ROW_THREADS(args), .initial = "1", .help = "Threads of a device."},
+    {ECH__ROW_ISA(args, training.isa)},
     {ECH__ROW_RECOMPUTE(args), .help = "As in echelon train."},
     {.name = "devices",
      ECH_OPTION(STRING, args, devices),
@@ -95,6 +97,7 @@ static const ech__option options[] = {
      .hidden = true,
      .min = 1,
      .max = 1 << 24},
+    {.name = "measure-file", ECH_OPTION(STRING, args, measure_file), .arg = "FILE", .hidden = true},
     {.name = "measure-link", ECH_OPTION(FLAG, args, measure_link), .hidden = true},
     {.name = "measure-copies", ECH_OPTION(FLAG, args, measure_copies), .hidden = true},
 };
@@ -219,6 +222,20 @@ static ech_status check_layers(ech_ctx *ctx, const args *a, const ech__load *loa
     return ECH_OK;
 }
 
+/* Before anything is measured: the picture is written after all of it. */
+static ech_status check_plot(ech_ctx *ctx, const char *path)
+{
+    ech__file_writer writer;
+    if (!path)
+        return ECH_OK;
+    if (!ech__is_picture_name(path))
+        return ech__fail(ctx, ECH_E_INVALID, "--plot %.200s: the name must end in .svg or .png",
+                         path);
+    const ech_status status = ech__file_writer_init(ctx, &writer, path);
+    ech__file_writer_fini(&writer);
+    return status < 0 ? ech__fail_in(ctx, status, "--plot") : ECH_OK;
+}
+
 ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
                            const counts *devices)
 {
@@ -231,9 +248,7 @@ ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
                          "exchange directly");
     if (t->optimizer != ECH_SGD && t->momentum != 0)
         return ech__fail(ctx, ECH_E_INVALID, "--momentum is of sgd");
-    if (a->plot && !ech__is_picture_name(a->plot))
-        return ech__fail(ctx, ECH_E_INVALID, "--plot %.200s: the name must end in .svg or .png",
-                         a->plot);
+    ECH_TRY(check_plot(ctx, a->plot));
     if (t->global_batch % t->accum)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--global-batch %lld with --accum %lld: must be divisible by it",

@@ -12,7 +12,7 @@ typedef struct ech__plan_args {
     bool measure, measure_link, measure_copies;
     int64_t measure_batch;
     double seconds;
-    const char *costs_file;
+    const char *costs_file, *measure_file;
     bool advise, json;
     double efficiency;
     const char *fit, *plot;
@@ -38,5 +38,24 @@ ech_status ech__plan_check(ech_ctx *ctx, const ech__plan_args *args, const ech__
 /* The cluster of --link or --cluster; this machine's memory has none. */
 ech_status ech__plan_links(ech_ctx *ctx, const ech__plan_args *args,
                            const ech__plan_counts *devices, ech__cluster *out);
+
+/* What is to be measured for a command line (plan_measure.c). */
+typedef struct ech__plan_measuring {
+    ech_ctx *ctx;
+    const ech__command *command;
+    char **argv;
+    const ech__plan_args *args;
+    const ech__load *load;
+    const ech__plan_counts *devices;
+    const char *key; /* of the costs */
+    bool given_links;
+    int beside; /* copies to measure side by side; 1: none */
+} ech__plan_measuring;
+
+/* Measures what costs does not have and keeps it, or says why it is not kept. Returns an exit code. */
+int ech__plan_measure(const ech__plan_measuring *measuring, ech__costs *costs);
+/* A rank that was started for it. */
+int ech__plan_measure_as_rank(ech_ctx *ctx, const ech__command *command,
+                              const ech__plan_args *args);
 
 #endif

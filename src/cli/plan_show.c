@@ -78,13 +78,13 @@ static void show_row(const ech__scaled *s)
 {
     const ech__price *p = &s->price;
     const ech__priced_step *step = &p->step;
-    printf("%8lld %7lld%c %9s %9s %9s %9s %9s %7.2f %5.0f %% %10.1f %9s %9s  %s\n",
+    printf("%8lld %7lld%c %9s %9s %9s %9s %9s %9s %7.2f %5.0f %% %10.1f %9s %9s  %s\n",
            (long long)p->devices, (long long)p->batch, p->between ? '*' : ' ',
            ech__format_seconds(step->step_s).s, ech__format_seconds(step->compute_s).s,
-           ech__format_seconds(step->exposed_s).s, ech__format_seconds(step->hidden_s).s,
-           ech__format_seconds(p->wait_s).s, s->speedup, 100 * s->efficiency, p->samples_per_s,
-           ech__format_bytes(p->memory).s, ech__format_bytes((int64_t)step->busiest_bytes).s,
-           clock_of(p));
+           ech__format_seconds(step->exposed_s).s, ech__format_seconds(p->wait_s).s,
+           ech__format_seconds(p->other_s).s, ech__format_seconds(step->hidden_s).s, s->speedup,
+           100 * s->efficiency, p->samples_per_s, ech__format_bytes(s->memory).s,
+           ech__format_bytes((int64_t)step->busiest_bytes).s, clock_of(p));
 }
 
 /* Of layers on several devices: micro-batches, and the bubble. */
@@ -98,6 +98,33 @@ static void show_pipeline(const ech__plan_result *r)
     }
 }
 
+enum { MOST_LINES = 8 };
+
+/* A line for each batch that is beyond those that were measured. */
+static void show_extrapolated(const ech__plan_result *r)
+{
+    int lines = 0, more = 0;
+    int64_t last = 0;
+    for (size_t i = 0; i < r->count; i++) {
+        const ech__price *p = &r->rows[i].price;
+        if (p->extrapolated == 1 || p->batch == last)
+            continue;
+        last = p->batch;
+        if (lines == MOST_LINES) {
+            more++;
+            continue;
+        }
+        lines++;
+        printf("Extrapolated from batch %lld to %lld, %.3gx: the step on %lld device%s takes %s to "
+               "%s.\n",
+               (long long)p->from, (long long)p->batch, p->extrapolated, (long long)p->devices,
+               p->devices == 1 ? "" : "s", ech__format_seconds(p->low_s).s,
+               ech__format_seconds(p->high_s).s);
+    }
+    if (more)
+        printf("So are %d more batches.\n", more);
+}
+
 static void show_notes(const ech__plan_result *r)
 {
     bool between = false, beyond = false;
@@ -106,8 +133,8 @@ static void show_notes(const ech__plan_result *r)
         beyond |= !r->given_links && r->rows[i].price.devices > r->beside;
     }
     if (between)
-        puts("* this batch was not measured: times and memory lie on lines between those that "
-             "were.");
+        puts("* this batch was not measured: its times lie on the line through those that were.");
+    show_extrapolated(r);
     if (beyond && r->beside == 1)
         puts("What devices take longer because they share this machine's memory is not counted.");
     else if (beyond)
@@ -119,15 +146,14 @@ static void show_notes(const ech__plan_result *r)
 static void show_break_even(const ech__plan_result *r)
 {
     if (r->half.devices)
-        printf("\nCommunication takes half of the step from %lld devices on",
+        printf("\nCommunication takes half of the step or more from %lld devices on.",
                (long long)r->half.devices);
     else
-        printf("\nCommunication never takes half of the step, on any number of devices");
+        printf("\nCommunication takes less than half of the step on any number of devices.");
     if (r->half.batch)
-        printf("; on 2 devices with batches of up to %lld samples each.\n",
+        printf(" On 2 devices it takes half or more with batches of up to %lld samples each.",
                (long long)r->half.batch);
-    else
-        printf("; on 2 devices with no batch.\n");
+    putchar('\n');
 }
 
 static void show_memory(const ech__plan_result *r)
@@ -161,11 +187,11 @@ static void show_advice(const ech__plan_result *r)
 void ech__plan_show(const ech__plan_result *r)
 {
     show_head(r);
-    printf("%8s %8s %9s %9s %9s %9s %9s %7s %7s %10s %9s %9s\n", "devices", "batch", "step",
-           "compute", "exposed", "hidden", "wait", "speedup", "effic.", "samples/s", "memory",
-           "busiest");
-    printf("%8s %8s %9s %9s %9s %9s %9s %7s %7s %10s %9s %9s\n", "", "/device", "", "", "comm.",
-           "comm.", "", "", "", "", "/device", "link");
+    printf("%8s %8s %9s %9s %9s %9s %9s %9s %7s %7s %10s %9s %9s\n", "devices", "batch", "step",
+           "compute", "exposed", "wait", "other", "hidden", "speedup", "effic.", "samples/s",
+           "memory", "busiest");
+    printf("%8s %8s %9s %9s %9s %9s %9s %9s %7s %7s %10s %9s %9s\n", "", "/device", "", "", "comm.",
+           "", "", "comm.", "", "", "", "/device", "link");
     for (size_t i = 0; i < r->count; i++)
         show_row(&r->rows[i]);
     show_notes(r);
@@ -189,20 +215,28 @@ static ech_json *row_json(const ech__scaled *s)
     ech__json_set_int(&row, "batch", p->batch);
     ech__json_set_int(&row, "global_batch", p->global);
     ech__json_set_bool(&row, "batch_measured", !p->between);
+    ech__json_set_real(&row, "extrapolated", p->extrapolated);
+    if (p->from)
+        ech__json_set_int(&row, "extrapolated_from", p->from);
+    else
+        ech__json_set_string(&row, "extrapolated_from", NULL);
     ech__json_set_real(&row, "step_time_s", p->step.step_s);
+    ech__json_set_real(&row, "step_time_low_s", p->low_s);
+    ech__json_set_real(&row, "step_time_high_s", p->high_s);
     ech__json_set_real(&row, "compute_s", p->step.compute_s);
     ech__json_set_real(&row, "overhead_s", p->overhead_s);
     ech__json_set_real(&row, "comm_s", p->step.comm_s);
     ech__json_set_real(&row, "comm_exposed_s", p->step.exposed_s);
     ech__json_set_real(&row, "comm_hidden_s", p->step.hidden_s);
     ech__json_set_real(&row, "wait_s", p->wait_s);
+    ech__json_set_real(&row, "other_s", p->other_s);
     ech__json_set_real(&row, "loading_s", p->loading_s);
     ech__json_set_int(&row, "micro_batches", p->micros);
     ech__json_set_real(&row, "bubble", p->bubble);
     ech__json_set_real(&row, "speedup", s->speedup);
     ech__json_set_real(&row, "efficiency", s->efficiency);
     ech__json_set_real(&row, "samples_per_s", p->samples_per_s);
-    ech__json_set_int(&row, "planned_memory_bytes", p->memory);
+    ech__json_set_int(&row, "planned_memory_bytes", s->memory);
     ech__json_set_int(&row, "busiest_link_bytes", (int64_t)p->step.busiest_bytes);
     ech__json_set_string(&row, "algorithm",
                          p->devices > 1 ? ech__algorithm_name(p->algorithm) : NULL);

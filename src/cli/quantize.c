@@ -10,7 +10,7 @@
 
 typedef struct args {
     int model, weights, per, activations, tune;
-    const char *init, *load, *data, *data_dir, *out;
+    const char *init, *load, *data, *data_dir, *out, *isa;
     int64_t limit, samples, sensitivity, seed, batch, threads, timed;
     double weight_percentile, percentile;
     bool json;
@@ -115,6 +115,7 @@ static const ech__option options[] = {
      .min = 0,
      .max = 1024,
      .help = "Of the device; 0: every core."},
+    {ECH__ROW_ISA(args, isa)},
     {.name = "tune",
      ECH_OPTION(CHOICE, args, tune),
      .choices = "off|on",

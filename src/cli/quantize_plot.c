@@ -2,6 +2,7 @@
  * ladder. */
 #include "base/dir.h"
 #include "cli/quantize.h"
+#include "report/pages.h"
 #include "report/report.h"
 
 #include <math.h>
@@ -18,11 +19,11 @@ typedef struct sheet {
     size_t count;
 } sheet;
 
-/* Both forms of a picture. */
+/* Both forms of a picture, as far as this build can draw them. */
 static ech_status save(const ech__quantization *q, const ech__plot *plot, const char *name)
 {
     static const char *const ends[] = {"svg", "png"};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < (ech__can_print ? 2 : 1); i++) {
         char path[ECH_DIR_MAX_PATH + 64];
         snprintf(path, sizeof path, "%s/%s.%s", q->config.out, name, ends[i]);
         ECH_TRY(ech__report_picture(q->ctx, plot, path));

@@ -44,6 +44,11 @@ static void say(void *user, const char *line)
     fprintf(stderr, "echelon %s: %s\n", f->command, line);
 }
 
+/* Of such a rank, between it and the launcher; any that no program is likely to have. */
+enum { EXIT_SETTLED = 79 };
+/* Set for ranks whose launcher is this program, training: it knows EXIT_SETTLED. */
+static const char SETTLES[] = "ECHELON_SETTLES";
+
 static int launch_program(ech_ctx *ctx, const ech__command *command,
                           const ech__launch_options *options, bool hush)
 {
@@ -54,6 +59,10 @@ static int launch_program(ech_ctx *ctx, const ech__command *command,
     all.user = &f;
     ech__launch_result result;
     fflush(stdout);
+    if (all.settled_code)
+        setenv(SETTLES, "1", 1);
+    else
+        unsetenv(SETTLES);
     const ech_status status = ech__launch(ctx, &all, &result);
     end_line(&f);
     return status < 0 ? ech__cli_fail(ctx, command, result.code) : result.code;
@@ -63,6 +72,11 @@ int ech__cli_launch_program(ech_ctx *ctx, const ech__command *command,
                             const ech__launch_options *options)
 {
     return launch_program(ctx, command, options, false);
+}
+
+int ech__cli_settled(void)
+{
+    return ech__cli_is_rank() && getenv(SETTLES) ? EXIT_SETTLED : ECH__EXIT_FAILED;
 }
 
 bool ech__cli_is_rank(void)
@@ -118,9 +132,11 @@ static int launch_self(ech_ctx *ctx, const ech__command *command, int ranks, int
     ech__launch_options options = ech__launch_defaults();
     options.ranks = ranks;
     options.max_restarts = max_restarts;
+    options.tells_begin = true;
     options.argv = all;
     options.path = own_path(path, sizeof path);
     options.quiet_others = true;
+    options.settled_code = EXIT_SETTLED;
     const int code = launch_program(ctx, command, &options, hush);
     free(all);
     return code;

@@ -8,6 +8,8 @@
 
 /* Whether this process is a rank that a launcher has started, and must not start ranks itself. */
 bool ech__cli_is_rank(void);
+/* The exit code of a rank that has said why the job has failed, where another try would end alike. */
+int ech__cli_settled(void);
 /* Starts this very program again as that many ranks, with argv behind the command's name, forwards what they write, and
  * returns the exit code when all are gone. Only rank 0's standard output is let through. Nothing may have run on a device
  * before. */

@@ -52,7 +52,10 @@ const ech__command ech__cli_report = {
         "Reads records only, so that a report can be made again without running anything: lab.json "
         "names the studies, studies/ID.json hold their tables, plots and answers, and plots take "
         "series and timelines from the run directories that they name. report.html is one file "
-        "that needs no other; report.pdf holds the same on A4.",
+        "that needs no other; report.pdf holds the same on A4. A study or a plot whose records "
+        "cannot be read is named on stderr and in the report, which has all the others, and the "
+        "exit "
+        "code is 1.",
     .options = options,
     .count = sizeof options / sizeof *options,
     .examples = examples,
@@ -65,7 +68,7 @@ static ech_status print_json(ech_ctx *ctx, const ech__report_request *a, const e
     ech__json_set_int(&json, "studies", (int64_t)r->studies);
     if (a->format != ECH__REPORT_PDF)
         ech__json_set_string(&json, "html", r->html);
-    if (a->format != ECH__REPORT_HTML)
+    if (*r->pdf)
         ech__json_set_string(&json, "pdf", r->pdf);
     if (a->csv) {
         ech__json_set_string(&json, "csv", r->csv);
@@ -102,10 +105,12 @@ int ech__run_report(ech_ctx *ctx, const ech__command *command, char **argv)
     if (check(ctx, &a.request) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     ech__report_files files;
-    ech_status status = ech__cli_report_write(ctx, &a.request, &files);
+    ech_status status = ech__cli_report_write(ctx, command, &a.request, &files);
     if (status == ECH_OK && a.json)
         status = print_json(ctx, &a.request, &files);
     else if (status == ECH_OK)
         ech__cli_report_print(&a.request, &files);
-    return status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
+    if (status < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    return files.problems ? ECH__EXIT_FAILED : ECH__EXIT_GOOD;
 }

@@ -1,4 +1,5 @@
 #include "cli/report_write.h"
+#include "report/pages.h"
 #include "report/report.h"
 
 #include <stdio.h>
@@ -48,16 +49,16 @@ static ech_status write_all(ech_ctx *ctx, const ech__book *book, const ech__repo
 {
     const char *out = a->out ? a->out : a->dir;
     char links[ECH_DIR_MAX_PATH + 16];
-    ECH_TRY(ech__dir_check(ctx, "directory for the report", out));
     ECH_TRY(ech__dir_make(ctx, "directory for the report", out));
     ECH_TRY(find_links(ctx, a, links, sizeof links));
     snprintf(r->html, sizeof r->html, "%s/report.html", out);
-    snprintf(r->pdf, sizeof r->pdf, "%s/report.pdf", out);
     snprintf(r->csv, sizeof r->csv, "%s/csv", out);
     if (a->format != ECH__REPORT_PDF)
         ECH_TRY(ech__report_html(book, r->html, links));
-    if (a->format != ECH__REPORT_HTML)
+    if (a->format == ECH__REPORT_PDF || (a->format == ECH__REPORT_BOTH && ech__can_print)) {
+        snprintf(r->pdf, sizeof r->pdf, "%s/report.pdf", out);
         ECH_TRY(ech__report_pdf(book, r->pdf));
+    }
     snprintf(r->pictures, sizeof r->pictures, "%s/pictures", out);
     if (a->csv)
         ECH_TRY(ech__report_csv(book, r->csv, &r->tables));
@@ -66,14 +67,19 @@ static ech_status write_all(ech_ctx *ctx, const ech__book *book, const ech__repo
                : ECH_OK;
 }
 
-ech_status ech__cli_report_write(ech_ctx *ctx, const ech__report_request *request,
-                                 ech__report_files *out)
+ech_status ech__cli_report_write(ech_ctx *ctx, const ech__command *command,
+                                 const ech__report_request *request, ech__report_files *out)
 {
     ech__book *book;
     *out = (ech__report_files){.tables = 0};
     ECH_TRY(ech__book_load(ctx, request->dir, &book));
     out->studies = book->nstudies;
+    out->problems = book->nproblems;
     const ech_status status = write_all(ctx, book, request, out);
+    for (size_t i = 0; status == ECH_OK && i < book->nproblems; i++) {
+        ech__fail(ctx, ECH_E_FORMAT, "%s", book->problems[i]);
+        ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    }
     ech__book_destroy(book);
     return status;
 }
@@ -82,8 +88,10 @@ void ech__cli_report_print(const ech__report_request *request, const ech__report
 {
     if (request->format != ECH__REPORT_PDF)
         printf("%s\n", files->html);
-    if (request->format != ECH__REPORT_HTML)
+    if (*files->pdf)
         printf("%s\n", files->pdf);
+    else if (request->format == ECH__REPORT_BOTH)
+        printf("report.pdf is not written: this build is without cairo and pango\n");
     if (request->csv)
         printf("%s: %zu tables\n", files->csv, files->tables);
     if (request->pictures)

@@ -1,8 +1,16 @@
 /* echelon run: a user's own program as several ranks. */
 #include "cli/ranks.h"
+#include "device/device.h"
+#include "train/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
 
 typedef struct args {
     int64_t ranks, max_restarts;
+    const char *isa;
+    int clock;
+    const char *link;
     ech__option_rest program;
 } args;
 
@@ -20,7 +28,23 @@ static const ech__option options[] = {
      .arg = "R",
      .initial = "0",
      .max = 1000000,
-     .help = "How often all ranks are started again after one has failed."},
+     .help =
+         "How often all ranks are started again after one has failed. An exit code of 2, 126 or "
+         "127 (called wrongly, not found) ends the job at once."},
+    {ECH__ROW_ISA(args, isa)},
+    {.name = "clock",
+     ECH_OPTION(CHOICE, args, clock),
+     .choices = ECH__CLOCK_LIST(ECH_OPTION_WORD),
+     .initial = "auto",
+     .help = "How the library times the steps that it reports to the program. virtual: count the "
+             "time that each rank's thread had a core, and the exchange at its price, as if every "
+             "rank had a core of its own; such times are emulated. auto: virtual where ranks "
+             "outnumber cores."},
+    {.name = "link",
+     ECH_OPTION(STRING, args, link),
+     .arg = "BANDWIDTH,LATENCY",
+     .help = "Of the virtual clock: the links between ranks, such as 12GB/s,5us. Default: the "
+             "memory of this machine."},
     {.name = "-- PROG",
      ECH_OPTION(REST, args, program),
      .positional = true,
@@ -32,6 +56,8 @@ static const ech__option_example examples[] = {
     {"echelon run -n 2 -- ./train_mine --lr 0.1", "two ranks of a program of your own"},
     {"echelon run -n 4 --max-restarts 3 -- ./train_mine --resume saved",
      "starts all again when one fails, up to three times"},
+    {"echelon run -n 8 --clock virtual --link 12GB/s,5us -- ./train_mine",
+     "step times as of eight devices with these links, on any number of cores"},
     {"echelon run -n 2 -- sh -c 'echo rank $RANK of $WORLD_SIZE'", "shows who is who"},
 };
 
@@ -46,14 +72,46 @@ const ech__command ech__cli_run = {
         "that "
         "fails is named, the others get SIGTERM and 3 s later SIGKILL, and its exit code, or 128 "
         "and "
-        "its signal, is the command's own. Ranks die with the launcher. SIGINT, SIGTERM and SIGHUP "
-        "are handed on to all ranks. Lines that ranks behind the first write to standard error "
-        "begin with their number.",
+        "its signal, is the command's own. Ranks end with the launcher, and so does what they have "
+        "started (every process that has their ECHELON_JOB in its environment). SIGINT, SIGTERM "
+        "and "
+        "SIGHUP are forwarded to all ranks. Lines that ranks other than the first write to "
+        "standard "
+        "error begin with their number.",
     .options = options,
     .count = sizeof options / sizeof *options,
     .examples = examples,
     .example_count = sizeof examples / sizeof *examples,
 };
+
+/* The library reads it where the program makes a trainer. */
+static ech_status set_clock(ech_ctx *ctx, const args *a)
+{
+    ech__link link;
+    if (a->link && a->clock == ECH__CLOCK_REAL)
+        return ech__fail(ctx, ECH_E_INVALID, "--link requires --clock virtual");
+    if (a->link)
+        ECH_TRY(ech__link_parse(ctx, a->link, &link));
+    setenv("ECHELON_CLOCK", ech__clock_kind_name((ech__clock_kind)a->clock), 1);
+    if (a->link)
+        setenv("ECHELON_LINK", a->link, 1);
+    return ECH_OK;
+}
+
+/* Whatever the program makes of its times: those who read them should know. */
+static void say_whose_times(const ech__command *command, const args *a)
+{
+    const int ranks = (int)a->ranks, cores = ech__device_cores();
+    if (ranks <= cores)
+        return;
+    fprintf(stderr, "echelon %s: %d ranks share %d core%s: %s\n", command->name, ranks, cores,
+            cores == 1 ? "" : "s",
+            a->clock == ECH__CLOCK_REAL
+                ? "times are not those of ranks with cores of their own (--clock virtual emulates "
+                  "those)"
+                : "step times that the library reports are emulated, other times are not those of "
+                  "ranks with cores of their own");
+}
 
 int ech__run_run(ech_ctx *ctx, const ech__command *command, char **argv)
 {
@@ -66,6 +124,9 @@ int ech__run_run(ech_ctx *ctx, const ech__command *command, char **argv)
         ech__fail(ctx, ECH_E_INVALID, "the program's name is empty");
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     }
+    if (set_clock(ctx, &a) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    say_whose_times(command, &a);
     ech__launch_options launch = ech__launch_defaults();
     launch.ranks = (int)a.ranks;
     launch.max_restarts = (int)a.max_restarts;

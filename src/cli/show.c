@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/format.h"
 #include "train/checkpoint.h"
+#include "train/record.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,8 +140,6 @@ void ech__show_progress_end(ech__progress *p)
 
 /* ---- tables ---- */
 
-enum { STEP_ROWS = 10 };
-
 static void show_steps(const ech__run *run)
 {
     const bool ranks = ech__run_devices(run) > 1;
@@ -148,17 +147,15 @@ static void show_steps(const ech__run *run)
     if (ranks)
         printf("  %10s", "exchange");
     printf("  %10s  %10s\n", "optimizer", "lr");
-    const int64_t steps = run->done - run->first, rows = steps < STEP_ROWS ? steps : STEP_ROWS;
-    for (int64_t row = 0; row < rows; row++) {
-        const int64_t i = run->first + (rows > 1 ? row * (steps - 1) / (rows - 1) : 0);
-        const ech__run_step *s = &run->steps[i];
+    for (int row = 0; row < run->history.nrows; row++) {
+        const ech__run_step *s = &run->history.rows[row];
         printf("%8lld  %12.7g  %10s  %10s  %10s", (long long)s->step, s->result.loss,
                ech__format_seconds(s->result.time_s).s, ech__format_seconds(s->result.forward_s).s,
                ech__format_seconds(s->result.backward_s).s);
         if (ranks)
             printf("  %10s", ech__format_seconds(s->result.comm_exposed_s).s);
         printf("  %10s  %10.4g%s%s\n", ech__format_seconds(s->result.optimizer_s).s, s->lr,
-               i < run->first + run->config.warmup ? "  warm-up" : "",
+               s->step <= run->first + run->config.warmup ? "  warm-up" : "",
                s->result.skipped ? "  skipped" : "");
     }
 }
@@ -240,17 +237,17 @@ static void show_stability(const ech__run *run)
 {
     if (!ech__run_is_watched(run))
         return;
-    const ech__stability s = ech__stability_of(run, run->baseline);
+    const ech__stability *s = &run->stability;
     const ech_trainer *t = run->trainer;
-    printf("stability    %lld step%s not finite, %lld skipped", (long long)s.broken,
-           s.broken == 1 ? "" : "s", (long long)s.skipped);
+    printf("stability    %lld step%s not finite, %lld skipped", (long long)s->broken,
+           s->broken == 1 ? "" : "s", (long long)t->scaler.skipped);
     if (t->scaler.on)
-        printf("; loss scale %g to %g", s.least, s.most);
+        printf("; loss scale %g to %g", s->least, s->most);
     if (t->checks)
-        printf("; largest gradient %.4g", s.largest);
+        printf("; largest gradient %.4g", s->largest);
     if (run->baseline)
         printf("; losses off by %.3g %% at most from those of %s, by %.3g %% at the end",
-               100 * s.worst, run->config.against, 100 * s.final);
+               100 * s->worst, run->config.against, 100 * s->final);
     putchar('\n');
 }
 
@@ -267,17 +264,46 @@ static void show_epochs(const ech__run *run)
     printf("\n");
 }
 
-static void show_summary(const ech__run *run)
+static void show_crowd(const ech_trainer *t)
 {
-    show_exchange(run);
-    show_dp(&run->dp_totals);
-    ech__show_pipe(run);
+    const int threads = t->device->threads;
+    if (t->oversubscribed)
+        printf(
+            "             oversubscribed: %d device%s of %d thread%s on %d core%s, so this is not "
+            "the time of %d device%s with cores of %s own\n",
+            t->sharing, t->sharing == 1 ? "" : "s", threads, threads == 1 ? "" : "s", t->shared,
+            t->shared == 1 ? "" : "s", t->sharing, t->sharing == 1 ? "" : "s",
+            t->sharing == 1 ? "its" : "their");
+}
+
+/* Files of the run directory that are not whole. */
+static void show_incomplete(const ech__run *run)
+{
+    ech_json *files = ech__records_incomplete(run->records);
+    const char *file, *why;
+    for (size_t i = 0; i < ech__json_count(files); i++) {
+        const ech_json *one = ech__json_at(files, i);
+        if (ech__json_string(ech__json_find(one, "file"), &file) &&
+            ech__json_string(ech__json_find(one, "reason"), &why))
+            printf("records      %s is not whole: %s\n", file, why);
+    }
+    ech__json_destroy(files);
+}
+
+static void show_times(const ech__run *run)
+{
     const ech__run_summary *s = &run->summary;
     const ech__stats *t = &s->step_time;
+    if (!s->timed) { /* it diverged before */
+        printf("\nstep time    not measured: no step after the warm-up\n");
+        return;
+    }
     printf("\nstep time    %s median, %s mean, %s std, %s p95, %s min (%s, %lld steps)\n",
            ech__format_seconds(t->median).s, ech__format_seconds(t->mean).s,
            ech__format_seconds(t->std).s, ech__format_seconds(t->p95).s,
-           ech__format_seconds(t->min).s, ech__run_clock(run), (long long)s->timed);
+           ech__format_seconds(t->min).s, ech_clock_name(ech_trainer_clock(run->trainer)),
+           (long long)s->timed);
+    show_crowd(run->trainer);
     printf("  of it      forward %s, backward %s, ", ech__format_seconds(s->forward_s).s,
            ech__format_seconds(s->backward_s).s);
     if (ech__run_devices(run) > 1)
@@ -290,9 +316,19 @@ static void show_summary(const ech__run *run)
         printf("             adding up slots %s, %.2f %% of the step\n",
                ech__format_seconds(s->sums_s).s, 100 * s->sums_s / t->median);
     printf("throughput   %.1f samples/s\n", s->samples_per_s);
+}
+
+static void show_summary(const ech__run *run)
+{
+    show_exchange(run);
+    show_dp(&run->dp_totals);
+    ech__show_pipe(run);
+    show_times(run);
+    const ech__run_summary *s = &run->summary;
     show_epochs(run);
     printf("loss         %.9g at the first step, %.9g at the last\n", s->first_loss, s->final_loss);
     show_stability(run);
+    show_incomplete(run);
     printf("memory       %s planned, %s allocated\n",
            ech__format_bytes(ech_trainer_planned_memory(run->trainer)).s,
            ech__format_bytes(ech_trainer_peak_memory(run->trainer)).s);

@@ -52,6 +52,7 @@ static ech__run_config config_of(const ech__train_args *a)
     c.trace = a->trace;
     c.command = ech__cli_command_line();
     c.save_params = a->save_params;
+    c.keep_going = a->keep_going;
     c.save = a->save;
     c.save_every = a->save_every;
     c.resume = a->resume;
@@ -96,14 +97,20 @@ static int train(ech_ctx *ctx, const ech__command *command, const ech__train_arg
                                                .on_epoch = a->json ? NULL : ech__show_epoch,
                                                .user = &progress});
     ech__show_progress_end(&progress);
-    if (status == ECH_OK && a->json && run->rank == 0) {
-        ech_json *json = ech__run_json(run, "done");
-        status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
+    if (run->is_complete && a->json && run->rank == 0) {
+        ech_json *json = ech__run_json(run, ech__run_stops(run) ? "diverged" : "done");
+        const ech_status printed =
+            ech__json_print(status == ECH_OK ? ctx : NULL, json, ECH_JSON_INDENT, stdout);
+        status = status == ECH_OK ? printed : status;
         ech__json_destroy(json);
-    } else if (status == ECH_OK && run->rank == 0) {
+    } else if (run->is_complete && run->rank == 0) {
         show(run);
     }
-    const int code = status < 0 ? fail(ctx, command, group) : ECH__EXIT_GOOD;
+    int code = status < 0 ? fail(ctx, command, group) : ECH__EXIT_GOOD;
+    if (status == ECH_OK && ech__run_stops(run) && run->rank == 0) { /* all know; one says it */
+        ech__fail(ctx, ECH_E_INVALID, "the run has diverged: %s", run->diverged.text);
+        code = ech__cli_fail(ctx, command, ech__cli_settled());
+    }
     ech__run_destroy(run);
     return code;
 }
@@ -164,9 +171,13 @@ static int run_it(ech_ctx *ctx, const ech__command *command, const ech__train_ar
         if (check_world(ctx, a, ranks) < 0)
             return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
         const ech__run_config config = config_of(a);
-        if (a->max_restarts && ech__run_check_save(ctx, &config) < 0)
+        if (ech__run_check(ctx, &config) < 0 ||
+            ech__run_check_places(ctx, &config) < 0) /* ranks would fail as well, later */
             return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
-        return ech__cli_launch(ctx, command, ranks, (int)a->max_restarts, argv);
+        const int code = ech__cli_launch(ctx, command, ranks, (int)a->max_restarts, argv);
+        if (code != ECH__EXIT_GOOD)
+            ech__run_clean_up(ctx, &config);
+        return code;
     }
     return train_as_rank(ctx, command, a, show); /* alone */
 }
@@ -192,5 +203,6 @@ int ech__run_bench_step(ech_ctx *ctx, const ech__command *command, char **argv)
     int code;
     if (!ech__train_parse(ctx, command, argv, &a, &code))
         return code;
+    a.keep_going = true; /* times are what counts */
     return run_it(ctx, command, &a, argv, ech__show_kernels);
 }

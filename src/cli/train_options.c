@@ -99,6 +99,7 @@ typedef ech__train_args args;
         {ECH__ROW_DEVICE_MEMORY(args),                                                             \
          .help = "Most memory a device may take; what does not fit is refused before anything is " \
                  "allocated. Default: the memory of the machine."},                                \
+        {ECH__ROW_ISA(args, training.isa)},                                                        \
         {ECH__ROW_TUNE(args),                                                                      \
          .help = "Time the candidate kernels once and keep the fastest, or take a fixed choice."}, \
         {ECH__ROW_RECOMPUTE(args),                                                                 \
@@ -141,10 +142,10 @@ typedef ech__train_args args;
      ECH_OPTION(STRING, args, run_dir),                                                            \
      .arg = "DIR",                                                                                 \
      .group = "Output",                                                                            \
-     .help = "Write run.json and steps.jsonl there."},                                             \
+     .help = "Write run.json and steps.jsonl there; refused while another run writes there."},     \
         {.name = "trace",                                                                          \
          ECH_OPTION(FLAG, args, trace),                                                            \
-         .help = "Write trace.json too: every kernel of every step, for Perfetto."},               \
+         .help = "Write trace.json too: every kernel of the first 1000 steps, for Perfetto."},     \
     {                                                                                              \
         .name = "json", ECH_OPTION(FLAG, args, json),                                              \
         .help = "Print what run.json holds instead of tables."                                     \
@@ -281,7 +282,9 @@ static const ech__option train_options[] = {
      .help = "Batch norms take their statistics over the samples of all devices."},
     {.name = "no-broadcast-buffers",
      ECH_OPTION(FLAG, args, no_broadcast),
-     .help = "Let every rank keep running statistics of its own instead of rank 0's."},
+     .help =
+         "Let every rank keep running statistics of its own instead of rank 0's. Checkpoints then "
+         "hold those of all ranks."},
     {.name = "reproducible",
      ECH_OPTION(FLAG, args, reproducible),
      .help = "Compute every step in a fixed number of slots and add their gradients up in a fixed "
@@ -303,7 +306,7 @@ static const ech__option train_options[] = {
      .max = 1e6,
      .help =
          "When a rank fails, start all of them again, at most so often; they go on from the last "
-         "checkpoint of --save."},
+         "checkpoint of --save. Ranks that fail before their first step are not started again."},
     {.name = "fit",
      ECH_OPTION(FLAG, args, fit),
      .help = "Print the memory that the run would need on a device, by kind, and the largest batch "
@@ -314,7 +317,7 @@ static const ech__option train_options[] = {
      .group = "Checkpoints",
      .help =
          "Write a checkpoint there at the end, and with --epochs at the end of each; the last two "
-         "are kept."},
+         "are kept. Refused while another run writes there."},
     {.name = "save-every",
      ECH_OPTION(INT, args, save_every),
      .arg = "N",
@@ -334,6 +337,11 @@ static const ech__option train_options[] = {
      ECH_OPTION(STRING, args, save_params),
      .arg = "FILE",
      .help = "Write the final parameters as safetensors."},
+    {.name = "keep-going",
+     ECH_OPTION(FLAG, args, keep_going),
+     .help = "Do all steps even if the loss or the parameters stop being finite. Without it such a "
+             "run stops with exit code 1 and writes no parameters. Checkpoints are only saved of "
+             "finite parameters in either case."},
     {.name = "against",
      ECH_OPTION(STRING, args, against),
      .arg = "DIR",

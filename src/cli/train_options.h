@@ -28,7 +28,7 @@ typedef struct ech__train_args {
     const char *save, *resume;
     int64_t save_every;
     const char *run_dir, *save_params, *against, *params_against;
-    bool trace, json;
+    bool trace, json, keep_going;
     /* What follows from them. */
     int device_count; /* 0: not given */
     int ranks;        /* of a launcher: devices, or groups of --mp; 0: not given */

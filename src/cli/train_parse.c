@@ -27,44 +27,18 @@ static ech_status find_devices(ech_ctx *ctx, args *a)
     return ECH_OK;
 }
 
-/* About as much as is exchanged at a time, which says how fast the memory is: all gradients, or a full bucket. 0: unknown. */
-static int64_t bucket_bytes(ech_ctx *ctx, const ech__training_args *t)
+/* The exchange through this machine's memory. */
+static ech__emulation own_links(ech_ctx *ctx, const ech__training_args *t)
 {
     const ech__model_options options = {t->model, t->dim, t->depth};
-    ech_graph *graph;
+    ech_graph *graph = NULL;
     ech__model model;
-    int64_t all = 0, largest = 0, elements;
-    if (ech_graph_create(ctx, &graph) < 0)
-        return 0;
-    if (ech__model_build(graph, &options, &model) == ECH_OK) {
-        for (size_t v = 0; v < graph->nvalues; v++) {
-            if (graph->values[v].kind != ECH__VALUE_PARAM ||
-                !ech__shape_elems(&graph->values[v].type.shape, &elements))
-                continue;
-            all += elements * (int64_t)sizeof(float);
-            largest = elements * (int64_t)sizeof(float) > largest
-                          ? elements * (int64_t)sizeof(float)
-                          : largest;
-        }
-    }
+    const bool built = ech_graph_create(ctx, &graph) == ECH_OK &&
+                       ech__model_build(graph, &options, &model) == ECH_OK;
+    const ech__emulation links =
+        ech__emulation_here(ctx, built ? graph : NULL, (int64_t)(t->bucket_mb * (1 << 20)));
     ech_graph_destroy(graph);
-    const double bucket = t->bucket_mb * (1 << 20);
-    const double one = bucket > (double)largest ? bucket : (double)largest;
-    return one < (double)all ? (int64_t)one : all;
-}
-
-/* The exchange through this machine's memory, where echelon plan has measured it. Anything else leaves the default. */
-static void find_own_link(ech_ctx *ctx, const ech__training_args *t, ech__cluster *cluster)
-{
-    char path[4096];
-    ech__costs *costs;
-    if (ech__costs_default_path(ctx, path, sizeof path) == ECH_OK && *path &&
-        ech__costs_open(ctx, path, NULL, &costs) == ECH_OK) {
-        if (ech__costs_link(costs, bucket_bytes(ctx, t), false, &cluster->inside))
-            cluster->between = cluster->inside;
-        ech__costs_close(costs);
-    }
-    ctx->error[0] = 0;
+    return links;
 }
 
 /* The links of the virtual clock. */
@@ -80,10 +54,10 @@ static ech_status find_links(ech_ctx *ctx, args *a)
         return ech__cluster_load(ctx, t->cluster, &a->emulation.cluster);
     if (t->link)
         return ech__link_parse(ctx, t->link, &a->emulation.cluster.inside);
+    if (a->clock != ECH__CLOCK_REAL)
+        a->emulation.cluster = own_links(ctx, t).cluster;
     if (a->emulation.algorithm == ECH__ALGORITHM_BEST)
         a->emulation.algorithm = ECH__ALGORITHM_DIRECT;
-    if (a->clock != ECH__CLOCK_REAL)
-        find_own_link(ctx, t, &a->emulation.cluster);
     return ECH_OK;
 }
 

@@ -42,7 +42,7 @@ typedef struct ech__training_args {
     int separate_update;            /* 0: a rank updates for others too, 1: each for itself */
     int64_t threads, device_memory; /* 0: not given */
     int recompute, tune;            /* 0: on, 1: off */
-    const char *tuning_file;
+    const char *tuning_file, *isa;
 } ech__training_args;
 
 /* A run of it. Batch, devices, their memory and their links are left to the command. */

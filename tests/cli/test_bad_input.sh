@@ -95,6 +95,15 @@ wrong 1 "needs .* bytes \(.*weights .*gradients .*activations .*limit is 9000000
     train --dim 512 --depth 3 --batch-size 4096 --device-memory 9000000 --run-dir never
 wrong 1 "limit is" train --dim 1000000 --depth 1000
 
+# A limit on the size of files, which would end the program with SIGXFSZ.
+printf '#!/bin/bash\nulimit -f 1\nexec "%s" "$@"\n' "$ECHELON" >"$work/limited"
+chmod +x "$work/limited"
+ECHELON=$work/limited wrong 1 "p.st: cannot be written at byte 1024: File too large" \
+    train --dim 64 --depth 2 --steps 2 --tune off --json --save-params p.st
+ECHELON=$work/limited wrong 1 "checkpoint of step 2 is not saved: .*: File too large" \
+    train --dim 64 --depth 2 --steps 2 --tune off --json --save saved
+ECHELON=$work/limited wrong 1 "File too large" train --dim 64 --devices 2 --steps 2 --tune off
+
 # Files that are not what they should be.
 printf 'x' >"$work/short"
 head -c 8 /dev/zero >"$work/zero"
@@ -106,7 +115,9 @@ for file in short zero huge past nothing; do
     wrong 1 "$work/$file" train --init "$work/$file"
 done
 printf 'garbage' >"$work/tuning"
-wrong 1 "tuning file" train --dim 8 --tuning-file "$work/tuning"
+says "a foreign tuning file is told" 'starting without kernel timings: .*tuning file' "$ECHELON" train --dim 8 --steps 6 --tuning-file "$work/tuning"
+check "and stops no training run" "$ECHELON" train --dim 8 --steps 6 --tuning-file "$work/tuning"
+check "nor is it replaced" test "$(cat "$work/tuning")" = garbage
 
 check "a limit that is enough lets it run" "$ECHELON" train --dim 16 --steps 6 --device-memory 1M
 check "records appear in a directory that is made" "$ECHELON" train --dim 16 --steps 6 --run-dir a/b --trace

@@ -1,7 +1,6 @@
 #!/bin/bash
 # echelon run as a user meets it: what is printed, exit codes, signals, and that nothing is left behind.
 . "$ECH_SRC/tests/support/check.sh"
-[[ -x $ECHELON ]] || skip "no program"
 cd "$work" || exit 1
 unset OMP_NUM_THREADS
 
@@ -70,6 +69,10 @@ fails 4 'starts all ranks again \(2 of 2\)' -n 2 --max-restarts 2 -- sh -c \
 check "each start has its number" test "$(sort -u out)" = "0 of 2
 1 of 2
 2 of 2"
+fails 2 'rank . .pid [0-9]+. exited with code 2$' -n 2 --max-restarts 3 -- sh -c 'exit 2'
+refuse "a program that was called wrongly is not started again" grep again err
+fails 127 'exited with code 127' -n 2 --max-restarts 3 -- sh -c 'no-such-program'
+refuse "nor one that is not there" grep again err
 fails 0 'starts all ranks again \(1 of 1\)' -n 2 --max-restarts 1 -- sh -c '[ $TORCHELASTIC_RESTART_COUNT = 1 ]'
 check "no rank is left" gone 1
 
@@ -125,5 +128,33 @@ kill -9 $launcher
 wait $launcher 2>/dev/null
 check "no rank is alive 1 s after the launcher was killed, not even a stopped one" gone 1
 
+# ---- what ranks have started ----
+
+# busy: processes of this test, ranks or not, that sleep; nobody else sleeps for so long
+export long=1234.$$
+busy() { pgrep -fc "^sleep $long\$" || true; }
+# are_busy N: so many, after a while
+are_busy() {
+    local i
+    for ((i = 0; i < 100; i++)); do
+        [[ $(busy) == "$1" ]] && return 0
+        sleep 0.05
+    done
+    pkill -9 -f "^sleep $long\$"
+    return 1
+}
+for signal in TERM INT HUP KILL; do
+    start 'sleep $long & setsid sleep $long & (env -u RANK sleep $long &); echo ready; wait'
+    check "six grandchildren run" are_busy 6
+    kill -$signal $launcher
+    wait $launcher 2>/dev/null
+    check "SIG$signal to the launcher ends them too" are_busy 0
+done
+fails 3 'rank 1 ' -n 2 -- sh -c 'sleep $long & [ $RANK = 1 ] && exit 3; wait'
+says "a rank that fails leaves nobody" '^0$' busy
+fails 0 '' -n 2 -- sh -c 'sleep $long &'
+says "nor one that ends well" '^0$' busy
+fails 0 'processes that ranks had started did not stop within 3 s and are killed' -n 2 -- \
+    sh -c 'sh -c "trap : TERM; echo; while :; do sleep 0.1; done" >&2 & sleep 0.5'
 check "nothing of all this is left" gone 1
 finish
