@@ -4,6 +4,13 @@ SAN    ?=
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 FUZZ   ?= $(if $(SAN),0,10)
+# Less than everything, for a first look.
+ONLY   ?=
+LAB    ?= all
+BENCH  ?= run comm ddp pipeline precision
+BENCH_ARGS ?=
+# make itself has a variable of this name, so it is set here whatever it was.
+LINT   :=
 
 comma  := ,
 BUILD  := $(if $(SAN),build/san-$(subst $(comma),-,$(SAN)),build)
@@ -11,38 +18,42 @@ BUILD  := $(if $(SAN),build/san-$(subst $(comma),-,$(SAN)),build)
 CMAKE  := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake
 PROGRAM := $(BUILD)/echelon
 
-.PHONY: all help setup lab test bench predict parity install lint format fuzz clean configure
+.PHONY: all help lab test test-builds bench predict parity install lint format fuzz clean configure
 
 all: configure ## build the library and the program: build/echelon
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
 
 help: ## this list
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 	@echo "  SAN=address,undefined or SAN=thread: a sanitizer build of its own, with any target"
 	@echo "  FUZZ=SECONDS: time for each fuzzer in make test and make fuzz; 0 leaves them out"
+	@echo "  ONLY=REGEX: make test runs the tests with such names; LAB='run dp-vs-ddp': make lab runs that study;"
+	@echo "  BENCH='comm ddp': make bench runs these of $(BENCH); BENCH_ARGS=--quick; LINT=REGEX: make lint runs such checks"
+	@echo "  CMAKE_ARGS='-D...': options for CMake when it configures a build"
 
+# Again where something was not found the last time: it may have been installed since.
 configure:
-	@[ -f $(BUILD)/Makefile ] || $(CMAKE) -S . -B $(BUILD) -DECH_SAN=$(SAN) >/dev/null
+	@[ -f $(BUILD)/Makefile ] && [ ! -s $(BUILD)/missing.txt ] || { tools/setup --check build && \
+		$(CMAKE) -S . -B $(BUILD) -DECH_SAN=$(SAN) $(CMAKE_ARGS) >/dev/null; }
 
 lab: ## set up, build, run every study in small sizes; prints where the report is
 	@tools/setup build lab
 	@$(MAKE) --no-print-directory all
-	$(PROGRAM) lab all --quick --out $(BUILD)/lab
+	$(PROGRAM) lab $(LAB) --quick --out $(BUILD)/lab
 
 test: ## set up, build and run every test
 	@tools/setup build test
 	@$(MAKE) --no-print-directory all
 	@$(CMAKE) --build $(BUILD) -j $(JOBS) --target tests
-	@tools/run_tests $(BUILD) --fuzz $(FUZZ)
+	@tools/run_tests $(BUILD) --fuzz $(FUZZ) $(if $(ONLY),--only '$(ONLY)')
+
+test-builds: ## build in fresh clones: every order of the targets, libraries hidden and brought back (15 minutes)
+	@tools/test_builds
 
 bench: ## measure against PyTorch, gloo and Open MPI (installs them)
 	@tools/setup build bench
 	@$(MAKE) --no-print-directory all
-	bench/run $(PROGRAM)
-	bench/comm $(PROGRAM)
-	bench/ddp $(PROGRAM)
-	bench/pipeline $(PROGRAM)
-	bench/precision $(PROGRAM)
+	$(foreach part,$(BENCH),bench/$(part) $(PROGRAM) $(BENCH_ARGS) &&) true
 
 predict: ## compare predicted, emulated and measured step times
 	@tools/setup build
@@ -61,7 +72,7 @@ install: all ## install under PREFIX (/usr/local); DESTDIR is honoured
 lint: ## formatting, static analysis, include order, scripts, links
 	@tools/setup build test lint
 	@$(MAKE) --no-print-directory configure
-	@tools/lint $(BUILD)
+	@tools/lint $(BUILD) $(if $(LINT),'$(LINT)')
 
 format: ## rewrite the C files as .clang-format says
 	@tools/setup lint

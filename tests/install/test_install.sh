@@ -37,6 +37,16 @@ compile() {
     cc -std=c11 -Wall -Wextra -Wpedantic -Werror "${san[@]}" -o "$2" "$1" "${flags[@]}"
 }
 
+# At home, where the loader does not look.
+home=$work/home/.local
+at_home() { env -u LD_LIBRARY_PATH PKG_CONFIG_PATH="$home/lib/pkgconfig" "$@"; }
+check "a prefix of one's own" cmake --install "$ECH_BUILD" --prefix "$home"
+check "the line of the README builds there" at_home sh -c \
+    'cc "$@" $(pkg-config --cflags --libs echelon) -o "$0"' "$work/own_model" "${san[@]}" "$ECH_SRC/examples/own_model.c"
+check "and the program starts" at_home env -C "$work" "$work/own_model"
+check "below /usr" env DESTDIR="$work/system" cmake --install "$ECH_BUILD" --prefix /usr
+refuse "where the loader looks, a program gets no search path" grep rpath "$work/system/usr/lib/pkgconfig/echelon.pc"
+
 cat >"$work/small.c" <<'END'
 #include <echelon/echelon.h>
 #include <string.h>
@@ -69,27 +79,48 @@ says "accumulation with mixed precision counts its micro-steps" ': 2 ranks, fp16
 
 says "an example of ranks runs as two of them" '^2 ranks: .* exchange; loss 0\.' \
     "$prefix/bin/echelon" run -n 2 -- "$work/ddp_benchmark" 64 2
+says "and as three, and says what is left out" '^1 of 64 samples a step are left out: 3 ranks have 21 each' \
+    "$prefix/bin/echelon" run -n 3 -- "$work/ddp_benchmark" 64 2
+says "more ranks than samples are refused" '65 ranks: at most 64 share a batch of 64' \
+    "$prefix/bin/echelon" run -n 65 -- "$work/ddp_benchmark" 8 1
+for example in ddp_benchmark dp model_parallel ddp_accumulation ddp_amp practical5_single; do
+    for wrong in 0 12x 1000000 "8 2x" "8 2 1 1 1 1 1"; do
+        # shellcheck disable=SC2086 # one argument or several
+        says "$example $wrong gets its usage" "^usage: .*$example \\[DIM" "$work/$example" $wrong
+    done
+done
+
+# One core, whatever the machine has: two ranks share it.
+core=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*\([0-9]*\).*/\1/p' /proc/self/status)
+two=(taskset -c "$core" "$prefix/bin/echelon" run -n 2)
+says "ranks that share a core have emulated times" '^2 ranks: .*, emulated\), .* exchange' "${two[@]}" -- "$work/ddp_benchmark" 64 2
+says "or, by the real clock, times that are marked" '^2 ranks: .*, measured, oversubscribed\), ' "${two[@]}" --clock real -- "$work/ddp_benchmark" 64 2
+says "the launcher warns of them" 'echelon run: 2 ranks share 1 core: times are not those' "${two[@]}" --clock real -- true
+# One bucket of 33280 bytes: two messages of a half over a ring of two, so 0.43 s a step, which take no time.
+says "a program's own steps have the links that are given" '^2 ranks: 43[0-9]\.[0-9]* ms a step \(.*, emulated\)' \
+    "$prefix/bin/echelon" run -n 2 --clock virtual --link 100kB/s,50ms -- "$work/ddp_benchmark" 64 2
+says "a link without latency is refused" 'link' "$prefix/bin/echelon" run -n 2 --link 1GB/s -- true
+says "links of the real clock are refused" '--link requires --clock virtual' "$prefix/bin/echelon" run -n 2 --clock real --link 1GB/s,1us -- true
+says "a clock that is none is refused" "ECHELON_CLOCK 'sun': must be auto, real or virtual" env ECHELON_CLOCK=sun "$work/ddp_benchmark" 64 2
+says "devices of one process that share a core are marked" '^2 devices: .* \(measured, oversubscribed\)' taskset -c "$core" "$work/dp" 64 2
 
 check "the example cifar_ddp builds against the installed tree" \
     compile "$ECH_SRC/examples/cifar_ddp.c" "$work/cifar_ddp"
+says "cifar_ddp gets its usage" '^usage: cifar_ddp' "$work/cifar_ddp" - 2x
 cifar=(env -C "$work" ECHELON_TUNING="$work/cifar.json" "$work/cifar_ddp" - 2 330)
-says "it trains epochs and tests them" '^\[Epoch 2/2\] time=[0-9.]+s loss=[0-9.]+ acc=0\.[0-9]+' "${cifar[@]}"
+says "it trains epochs and tests them" '^\[Epoch 2/2\] time=[0-9.]+s loss=[0-9.]+ acc=0\.[0-9]+ \(measured; synthetic images\)$' "${cifar[@]}"
 says "also as two ranks, with a last step of uneven shares" '^\[Epoch 2/2\] time=[0-9.]+s loss=[0-9.]+ acc=0\.[0-9]+' \
     "$prefix/bin/echelon" run -n 2 -- "${cifar[@]}"
 
-if [[ -x $ECHELON ]]; then
-    program=$prefix/bin/echelon
-    man=$prefix/share/man/man1/echelon.1
-    completion=$prefix/share/bash-completion/completions/echelon
-    check "the program runs from the installed tree" env -u LD_LIBRARY_PATH -C / "$program" --help
-    check "and knows the machine" env -u LD_LIBRARY_PATH -C / "$program" info
-    check "the man page is there" test -s "$man"
-    check "the man page has no warning" sh -c 'groff -ww -man -Tutf8 -z "$0" 2>"$1" && ! grep . "$1"' "$man" "$work/groff"
-    says "the man page tells of training" 'batch-size' sh -c 'groff -man -Tascii -P-cbou "$0"' "$man"
-    check "the completion is shell" bash -n "$completion"
-    says "the completion completes echelon" 'complete .*echelon' \
-        bash -c 'source "$0" && complete -p echelon' "$completion"
-else
-    ok "the program # skip it is not built"
-fi
+program=$prefix/bin/echelon
+man=$prefix/share/man/man1/echelon.1
+completion=$prefix/share/bash-completion/completions/echelon
+check "the program runs from the installed tree" env -u LD_LIBRARY_PATH -C / "$program" --help
+check "and knows the machine" env -u LD_LIBRARY_PATH -C / "$program" info
+check "the man page is there" test -s "$man"
+check "the man page has no warning" sh -c 'groff -ww -man -Tutf8 -z "$0" 2>"$1" && ! grep . "$1"' "$man" "$work/groff"
+says "the man page tells of training" 'batch-size' sh -c 'groff -man -Tascii -P-cbou "$0"' "$man"
+check "the completion is shell" bash -n "$completion"
+says "the completion completes echelon" 'complete .*echelon' \
+    bash -c 'source "$0" && complete -p echelon' "$completion"
 finish

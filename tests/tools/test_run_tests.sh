@@ -77,6 +77,37 @@ counts "a run that only skips is no success" "0 passed, 0 failed, 1 skipped" 1
 fresh
 declare_test odd 'printf "ok - one\n\377\001\033[31m\n"'
 counts "bytes that are no text are no trouble" "1 passed, 0 failed" 0
+
+# ---- what was tested and what was not ----
+
+fresh
+declare_test wide 'echo "covered - vector width avx2"; echo "ok - one"; echo "covered - browser" >&2'
+declare_test wider 'echo "covered - vector width avx2"; echo "covered - vector width generic"'
+declare_test absent 'echo "left out - vector width avx512: this processor has none"; echo "left out - browser: not here"; exit 77'
+counts "lines of parts are no cases" "2 passed, 0 failed, 1 skipped" 0
+tail -n 5 "$work/.output" >"$work/list"
+check "they are listed before the last line, in a fixed order, each part once" diff "$work/list" - <<'END'
+tested   vector width generic
+tested   vector width avx2
+tested   browser
+skipped  vector width avx512: this processor has none
+2 passed, 0 failed, 1 skipped
+END
+
+# ---- sources without a test ----
+
+fresh
+mkdir -p "$work/tree/tests/room"
+echo "CMAKE_HOME_DIRECTORY:INTERNAL=$work/tree" >"$build/CMakeCache.txt"
+declare_test one 'echo "ok - one"'
+sed -i 's|(one |(room/one |' "$build/CTestTestfile.cmake"
+touch "$work/tree/tests/room/test_one.sh" "$work/tree/tests/room/prog_other.c"
+counts "sources whose tests are there are no failures" "1 passed, 0 failed" 0
+touch "$work/tree/tests/room/test_two.c"
+counts "a test source that the build does not know is a failure" "1 passed, 1 failed" 1
+says "that is named" '^room/two: its source is on disk, but .* has no such test$' run
+says "unless only others are asked for" '^1 passed, 0 failed$' "$ECH_SRC/tools/run_tests" "$build" --only room/one
+
 says "what a failed test said is shown" 'reason 42' bash -c '
     rm -rf "$1"/*; printf "#!/bin/bash\necho reason 42; exit 1\n" >"$1/bad"; chmod +x "$1/bad"
     echo "add_test(bad \"$1/bad\")" >"$1/CTestTestfile.cmake"; "$0" "$1"' "$ECH_SRC/tools/run_tests" "$build"
