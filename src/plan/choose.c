@@ -14,8 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Kernels that a plan wants, down to those that it should never need. */
-typedef enum rank { WANTED, WANTS_TIMING, STANDS_IN, FALLBACK } rank;
+/* Kernels that a plan wants, down to those that it should never need. Without timing, a slow kernel that rounds as usual comes
+ * before a fast one that does not. */
+typedef enum rank { WANTED, STANDS_IN, WANTS_TIMING, FALLBACK } rank;
 
 typedef struct chooser {
     ech__plan *plan;
@@ -218,8 +219,8 @@ static bool can_be_timed(const chooser *ch, const ech__kernel_desc *desc,
 static rank rank_of(const chooser *ch, const ech__candidate *candidate)
 {
     return candidate->is_fallback                 ? FALLBACK
-           : candidate->stands_in                 ? STANDS_IN
            : candidate->only_timed && !ch->tuning ? WANTS_TIMING
+           : candidate->stands_in                 ? STANDS_IN
                                                   : WANTED;
 }
 
