@@ -50,7 +50,7 @@ refuse "without the mode, 2 devices round otherwise" test "$("$ECHELON" train "$
 
 # A slot is one image: 8 of resnet18's in a step.
 resnet18=(--model resnet18 --limit 24 --global-batch 8 --steps 4)
-[[ ${ECH_SAN:-} ]] && resnet18=(--model resnet18 --limit 8 --global-batch 8 --steps 1)
+[[ ${ECH_SAN:-} || ${ECHELON_ISA:-} == generic ]] && resnet18=(--model resnet18 --limit 8 --global-batch 8 --steps 1)
 whole=$(sha "${resnet18[@]}" --devices 1 --accum 2)
 same "resnet18: --devices 2" "$whole" "$(sha "${resnet18[@]}" --devices 2)"
 same "resnet18: --devices 4 --bucket-mb 1" "$whole" "$(sha "${resnet18[@]}" --devices 4 --bucket-mb 1)"
