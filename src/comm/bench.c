@@ -4,6 +4,7 @@
 #include "base/cpus.h"
 #include "base/size.h"
 #include "base/stats.h"
+#include "base/turns.h"
 #include "comm/bench_data.h"
 
 #include <sched.h>
@@ -228,6 +229,22 @@ static ech_status take_slowest(ech__comm *comm, double *own, double *all, int it
     return ECH_OK;
 }
 
+/* As an arm of a comparison: until that is over. The other ranks wait for rank 0 in the barrier of a batch. */
+static ech_status take_turns(const job *j, int64_t batch)
+{
+    ech__turns *turns = NULL;
+    ech_status status =
+        j->comm->rank == 0 ? ech__turns_open(j->comm->ctx, "measured", &turns) : ECH_OK;
+    while (status == ECH_OK) {
+        double seconds;
+        status = time_batch(j, batch, &seconds);
+        if (status == ECH_OK)
+            status = ech__turns_step(turns, seconds);
+    }
+    ech__turns_close(turns);
+    return status;
+}
+
 static ech_status measure_time(const job *j, double *median)
 {
     const int iters = j->config->iters;
@@ -235,6 +252,8 @@ static ech_status measure_time(const job *j, double *median)
         ECH_TRY(run_once(j));
     int64_t batch;
     ECH_TRY(choose_batch(j, &batch));
+    if (ech__turns_wanted())
+        return take_turns(j, batch);
     for (int i = 0; i < iters; i++)
         ECH_TRY(time_batch(j, batch, &j->own[i]));
     return take_slowest(j->comm, j->own, j->all, iters, median);

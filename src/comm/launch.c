@@ -183,7 +183,7 @@ static ech_status attempt(ech_ctx *ctx, launcher *l, ech__launch_result *out, bo
     int comm_fd;
     ech__watch watch = {.fd = -1};
     new_job(l);
-    ECH_TRY(ech__mark_make(ctx, l->mark));
+    ECH_TRY(ech__mark_make(ctx, ECH__MARK_NAME, l->mark));
     ECH_TRY(ech__shm_create(ctx, l->options->ranks, &comm_fd));
     ech_status status = start_ranks(ctx, l, comm_fd, &out->code);
     if (status == ECH_OK)

@@ -15,13 +15,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-ech_status ech__mark_make(ech_ctx *ctx, char mark[ECH__MARK_BYTES])
+ech_status ech__mark_make(ech_ctx *ctx, const char *name, char mark[ECH__MARK_BYTES])
 {
     uint64_t random[2];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
         return ech__fail(ctx, ECH_E_IO, "a number for this job: no random numbers: %s",
                          strerror(errno));
-    snprintf(mark, ECH__MARK_BYTES, ECH__MARK_NAME "=%016llx%016llx", (unsigned long long)random[0],
+    snprintf(mark, ECH__MARK_BYTES, "%.14s=%016llx%016llx", name, (unsigned long long)random[0],
              (unsigned long long)random[1]);
     return ECH_OK;
 }

@@ -3,7 +3,7 @@
  * process groups would take the ranks out of the terminal's foreground.
  *
  *     char mark[ECH__MARK_BYTES];
- *     ECH_TRY(ech__mark_make(ctx, mark));          goes into every rank's environment
+ *     ECH_TRY(ech__mark_make(ctx, ECH__MARK_NAME, mark));          goes into every rank's environment
  *     ECH_TRY(ech__watch_open(ctx, mark, &watch)); ends them where the launcher is killed
  *     ... the ranks are gone ...
  *     ech__leftovers_signal(mark, SIGTERM);
@@ -19,8 +19,8 @@
 #define ECH__MARK_NAME "ECHELON_JOB"
 enum { ECH__MARK_BYTES = 48 };
 
-/* "ECHELON_JOB=" and a random number. */
-ech_status ech__mark_make(ech_ctx *ctx, char mark[ECH__MARK_BYTES]);
+/* A variable of such a name, of at most 14 letters, whose value is a random number. */
+ech_status ech__mark_make(ech_ctx *ctx, const char *name, char mark[ECH__MARK_BYTES]);
 
 /* Sends the signal, or nothing where it is 0, to every process that has the mark, and returns how many there are. Calls
  * nothing that is not safe after a fork. */

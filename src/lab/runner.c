@@ -1,7 +1,7 @@
 #include "lab/runner.h"
 #include "base/clock.h"
+#include "base/last_words.h"
 
-#include <ctype.h>
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
@@ -158,71 +158,6 @@ ech_status ech__runner_run(ech_ctx *ctx, const ech__runner_job *job, ech__runner
 
 /* ---- why it failed ---- */
 
-enum { TAIL = 8192 };
-
-/* The last TAIL bytes of a file, ended by NUL. */
-static size_t read_tail(const char *path, char text[TAIL + 1])
-{
-    FILE *file = fopen(path, "re");
-    size_t got = 0;
-    if (file) {
-        if (fseek(file, -TAIL, SEEK_END) != 0)
-            rewind(file);
-        got = fread(text, 1, TAIL, file);
-        fclose(file);
-    }
-    text[got] = '\0';
-    return got;
-}
-
-/* Cuts the last line that says something off the text, whose length is *bytes; "" where there is none. */
-static const char *cut_line(char *text, size_t *bytes)
-{
-    size_t end = *bytes;
-    while (end > 0 &&
-           (isspace((unsigned char)text[end - 1]) || iscntrl((unsigned char)text[end - 1])))
-        end--;
-    text[end] = '\0';
-    while (end > 0 && text[end - 1] != '\n' && text[end - 1] != '\r')
-        end--;
-    *bytes = end;
-    return text + end;
-}
-
-/* "echelon train: sentence" without what stands before the sentence; NULL where it is no such line. */
-static const char *sentence_of(const char *line)
-{
-    const char *colon = strstr(line, ": ");
-    return !strncmp(line, "echelon", 7) && colon ? colon + 2 : NULL;
-}
-
-/* What a rank said before the launcher noted its end: "[rank 1] echelon train: sentence". */
-static const char *rank_sentence(const char *line)
-{
-    const char *end = !strncmp(line, "[rank ", 6) ? strstr(line, "] ") : NULL;
-    return end ? sentence_of(end + 2) : sentence_of(line);
-}
-
-static bool last_line(const char *path, char *out, size_t bytes)
-{
-    char text[TAIL + 1];
-    size_t length = read_tail(path, text);
-    const char *line = cut_line(text, &length), *said = sentence_of(line);
-    if (said)
-        line = said;
-    if (!strncmp(line, "rank ", 5) && strstr(line, " exited with code ")) {
-        const char *before = rank_sentence(cut_line(text, &length));
-        line = before ? before : line;
-    }
-    const bool fits = strlen(line) < bytes;
-    snprintf(out, bytes, "%.*s%s", fits ? (int)bytes : (int)bytes - 4, line, fits ? "" : "...");
-    for (char *c = out; *c; c++) {
-        if (iscntrl((unsigned char)*c) || !isascii((unsigned char)*c))
-            *c = '?';
-    }
-    return *out;
-}
-
 void ech__runner_reason(const ech__runner_end *end, const char *err, char *out, size_t bytes)
 {
     switch (end->how) {
@@ -236,7 +171,7 @@ void ech__runner_reason(const ech__runner_end *end, const char *err, char *out, 
         snprintf(out, bytes, "killed by signal %d", end->code);
         return;
     case ECH__RUNNER_EXITED:
-        if (!last_line(err, out, bytes))
+        if (!ech__last_words(err, out, bytes))
             snprintf(out, bytes, "failed with exit code %d and no word", end->code);
         return;
     }

@@ -561,7 +561,11 @@ ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value l
                                const ech__trainer_options *o, ech_trainer **out)
 {
     ECH_TRY(plan_it(ctx, graph, loss, o, out));
-    const ech_status status = make_exec(*out, o->train);
+    ech_status status = make_exec(*out, o->train);
+    const ech_trainer *t = *out;
+    if (status == ECH_OK && (!t->comm || t->comm->rank == 0) &&
+        (!t->stages || t->stages->rank == 0))
+        status = ech__turns_open(ctx, ech_clock_name(ech_trainer_clock(t)), &(*out)->turns);
     if (status < 0) {
         ech_trainer_destroy(*out);
         *out = NULL;
@@ -614,6 +618,7 @@ void ech_trainer_destroy(ech_trainer *trainer)
         ech__exec_destroy(trainer->variants[i].exec);
         ech__plan_destroy(trainer->variants[i].plan);
     }
+    ech__turns_close(trainer->turns);
     ech__trainer_dp_destroy(trainer);
     ech__trainer_pipe_destroy(trainer);
     ech__reports_fini(&trainer->reports);

@@ -3,6 +3,7 @@
 #ifndef ECH_TRAIN_TRAINER_H
 #define ECH_TRAIN_TRAINER_H
 
+#include "base/turns.h"
 #include "device/device.h"
 #include "parallel/dp.h"
 #include "parallel/pipe.h"
@@ -112,6 +113,7 @@ struct ech_trainer {
         stages; /* borrowed; the ranks that have the devices of pipe, one each; NULL: all are here */
     ech__pipe *pipe;    /* layers on several devices, see trainer_pipe.h; NULL: one device */
     ech__layers layers; /* of the model, for it */
+    ech__turns *turns;  /* of rank 0 of an arm of a comparison; NULL: nobody compares */
 };
 
 /* As ech_trainer_create, but stops before anything is allocated on the device: for asking what it would

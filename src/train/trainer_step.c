@@ -243,7 +243,7 @@ static ech_status finish(ech_trainer *trainer, ech_step *out)
     trainer->unsettled = trainer->scaler.on;
     if (out)
         *out = step;
-    return ECH_OK;
+    return ech__turns_step(trainer->turns, step.time_s);
 }
 
 static void begin(ech_trainer *trainer)

@@ -1,0 +1,545 @@
+/* echelon compare: runs in turns, ratios with intervals, and a verdict. */
+#include "compare/compare.h"
+#include "base/format.h"
+#include "base/stats.h"
+#include "cli/cli.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+typedef struct args {
+    const char *budget;
+    double threshold, half_width, block_ms, timeout_s;
+    bool json;
+    ech__option_words pool;
+    ech__option_rest arms;
+} args;
+
+static const ech__option options[] = {
+    {.name = "budget",
+     ECH_OPTION(STRING, args, budget),
+     .arg = "TIME",
+     .initial = "60s",
+     .group = "Comparison",
+     .help = "Time for everything, such as 60s, 5min or 1h. The comparison ends earlier when all "
+             "arms are decided on."},
+    {.name = "threshold",
+     ECH_OPTION(REAL, args, threshold),
+     .arg = "X",
+     .initial = "1",
+     .min = 1e-6,
+     .max = 1e6,
+     .help = "What ratios are judged by: is an arm more than X times as fast as the first one?"},
+    {.name = "half-width",
+     ECH_OPTION(REAL, args, half_width),
+     .arg = "PERCENT",
+     .initial = "5",
+     .min = 0.1,
+     .max = 100,
+     .help = "Go on, within the budget, until half of every interval is at most this part of the "
+             "ratio."},
+    {.name = "block-ms",
+     ECH_OPTION(REAL, args, block_ms),
+     .arg = "MS",
+     .initial = "150",
+     .min = 1,
+     .max = 60000,
+     .help = "How long an arm runs before the next one's turn. It does 2 steps at least, of which "
+             "the first is dropped."},
+    {.name = "arm-timeout",
+     ECH_OPTION(REAL, args, timeout_s),
+     .arg = "SECONDS",
+     .initial = "120",
+     .min = 0.1,
+     .max = 86400,
+     .help = "An arm that says nothing for so long hangs, and ends the comparison."},
+    {.name = "json",
+     ECH_OPTION(FLAG, args, json),
+     .group = "Output",
+     .help = "Print one JSON object."},
+    {.name = "pool",
+     ECH_OPTION(WORDS, args, pool),
+     .arg = "FILE",
+     .help = "Compare nothing, but judge the copies of the first arms in such objects together. "
+             "May be given several times."},
+    {.name = "-- ARM -- ARM",
+     ECH_OPTION(REST, args, arms),
+     .positional = true,
+     .help = "Two to eight arms. An arm is: [--name NAME] [--program PATH] and words of the "
+             "command line of echelon "
+             "(train, bench step, bench comm or run), or --peer and a program that speaks the line "
+             "protocol on its standard input and output."},
+};
+
+static const ech__option_example examples[] = {
+    {"echelon compare -- train --dim 1024 --global-batch 64 --threads 1 -- train --dim 1024 "
+     "--global-batch 64 --devices 2",
+     "how many times as fast two devices are"},
+    {"echelon compare --threshold 1.9 --budget 3min -- train --model resnet18 --threads 1 -- train "
+     "--model resnet18 --devices 2 --threads 1",
+     "whether it is more than 1.9 times"},
+    {"echelon compare -- --name old --program old/build/echelon train --model lenet -- --name new "
+     "train --model lenet",
+     "two builds; make compare BASE=REV does this for some models"},
+    {"echelon compare -- train --dim 1024 --threads 1 -- --peer python3 peer.py",
+     "a program of another framework"},
+};
+
+const ech__command ech__cli_compare = {
+    .name = "compare",
+    .brief = "compare runs in turns: ratios with intervals, and a verdict",
+    .about = "Starts all arms, keeps them, and lets one at a time run a block of steps, in "
+             "shuffled order, round after round; the others "
+             "are stopped meanwhile. So whatever the machine does, it does to all arms alike. A "
+             "ratio is the time of the first arm by "
+             "that of another: above 1, the other is faster. All arms are started anew at least "
+             "six times, and the interval is over "
+             "starts; it is looked at after 6, 9, 13 and 20 of them, and holds in 95 % of all "
+             "cases for all looks together.\n\n"
+             "The verdict is above or below the threshold, equal to it (within 2 %), or undecided "
+             "when the budget is used up or when "
+             "other programs used the cores. The first arm also runs against a copy of itself: the "
+             "spread of that ratio is the "
+             "machine's noise. Rounds in which the probes of the cores saw another program or "
+             "stolen time are dropped and made up for.\n\n"
+             "Steps of arms are not limited: --steps 100000000 is added. Ctrl-C ends with what is "
+             "known so far.",
+    .options = options,
+    .count = sizeof options / sizeof *options,
+    .examples = examples,
+    .example_count = sizeof examples / sizeof *examples,
+};
+
+/* ---- arms ---- */
+
+enum { MOST_WORDS = 128 };
+
+typedef struct arm_words {
+    char name[96];
+    char *argv[MOST_WORDS + 4];
+} arm_words;
+
+typedef struct all_arms {
+    arm_words words[ECH__COMPARE_ARMS];
+    ech__arm_spec specs[ECH__COMPARE_ARMS];
+    int count;
+} all_arms;
+
+static bool is_command(char *const *words, int count)
+{
+    static const char *const alone[] = {"train", "run"};
+    static const char *const second[] = {"step", "comm"};
+    for (size_t i = 0; i < 2; i++) {
+        if (!strcmp(words[0], alone[i]) ||
+            (count > 1 && !strcmp(words[0], "bench") && !strcmp(words[1], second[i])))
+            return true;
+    }
+    return false;
+}
+
+/* "arm 2 (train --dim 1024 --devices 2)" */
+static void name_arm(arm_words *arm, int number, const char *given, char *const *words, int count)
+{
+    if (given) {
+        snprintf(arm->name, sizeof arm->name, "%s", given);
+        return;
+    }
+    size_t used = (size_t)snprintf(arm->name, sizeof arm->name, "arm %d (", number);
+    for (int i = 0; i < count && used < sizeof arm->name; i++)
+        used += (size_t)snprintf(arm->name + used, sizeof arm->name - used, "%s%s", i ? " " : "",
+                                 words[i]);
+    if (used < sizeof arm->name - 1)
+        strcat(arm->name, ")");
+    else
+        strcpy(arm->name + sizeof arm->name - 5, "...)");
+}
+
+static ech_status add_arm(ech_ctx *ctx, all_arms *all, char **words, int count)
+{
+    const int number = all->count + 1;
+    const char *name = NULL, *program = NULL;
+    bool is_peer = false;
+    int used = 0;
+    if (all->count == ECH__COMPARE_ARMS - 1)
+        return ech__fail(ctx, ECH_E_INVALID, "more than %d arms", ECH__COMPARE_ARMS - 1);
+    for (; used < count && !is_peer; used++) {
+        const char **value = !strcmp(words[used], "--name")      ? &name
+                             : !strcmp(words[used], "--program") ? &program
+                                                                 : NULL;
+        if (!strcmp(words[used], "--peer"))
+            is_peer = true;
+        else if (!value)
+            break;
+        else if (++used == count)
+            return ech__fail(ctx, ECH_E_INVALID, "arm %d: %s needs a value", number,
+                             words[used - 1]);
+        else
+            *value = words[used];
+    }
+    words += used;
+    count -= used;
+    if (count == 0 || !*words[0])
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "arm %d is empty: -- and words such as: train --model lenet", number);
+    if (count > MOST_WORDS)
+        return ech__fail(ctx, ECH_E_INVALID, "arm %d has %d words; at most %d", number, count,
+                         MOST_WORDS);
+    if (is_peer && program)
+        return ech__fail(
+            ctx, ECH_E_INVALID,
+            "arm %d: --program is for arms of echelon; a peer's program follows --peer", number);
+    if (!is_peer && !program && !is_command(words, count))
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "arm %d: '%.40s' cannot be compared; train, bench step, bench comm and "
+                         "run can, and any "
+                         "program after --peer",
+                         number, words[0]);
+    arm_words *arm = &all->words[all->count];
+    int n = 0;
+    if (!is_peer)
+        arm->argv[n++] = program ? (char *)program : (char *)"/proc/self/exe";
+    for (int i = 0; i < count; i++)
+        arm->argv[n++] = words[i];
+    if (!is_peer && (!strcmp(words[0], "train") || (count > 1 && !strcmp(words[1], "step")))) {
+        arm->argv[n++] = (char *)"--steps";
+        arm->argv[n++] = (char *)"100000000";
+    }
+    arm->argv[n] = NULL;
+    name_arm(arm, number, name, words, count);
+    all->specs[all->count++] =
+        (ech__arm_spec){.name = arm->name, .argv = arm->argv, .is_peer = is_peer};
+    return ECH_OK;
+}
+
+static ech_status parse_arms(ech_ctx *ctx, const ech__option_rest *rest, all_arms *all)
+{
+    for (int i = 0; i < rest->count;) {
+        int end = i;
+        while (end < rest->count && strcmp(rest->word[end], "--") != 0)
+            end++;
+        ECH_TRY(add_arm(ctx, all, rest->word + i, end - i));
+        i = end + 1;
+    }
+    return all->count >= 2
+               ? ECH_OK
+               : ech__fail(ctx, ECH_E_INVALID, "%d arm%s: a comparison needs 2, each after --",
+                           all->count, all->count == 1 ? "" : "s");
+}
+
+static ech_status parse_time(ech_ctx *ctx, const char *text, double *seconds)
+{
+    static const struct {
+        const char *name;
+        double factor;
+    } units[] = {{"s", 1}, {"", 1}, {"min", 60}, {"m", 60}, {"h", 3600}};
+    char *end;
+    const double number = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (end > text && !strcmp(end, units[i].name) && number * units[i].factor >= 1 &&
+            number * units[i].factor <= 86400) {
+            *seconds = number * units[i].factor;
+            return ECH_OK;
+        }
+    }
+    return ech__fail(ctx, ECH_E_INVALID,
+                     "--budget %.40s: must be a time from 1s to 24h, such as 90s or 5min", text);
+}
+
+/* ---- signals ---- */
+
+static volatile sig_atomic_t caught;
+static int stop_fd = -1;
+
+static void on_signal(int number)
+{
+    const uint64_t one = 1;
+    caught = number;
+    const ssize_t written = write(stop_fd, &one, sizeof one);
+    (void)written;
+}
+
+static ech_status catch_signals(ech_ctx *ctx)
+{
+    const struct sigaction action = {.sa_handler = on_signal};
+    stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (stop_fd < 0)
+        return ech__fail(ctx, ECH_E_IO, "no descriptor to be stopped by");
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    return ECH_OK;
+}
+
+/* ---- progress ---- */
+
+typedef struct shown {
+    bool terminal, open;
+    int start; /* that the last line was of */
+} shown;
+
+enum { WIDTH = 79 };
+
+static void wipe(shown *s)
+{
+    if (s->open)
+        fprintf(stderr, "\r%*s\r", WIDTH, "");
+    s->open = false;
+}
+
+static void on_warning(void *user, const char *line)
+{
+    wipe(user);
+    fprintf(stderr, "echelon compare: %s\n", line);
+}
+
+/* "arm 2: 1.43x (1.38 .. 1.48)" of the arm that is known least. */
+static void put_worst(const ech__compare *c, char *text, size_t bytes)
+{
+    int worst = 1;
+    for (int arm = 1; arm + 1 < c->narms; arm++) {
+        const ech__ratio a = ech__rounds_ratio(&c->rounds, arm),
+                         b = ech__rounds_ratio(&c->rounds, worst);
+        if (ech__ratio_half_width(&a) > ech__ratio_half_width(&b))
+            worst = arm;
+    }
+    const ech__ratio r = ech__rounds_ratio(&c->rounds, worst);
+    if (c->rounds.starts >= 2)
+        snprintf(text, bytes, ", arm %d %.3gx (%.3g .. %.3g)", worst + 1, r.ratio, r.low, r.high);
+}
+
+static void on_progress(void *user, const ech__compare *c)
+{
+    shown *s = user;
+    const ech__rounds *r = &c->rounds;
+    char line[256], known[96] = "";
+    put_worst(c, known, sizeof known);
+    if (c->phase == ECH__COMPARE_QUIET)
+        snprintf(line, sizeof line, "looking at the machine");
+    else if (c->phase == ECH__COMPARE_TRIAL)
+        snprintf(line, sizeof line, "starting arm %d of %d to time its kernels", c->trial + 1,
+                 c->narms - 1);
+    else if (r->round)
+        snprintf(line, sizeof line, "start %d, round %d of %d%s; %.0f s, at most %.0f s left",
+                 r->start, r->round, r->planned, known, ech__compare_elapsed(c), r->left_s);
+    else
+        snprintf(line, sizeof line, "start %d%s", r->start, known);
+    wipe(s);
+    if (s->terminal) {
+        fprintf(stderr, "%.*s", WIDTH, line);
+        fflush(stderr);
+        s->open = true;
+    } else if (c->phase == ECH__COMPARE_TURNS && r->round == 1) {
+        fprintf(stderr, "%s\n", line);
+    }
+}
+
+/* ---- result ---- */
+
+static bool is_emulated(const ech__compare *c)
+{
+    for (int i = 0; i + 1 < c->narms; i++) {
+        if (strstr(c->arms[i].what, "emulated"))
+            return true;
+    }
+    return false;
+}
+
+static void print_verdict(const ech__compare *c, int arm)
+{
+    const double threshold = c->options.threshold;
+    const ech__ratio r = ech__rounds_ratio(&c->rounds, arm);
+    const char *name = c->arms[arm].spec.name, *first = c->arms[0].spec.name;
+    char interval[64] = "";
+    if (r.starts >= 2)
+        snprintf(interval, sizeof interval, " (95 %% interval %.3f to %.3f)", r.low, r.high);
+    switch (ech__rounds_decide(&c->rounds, arm, threshold)) {
+    case ECH__DECISION_ABOVE:
+    case ECH__DECISION_BELOW:
+        printf("%s is %.3fx as fast as %s%s: %s %gx.\n", name, r.ratio, first, interval,
+               r.ratio > threshold ? "above" : "below", threshold);
+        return;
+    case ECH__DECISION_EQUAL:
+        printf("%s is %.3fx as fast as %s%s: equal to %gx within 2 %%.\n", name, r.ratio, first,
+               interval, threshold);
+        return;
+    default:
+        printf("Undecided: %s measured %.3fx as fast as %s%s", name, r.ratio, first, interval);
+        if (ech__rounds_disturbed(&c->rounds))
+            printf(", but other programs used the cores, which biases a ratio.\n");
+        else if (r.starts < ECH__COMPARE_FEWEST_STARTS)
+            printf(", but %d starts are too few; 6 are needed.\n", r.starts);
+        else
+            printf(", and the interval includes %gx.\n", threshold);
+    }
+}
+
+static void print_row(const ech__compare *c, int arm, int width)
+{
+    const ech__rounds *r = &c->rounds;
+    const bool is_copy = arm + 1 == c->narms;
+    double sorted[ECH__COMPARE_STARTS];
+    memcpy(sorted, r->times[arm], sizeof sorted);
+    const ech__ratio ratio = is_copy ? ech__compare_noise(c) : ech__rounds_ratio(r, arm);
+    printf("%-*.*s  %10s", width, width, c->arms[arm].spec.name,
+           ech__format_seconds(ech__stats_of(sorted, (size_t)r->starts).median).s);
+    if (arm == 0)
+        printf("  %8s  %16s  %-10s", "1x", "", "baseline");
+    else if (ratio.starts < 2)
+        printf("  %7.3fx  %16s  %-10s", ratio.ratio, "", is_copy ? "noise" : "undecided");
+    else
+        printf("  %7.3fx  %7.3f .. %5.3f  %-10s", ratio.ratio, ratio.low, ratio.high,
+               is_copy ? "noise"
+                       : ech__decision_name(ech__rounds_decide(r, arm, c->options.threshold)));
+    printf("  %s\n", is_copy ? "" : c->arms[arm].what);
+}
+
+static void print_notes(const ech__compare *c)
+{
+    const ech__rounds *r = &c->rounds;
+    const ech__ratio noise = ech__compare_noise(c);
+    printf("\n%d start%s of all arms, %d rounds, %d dropped as disturbed; noise %.1f %% between "
+           "starts; %s in %.0f s\n",
+           r->starts, r->starts == 1 ? "" : "s", r->kept, r->dropped, 100 * noise.spread,
+           is_emulated(c) ? "some times are emulated, measured" : "measured",
+           ech__compare_elapsed(c));
+    if (c->apart)
+        printf("the arms do not fit into memory together: each was started for every block\n");
+    if (r->starts >= ECH__COMPARE_FEWEST_STARTS && (noise.low > 1 || noise.high < 1))
+        printf("the first arm differs from its own copy (99 %% interval %.3f to %.3f): this "
+               "machine favours a place in "
+               "the order of starting; ratios so close to 1 mean nothing\n",
+               noise.low, noise.high);
+    if (r->disturbed)
+        printf("load stayed high in %d of %d starts: other programs used %.2f cores, the "
+               "hypervisor took up to %.0f %% of a core\n",
+               r->disturbed, r->starts, r->average.foreign, 100 * r->average.stolen);
+    if (r->was_stopped)
+        printf("stopped by signal %d before the end\n", (int)caught);
+    else if (r->starts < ECH__COMPARE_FEWEST_STARTS) {
+        const double each = r->start_s + 4 * r->round_s;
+        printf("the budget of %.0f s was used up: six starts need about %.0f s (--budget)\n",
+               c->options.budget_s,
+               ceil(1.2 * (6 * each + ech__compare_elapsed(c) - r->starts * each) / 10) * 10);
+    }
+}
+
+static void print_table(const ech__compare *c)
+{
+    int width = 3;
+    for (int i = 0; i < c->narms; i++) {
+        const int length = (int)strlen(c->arms[i].spec.name);
+        width = length > width ? length : width;
+    }
+    width = width > 44 ? 44 : width;
+    for (int arm = 1; arm + 1 < c->narms; arm++)
+        print_verdict(c, arm);
+    printf("\n%-*s  %10s  %8s  %16s  %-10s  %s\n", width, "arm", "step time", "ratio",
+           "95 % interval", "verdict", "what it is");
+    for (int arm = 0; arm < c->narms; arm++)
+        print_row(c, arm, width);
+    print_notes(c);
+}
+
+/* ---- copies of many comparisons ---- */
+
+static ech_status judge_pool(ech_ctx *ctx, const args *a)
+{
+    double logs[ECH__COMPARE_POOL];
+    int count = 0;
+    for (int i = 0; i < a->pool.count; i++)
+        ECH_TRY(ech__compare_pool(ctx, a->pool.word[i], logs, &count));
+    const ech__ratio r = ech__compare_ratio(logs, count, ECH__COMPARE_NOISE_SHARE);
+    const bool biased = r.low > 1 || r.high < 1;
+    if (count < 2)
+        return ech__fail(ctx, ECH_E_INVALID, "%d starts: a pool needs 2 at least", count);
+    if (a->json) {
+        ech_json *json = ech__json_object();
+        ech__json_set_int(&json, "comparisons", a->pool.count);
+        ech__json_set_int(&json, "starts", count);
+        ech__json_set_real(&json, "ratio", r.ratio);
+        ech__json_set_real(&json, "low", r.low);
+        ech__json_set_real(&json, "high", r.high);
+        ech__json_set_real(&json, "spread", r.spread);
+        ech__json_set_bool(&json, "biased", biased);
+        const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
+        ech__json_destroy(json);
+        return status;
+    }
+    printf("A against A in %d comparisons, %d starts: %.4f (99 %% interval %.4f to %.4f), %s; "
+           "noise %.1f %% between starts\n",
+           a->pool.count, count, r.ratio, r.low, r.high,
+           biased ? "biased: a ratio so close to 1 means nothing here" : "no bias", 100 * r.spread);
+    return ECH_OK;
+}
+
+/* ---- the command ---- */
+
+static ech_status print_result(ech_ctx *ctx, const args *a, const ech__compare *c)
+{
+    if (!a->json) {
+        print_table(c);
+        return ECH_OK;
+    }
+    ech_json *json = ech__compare_json(c);
+    const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
+    ech__json_destroy(json);
+    return status;
+}
+
+static int compare(ech_ctx *ctx, const ech__command *command, const args *a, const all_arms *all)
+{
+    shown s = {.terminal = isatty(STDERR_FILENO) == 1};
+    ech__compare_options o = ech__compare_defaults();
+    ech__compare *c;
+    o.arms = all->specs;
+    o.count = all->count;
+    o.threshold = a->threshold;
+    o.half_width = a->half_width / 100;
+    o.block_s = a->block_ms / 1e3;
+    o.limit_s = a->timeout_s;
+    o.on_progress = on_progress;
+    o.on_warning = on_warning;
+    o.user = &s;
+    if (parse_time(ctx, a->budget, &o.budget_s) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    if (catch_signals(ctx) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    o.stop_fd = stop_fd;
+    if (ech__compare_create(ctx, &o, &c) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    const ech_status status = ech__compare_run(c);
+    wipe(&s);
+    int code = status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
+    if (c->rounds.starts && print_result(ctx, a, c) < 0)
+        code = ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    if (status == ECH_OK && !c->rounds.starts) {
+        ech__fail(ctx, ECH_E_INVALID,
+                  caught ? "stopped by signal %d before anything was known"
+                         : "the budget is too small for a single start",
+                  (int)caught);
+        code = ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    }
+    ech__compare_destroy(c);
+    return caught ? 128 + caught : code;
+}
+
+int ech__run_compare(ech_ctx *ctx, const ech__command *command, char **argv)
+{
+    static all_arms all;
+    args a = {0};
+    ech__option_result result;
+    int code;
+    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
+        return code;
+    if (a.pool.count)
+        return judge_pool(ctx, &a) < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED)
+                                       : ECH__EXIT_GOOD;
+    if (parse_arms(ctx, &a.arms, &all) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    return compare(ctx, command, &a, &all);
+}

@@ -1,0 +1,400 @@
+#include "compare/arm.h"
+#include "base/clock.h"
+#include "base/last_words.h"
+#include "base/stats.h"
+#include "base/turns.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const double GRACE_S = 1.5; /* between asking an arm to end and ending it */
+
+typedef struct path {
+    char s[ECH__ARM_PATH + 24];
+} path;
+
+static path path_of(const ech__arm *arm, const char *end)
+{
+    path p;
+    snprintf(p.s, sizeof p.s, "%s/%d.%s", arm->dir, arm->number, end);
+    return p;
+}
+
+ech_status ech__arm_init(ech__arm *arm)
+{
+    arm->process = arm->listener = arm->in = arm->out = -1;
+    arm->samples = ech__new(arm->ctx, ECH__ARM_SAMPLES * sizeof *arm->samples);
+    return arm->samples ? ECH_OK
+                        : ech__fail(arm->ctx, ECH_E_NOMEM, "cannot allocate %zu bytes",
+                                    ECH__ARM_SAMPLES * sizeof *arm->samples);
+}
+
+void ech__arm_fini(ech__arm *arm)
+{
+    ech__arm_end(arm);
+    if (arm->samples)
+        ech__delete(arm->ctx, arm->samples, ECH__ARM_SAMPLES * sizeof *arm->samples);
+    arm->samples = NULL;
+}
+
+static void drop(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* ---- starting ---- */
+
+static bool put(int from, int to)
+{
+    return from >= 0 && dup2(from, to) == to;
+}
+
+/* Between fork and exec. Returns only when something failed: its errno. */
+static int become_arm(const ech__arm *arm, int in, int out, int err, char *const *env, pid_t parent)
+{
+    sigset_t none;
+    if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+        return errno;
+    if (getppid() != parent)
+        _exit(1);
+    if (!put(in, STDIN_FILENO) || !put(out, STDOUT_FILENO) || !put(err, STDERR_FILENO))
+        return errno;
+    signal(SIGPIPE, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execvpe(arm->spec.argv[0], arm->spec.argv, env);
+    return errno;
+}
+
+/* The environment with the mark and, for one of our own, the socket. Freed by the caller, with the last text in it. */
+static char **make_env(const ech__arm *arm, char turns[ECH__ARM_PATH + 64])
+{
+    size_t count = 0;
+    while (environ[count])
+        count++;
+    char **env = calloc(count + 3, sizeof *env);
+    size_t used = 0;
+    for (size_t i = 0; env && i < count; i++) {
+        if (strncmp(environ[i], ECH__TURNS_NAME "=", sizeof ECH__TURNS_NAME) != 0)
+            env[used++] = environ[i];
+    }
+    if (env) {
+        snprintf(turns, ECH__ARM_PATH + 64, ECH__TURNS_NAME "=%s", path_of(arm, "sock").s);
+        env[used++] = (char *)arm->mark;
+        if (!arm->spec.is_peer)
+            env[used++] = turns;
+    }
+    return env;
+}
+
+static ech_status listen_for(ech__arm *arm)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%.*s", (int)sizeof address.sun_path - 1,
+             path_of(arm, "sock").s);
+    unlink(address.sun_path);
+    arm->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (arm->listener < 0 || bind(arm->listener, (struct sockaddr *)&address, sizeof address) < 0 ||
+        listen(arm->listener, 1) < 0)
+        return ech__fail(arm->ctx, ECH_E_IO, "socket %s: %s", address.sun_path, strerror(errno));
+    return ECH_OK;
+}
+
+typedef struct ends {
+    int in[2], out[2], err, failed[2];
+} ends;
+
+static void close_ends(ends *e)
+{
+    for (int i = 0; i < 2; i++) {
+        drop(&e->in[i]);
+        drop(&e->out[i]);
+        drop(&e->failed[i]);
+    }
+    drop(&e->err);
+}
+
+/* The descriptors of a child: pipes of a peer, nothing to read and nowhere to write for one of our own. */
+static ech_status make_ends(const ech__arm *arm, ends *e)
+{
+    const path err = path_of(arm, "err");
+    *e = (ends){{-1, -1}, {-1, -1}, -1, {-1, -1}};
+    if (arm->spec.is_peer ? pipe2(e->in, O_CLOEXEC) < 0 || pipe2(e->out, O_CLOEXEC) < 0
+                          : (e->in[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0 ||
+                                (e->out[1] = open("/dev/null", O_WRONLY | O_CLOEXEC)) < 0)
+        return ech__fail(arm->ctx, ECH_E_IO, "no pipes for %s: %s", arm->spec.name,
+                         strerror(errno));
+    e->err = open(err.s, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (e->err < 0 || pipe2(e->failed, O_CLOEXEC) < 0)
+        return ech__fail(arm->ctx, ECH_E_IO, "%s: %s", err.s, strerror(errno));
+    return ECH_OK;
+}
+
+/* Returns when the program runs, or when it is known why it does not. */
+static ech_status start(ech__arm *arm, ends *e)
+{
+    char turns[ECH__ARM_PATH + 64];
+    char **env = make_env(arm, turns);
+    const pid_t parent = getpid(), pid = env ? fork() : -1;
+    int error = env ? errno : ENOMEM;
+    if (pid == 0) {
+        error = become_arm(arm, e->in[0], e->out[1], e->err, env, parent);
+        _exit(write(e->failed[1], &error, sizeof error) == (ssize_t)sizeof error ? 127 : 126);
+    }
+    free(env);
+    drop(&e->failed[1]);
+    if (pid > 0) {
+        ssize_t got;
+        do
+            got = read(e->failed[0], &error, sizeof error);
+        while (got < 0 && errno == EINTR);
+        arm->tree = (ech__tree){.root = pid};
+        if (got != (ssize_t)sizeof error) /* closed by exec */
+            return ECH_OK;
+        waitpid(pid, NULL, 0);
+        arm->tree.root = 0;
+    }
+    return ech__fail(arm->ctx, ECH_E_IO, "%s: %s cannot be started: %s", arm->spec.name,
+                     arm->spec.argv[0], strerror(error));
+}
+
+ech_status ech__arm_launch(ech__arm *arm)
+{
+    ends e;
+    arm->first = arm->last = 0;
+    if (!arm->spec.is_peer)
+        ECH_TRY(listen_for(arm));
+    ech_status status = make_ends(arm, &e);
+    if (status == ECH_OK)
+        status = start(arm, &e);
+    if (status == ECH_OK) {
+        arm->process = pidfd_open(arm->tree.root, 0);
+        arm->in = e.in[1];
+        arm->out = e.out[0];
+        e.in[1] = e.out[0] = -1;
+        if (arm->process < 0)
+            status = ech__fail(arm->ctx, ECH_E_UNSUPPORTED, "%s cannot be waited for: %s",
+                               arm->spec.name, strerror(errno));
+    }
+    close_ends(&e);
+    return status;
+}
+
+/* ---- what it says ---- */
+
+/* It is over: why. */
+static ech_status died(ech__arm *arm)
+{
+    char why[256];
+    int status = 0;
+    const pid_t pid = arm->tree.root;
+    ech__tree_kill(&arm->tree); /* the others in it */
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    arm->tree.root = 0;
+    const path err = path_of(arm, "err");
+    const bool said = ech__last_words(err.s, why, sizeof why);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        return ech__fail(arm->ctx, ECH_E_IO, "%s was killed by signal 9: out of memory?%s%s",
+                         arm->spec.name, said ? " Its last words: " : "", said ? why : "");
+    if (WIFSIGNALED(status))
+        return ech__fail(arm->ctx, ECH_E_IO, "%s was killed by signal %d%s%s", arm->spec.name,
+                         WTERMSIG(status), said ? ": " : "", said ? why : "");
+    if (WEXITSTATUS(status))
+        return ech__fail(arm->ctx, ECH_E_IO, "%s failed with exit code %d: %s", arm->spec.name,
+                         WEXITSTATUS(status), said ? why : "it did not say why");
+    return ech__fail(arm->ctx, ECH_E_IO,
+                     "%s ended by itself: an arm runs until the comparison is over%s%s",
+                     arm->spec.name, said ? "; its last words: " : "", said ? why : "");
+}
+
+/* Waits until fd can be read from. The end of the process, an order to stop and the limit are errors. */
+static ech_status wait_for(ech__arm *arm, int fd, const char *what)
+{
+    ech__waited waited = ech__waited_start();
+    const int64_t limit = (int64_t)(arm->limit_s * 1e9);
+    for (;;) {
+        struct pollfd fds[3] = {{.fd = fd, .events = POLLIN},
+                                {.fd = arm->stop_fd, .events = POLLIN},
+                                {.fd = arm->process, .events = POLLIN}};
+        const int64_t slice = ech__waited_slice(&waited, limit);
+        const int got = poll(fds, 3, (int)(slice / 1000000) + 1);
+        if (got > 0 && fds[1].revents)
+            return ech__fail(arm->ctx, ECH_E_IO, "the comparison was stopped");
+        if (got > 0 && fds[0].revents & POLLIN)
+            return ECH_OK;
+        if (got > 0 && (fds[2].revents || fds[0].revents))
+            return died(arm);
+        if (ech__waited_look(&waited) >= limit)
+            return ech__fail(arm->ctx, ECH_E_IO,
+                             "%s said nothing for %.3g s (it should have said %s)", arm->spec.name,
+                             arm->limit_s, what);
+    }
+}
+
+static ech_status accept_arm(ech__arm *arm)
+{
+    ECH_TRY(wait_for(arm, arm->listener, "that it is ready: does it train, or run a benchmark?"));
+    arm->out = accept4(arm->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (arm->out < 0)
+        return ech__fail(arm->ctx, ECH_E_IO, "%s: %s", arm->spec.name, strerror(errno));
+    arm->in = dup(arm->out);
+    drop(&arm->listener); /* a second trainer of the same program runs freely */
+    unlink(path_of(arm, "sock").s);
+    return ECH_OK;
+}
+
+/* The next line, without its end. It lives until the next call. */
+static ech_status read_line(ech__arm *arm, const char *what, char **line)
+{
+    for (;;) {
+        char *start = arm->said + arm->first;
+        char *end = memchr(start, '\n', arm->last - arm->first);
+        if (end) {
+            *end = '\0';
+            arm->first = (size_t)(end + 1 - arm->said);
+            if (end > start && end[-1] == '\r')
+                end[-1] = '\0';
+            *line = start;
+            return ECH_OK;
+        }
+        memmove(arm->said, start, arm->last - arm->first);
+        arm->last -= arm->first;
+        arm->first = 0;
+        if (arm->last == sizeof arm->said)
+            return ech__fail(arm->ctx, ECH_E_IO,
+                             "%s said a line of more than %zu bytes where %s was expected",
+                             arm->spec.name, sizeof arm->said, what);
+        ECH_TRY(wait_for(arm, arm->out, what));
+        const ssize_t got = read(arm->out, arm->said + arm->last, sizeof arm->said - arm->last);
+        if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN)) {
+            struct pollfd over = {.fd = arm->process, .events = POLLIN};
+            if (poll(&over, 1, (int)(GRACE_S * 1e3)) > 0)
+                return died(arm);
+            return ech__fail(arm->ctx, ECH_E_IO, "%s closed its output where %s was expected",
+                             arm->spec.name, what);
+        }
+        arm->last += got > 0 ? (size_t)got : 0;
+    }
+}
+
+static ech_status rubbish(const ech__arm *arm, const char *line, const char *what)
+{
+    char shown[48];
+    snprintf(shown, sizeof shown, "%s", line);
+    for (char *c = shown; *c; c++) {
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    }
+    return ech__fail(arm->ctx, ECH_E_IO, "%s said '%s%s' where %s was expected", arm->spec.name,
+                     shown, strlen(line) >= sizeof shown ? "..." : "", what);
+}
+
+ech_status ech__arm_await(ech__arm *arm)
+{
+    static const char what[] = "'ready TEXT'";
+    char *line;
+    if (!arm->spec.is_peer)
+        ECH_TRY(accept_arm(arm));
+    ECH_TRY(read_line(arm, what, &line));
+    if (strncmp(line, "ready", 5) != 0 || (line[5] && line[5] != ' '))
+        return rubbish(arm, line, what);
+    snprintf(arm->what, sizeof arm->what, "%s", line[5] ? line + 6 : "");
+    for (char *c = arm->what; *c; c++) {
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    }
+    ech__tree_stop(&arm->tree);
+    return ECH_OK;
+}
+
+/* ---- blocks ---- */
+
+static ech_status say(ech__arm *arm, const char *line)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, old;
+    sigaction(SIGPIPE, &ignore, &old);
+    const ssize_t got = write(arm->in, line, strlen(line));
+    sigaction(SIGPIPE, &old, NULL);
+    if (got == (ssize_t)strlen(line))
+        return ECH_OK;
+    struct pollfd over = {.fd = arm->process, .events = POLLIN};
+    return poll(&over, 1, (int)(GRACE_S * 1e3)) > 0
+               ? died(arm)
+               : ech__fail(arm->ctx, ECH_E_IO, "%s does not listen any more", arm->spec.name);
+}
+
+ech_status ech__arm_block(ech__arm *arm, double ms, ech__block *out)
+{
+    static const char what[] = "a step's time in seconds, or 'done'";
+    char text[32], *line, *end;
+    size_t kept = 0;
+    int steps = 0;
+    snprintf(text, sizeof text, "run %.6g\n", ms);
+    ech__tree_continue(&arm->tree);
+    ECH_TRY(say(arm, text));
+    for (;; steps++) {
+        ECH_TRY(read_line(arm, what, &line));
+        if (!strcmp(line, "done"))
+            break;
+        const double seconds = strtod(line, &end);
+        if (end == line || *end || !(seconds > 0 && seconds < 1e6))
+            return rubbish(arm, line, what);
+        if (steps > 0 &&
+            kept < ECH__ARM_SAMPLES) /* the first step after a switch is always dropped */
+            arm->samples[kept++] = seconds;
+    }
+    ech__tree_stop(&arm->tree);
+    if (!kept)
+        return ech__fail(arm->ctx, ECH_E_IO, "%s did %d steps in a block; at least 2 are needed",
+                         arm->spec.name, steps);
+    out->step_s = ech__stats_of(arm->samples, kept).median;
+    out->steps = steps;
+    return ECH_OK;
+}
+
+/* ---- ending ---- */
+
+void ech__arm_ask(ech__arm *arm)
+{
+    drop(&arm->in);
+    drop(&arm->out);
+    if (arm->tree.root <= 0)
+        return;
+    kill(arm->tree.root, SIGTERM);
+    ech__tree_continue(&arm->tree);
+}
+
+void ech__arm_end(ech__arm *arm)
+{
+    if (arm->tree.root > 0) {
+        struct pollfd over = {.fd = arm->process, .events = POLLIN};
+        ech__arm_ask(arm);
+        /* Others in the tree may outlive the process that started them: they are remembered before it is gone. */
+        if (poll(&over, 1, (int)(GRACE_S * 1e3)) <= 0)
+            ech__tree_kill(&arm->tree);
+        while (waitpid(arm->tree.root, NULL, 0) < 0 && errno == EINTR)
+            ;
+        arm->tree.root = 0;
+    }
+    drop(&arm->in);
+    drop(&arm->out);
+    drop(&arm->listener);
+    drop(&arm->process);
+    if (arm->dir)
+        unlink(path_of(arm, "sock").s);
+}
