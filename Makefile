@@ -9,6 +9,8 @@ ONLY   ?=
 LAB    ?= all
 BENCH  ?= run comm ddp pipeline precision
 BENCH_ARGS ?=
+BASE   ?= HEAD~1
+COMPARE ?=
 # make itself has a variable of this name, so it is set here whatever it was.
 LINT   :=
 
@@ -18,7 +20,7 @@ BUILD  := $(if $(SAN),build/san-$(subst $(comma),-,$(SAN)),build)
 CMAKE  := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake
 PROGRAM := $(BUILD)/echelon
 
-.PHONY: all help lab test test-builds bench predict parity install lint format fuzz clean configure
+.PHONY: all help lab test test-builds bench compare predict parity install lint format fuzz clean configure
 
 all: configure ## build the library and the program: build/echelon
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
@@ -29,6 +31,7 @@ help: ## this list
 	@echo "  FUZZ=SECONDS: time for each fuzzer in make test and make fuzz; 0 leaves them out"
 	@echo "  ONLY=REGEX: make test runs the tests with such names; LAB='run dp-vs-ddp': make lab runs that study;"
 	@echo "  BENCH='comm ddp': make bench runs these of $(BENCH); BENCH_ARGS=--quick; LINT=REGEX: make lint runs such checks"
+	@echo "  BASE=REV: make compare compares with that commit; COMPARE='--budget 2min': options of echelon compare"
 	@echo "  CMAKE_ARGS='-D...': options for CMake when it configures a build"
 
 # Again where something was not found the last time: it may have been installed since.
@@ -54,6 +57,11 @@ bench: ## measure against PyTorch, gloo and Open MPI (installs them)
 	@tools/setup build bench
 	@$(MAKE) --no-print-directory all
 	$(foreach part,$(BENCH),bench/$(part) $(PROGRAM) $(BENCH_ARGS) &&) true
+
+compare: ## is this commit slower than BASE=REV? both are built and run in turns
+	@tools/setup build
+	@$(MAKE) --no-print-directory all
+	@tools/compare_builds '$(BASE)' $(PROGRAM) $(COMPARE)
 
 predict: ## compare predicted, emulated and measured step times
 	@tools/setup build

@@ -217,9 +217,10 @@ static ech_status died(ech__arm *arm)
     if (WEXITSTATUS(status))
         return ech__fail(arm->ctx, ECH_E_IO, "%s failed with exit code %d: %s", arm->spec.name,
                          WEXITSTATUS(status), said ? why : "it did not say why");
-    return ech__fail(arm->ctx, ECH_E_IO,
-                     "%s ended by itself: an arm runs until the comparison is over%s%s",
-                     arm->spec.name, said ? "; its last words: " : "", said ? why : "");
+    return ech__fail(
+        arm->ctx, ECH_E_IO,
+        "%s ended by itself: an arm runs until the comparison is over, so give it more steps%s%s",
+        arm->spec.name, said ? "; its last words: " : "", said ? why : "");
 }
 
 /* Waits until fd can be read from. The end of the process, an order to stop and the limit are errors. */

@@ -153,7 +153,7 @@ void ech__compare_destroy(ech__compare *c)
 
 /* ---- before the turns ---- */
 
-static ech_status wait_for_quiet(ech__compare *c)
+static void wait_for_quiet(ech__compare *c)
 {
     const double most = QUIET_SHARE * c->options.budget_s;
     const double start = ech__compare_elapsed(c);
@@ -171,7 +171,6 @@ static ech_status wait_for_quiet(ech__compare *c)
     if (ech__is_disturbed(&c->before))
         warn(c, "other programs still use %.2f of %d cores: ratios will be biased",
              c->before.foreign, ech__probe_cores(c->probe));
-    return ECH_OK;
 }
 
 /* Every arm alone: kernels are timed, memory is measured. */
@@ -272,8 +271,10 @@ ech_status ech__compare_run(ech__compare *c)
                                         .now = now,
                                         .is_over = is_over,
                                         .progress = progress};
-    ECH_TRY(wait_for_quiet(c));
+    /* First, because an arm that was called wrongly is to be refused at once. */
     ech_status status = unless_stopped(c, try_arms(c));
+    if (status == ECH_OK)
+        wait_for_quiet(c);
     if (status == ECH_OK) {
         const ech__rounds_options o = {.arms = c->narms,
                                        .budget_s = c->options.budget_s,

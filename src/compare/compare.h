@@ -20,8 +20,8 @@
 #include "compare/probe.h"
 
 typedef enum ech__compare_phase {
-    ECH__COMPARE_QUIET, /* waits for other programs to leave the cores */
     ECH__COMPARE_TRIAL, /* starts the arms one by one */
+    ECH__COMPARE_QUIET, /* waits for other programs to leave the cores */
     ECH__COMPARE_TURNS,
 } ech__compare_phase;
 
