@@ -15,7 +15,7 @@
 typedef struct args {
     const char *budget;
     double threshold, half_width, block_ms, timeout_s;
-    bool json;
+    bool apart, json;
     ech__option_words pool;
     ech__option_rest arms;
 } args;
@@ -58,6 +58,10 @@ static const ech__option options[] = {
      .min = 0.1,
      .max = 86400,
      .help = "An arm that says nothing for so long hangs, and ends the comparison."},
+    {.name = "apart",
+     ECH_OPTION(FLAG, args, apart),
+     .help = "Start each arm for every block, as is done where the arms do not fit into memory "
+             "together."},
     {.name = "json",
      ECH_OPTION(FLAG, args, json),
      .group = "Output",
@@ -117,6 +121,8 @@ const ech__command ech__cli_compare = {
 
 /* ---- arms ---- */
 
+static const char own_program[] = "/proc/self/exe";
+
 enum { MOST_WORDS = 128 };
 
 typedef struct arm_words {
@@ -140,23 +146,6 @@ static bool is_command(char *const *words, int count)
             return true;
     }
     return false;
-}
-
-/* "arm 2 (train --dim 1024 --devices 2)" */
-static void name_arm(arm_words *arm, int number, const char *given, char *const *words, int count)
-{
-    if (given) {
-        snprintf(arm->name, sizeof arm->name, "%s", given);
-        return;
-    }
-    size_t used = (size_t)snprintf(arm->name, sizeof arm->name, "arm %d (", number);
-    for (int i = 0; i < count && used < sizeof arm->name; i++)
-        used += (size_t)snprintf(arm->name + used, sizeof arm->name - used, "%s%s", i ? " " : "",
-                                 words[i]);
-    if (used < sizeof arm->name - 1)
-        strcat(arm->name, ")");
-    else
-        strcpy(arm->name + sizeof arm->name - 5, "...)");
 }
 
 static ech_status add_arm(ech_ctx *ctx, all_arms *all, char **words, int count)
@@ -202,7 +191,7 @@ static ech_status add_arm(ech_ctx *ctx, all_arms *all, char **words, int count)
     arm_words *arm = &all->words[all->count];
     int n = 0;
     if (!is_peer)
-        arm->argv[n++] = program ? (char *)program : (char *)"/proc/self/exe";
+        arm->argv[n++] = program ? (char *)program : (char *)own_program;
     for (int i = 0; i < count; i++)
         arm->argv[n++] = words[i];
     if (!is_peer && (!strcmp(words[0], "train") || (count > 1 && !strcmp(words[1], "step")))) {
@@ -210,7 +199,10 @@ static ech_status add_arm(ech_ctx *ctx, all_arms *all, char **words, int count)
         arm->argv[n++] = (char *)"100000000";
     }
     arm->argv[n] = NULL;
-    name_arm(arm, number, name, words, count);
+    if (name)
+        snprintf(arm->name, sizeof arm->name, "%s", name);
+    else
+        snprintf(arm->name, sizeof arm->name, "arm %d", number);
     all->specs[all->count++] =
         (ech__arm_spec){.name = arm->name, .argv = arm->argv, .is_peer = is_peer};
     return ECH_OK;
@@ -343,7 +335,7 @@ static void on_progress(void *user, const ech__compare *c)
 static bool is_emulated(const ech__compare *c)
 {
     for (int i = 0; i + 1 < c->narms; i++) {
-        if (strstr(c->arms[i].what, "emulated"))
+        if (ech__arm_is_emulated(&c->arms[i]))
             return true;
     }
     return false;
@@ -378,6 +370,18 @@ static void print_verdict(const ech__compare *c, int arm)
     }
 }
 
+/* "arm 2: train --dim 1024 --devices 2" */
+static void print_words(const ech__compare *c, int arm, int width)
+{
+    const ech__arm_spec *spec = &c->arms[arm].spec;
+    printf("%-*.*s ", width, width, spec->name);
+    for (char *const *word = spec->argv; *word; word++) {
+        if (strcmp(*word, own_program) != 0)
+            printf(" %s", *word);
+    }
+    printf("\n");
+}
+
 static void print_row(const ech__compare *c, int arm, int width)
 {
     const ech__rounds *r = &c->rounds;
@@ -408,7 +412,7 @@ static void print_notes(const ech__compare *c)
            is_emulated(c) ? "some times are emulated, measured" : "measured",
            ech__compare_elapsed(c));
     if (c->apart)
-        printf("the arms do not fit into memory together: each was started for every block\n");
+        printf("each arm was started for every block\n");
     if (r->starts >= ECH__COMPARE_FEWEST_STARTS && (noise.low > 1 || noise.high < 1))
         printf("the first arm differs from its own copy (99 %% interval %.3f to %.3f): this "
                "machine favours a place in "
@@ -435,9 +439,12 @@ static void print_table(const ech__compare *c)
         const int length = (int)strlen(c->arms[i].spec.name);
         width = length > width ? length : width;
     }
-    width = width > 44 ? 44 : width;
+    width = width > 32 ? 32 : width;
     for (int arm = 1; arm + 1 < c->narms; arm++)
         print_verdict(c, arm);
+    printf("\n");
+    for (int arm = 0; arm + 1 < c->narms; arm++)
+        print_words(c, arm, width);
     printf("\n%-*s  %10s  %8s  %16s  %-10s  %s\n", width, "arm", "step time", "ratio",
            "95 % interval", "verdict", "what it is");
     for (int arm = 0; arm < c->narms; arm++)
@@ -502,6 +509,7 @@ static int compare(ech_ctx *ctx, const ech__command *command, const args *a, con
     o.half_width = a->half_width / 100;
     o.block_s = a->block_ms / 1e3;
     o.limit_s = a->timeout_s;
+    o.apart = a->apart;
     o.on_progress = on_progress;
     o.on_warning = on_warning;
     o.user = &s;

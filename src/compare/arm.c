@@ -399,3 +399,8 @@ void ech__arm_end(ech__arm *arm)
     if (arm->dir)
         unlink(path_of(arm, "sock").s);
 }
+
+bool ech__arm_is_emulated(const ech__arm *arm)
+{
+    return strstr(arm->what, "emulated") != NULL;
+}

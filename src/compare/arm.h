@@ -54,5 +54,7 @@ ech_status ech__arm_block(ech__arm *arm, double ms, ech__block *out);
 /* Asks it to end; it may take a moment to do so. */
 void ech__arm_ask(ech__arm *arm);
 void ech__arm_end(ech__arm *arm);
+/* Whether its times are those of a virtual clock, as it says itself. */
+bool ech__arm_is_emulated(const ech__arm *arm);
 
 #endif

@@ -192,8 +192,9 @@ static ech_status try_arms(ech__compare *c)
     }
     c->memory[c->narms - 1] = c->memory[0];
     sum += c->memory[0];
-    c->apart = (double)sum > MEMORY_SHARE * (double)ech__machine_available();
-    if (c->apart)
+    const bool too_large = (double)sum > MEMORY_SHARE * (double)ech__machine_available();
+    c->apart = c->options.apart || too_large;
+    if (too_large)
         warn(c, "the arms take %s together and %s are available: each is started for every block",
              ech__format_bytes(sum).s, ech__format_bytes(ech__machine_available()).s);
     return ECH_OK;

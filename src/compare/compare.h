@@ -32,6 +32,7 @@ typedef struct ech__compare_options {
     int count;                 /* 2 to ECH__COMPARE_ARMS - 1 */
     double budget_s, threshold, half_width, block_s;
     double limit_s; /* without a word from an arm */
+    bool apart;     /* also where the arms fit into memory together */
     int stop_fd;    /* readable: end with what is known; -1: never */
     /* Something has changed; may be NULL. */
     void (*on_progress)(void *user, const ech__compare *compare);

@@ -9,11 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_CORES = 256, LOOPS = 5, LOOP_STEPS = 20000 };
+enum { MOST_CORES = 256, LOOPS = 5, LOOP_STEPS = 20000, HISTORY = 64 };
 
 typedef struct core {
     int cpu;
-    double best_s, now_s; /* of the loop */
+    double now_s;              /* of the loop */
+    double history_s[HISTORY]; /* the last ones, in a ring */
+    uint64_t measured;
     double busy_s, stolen_s;
     pthread_t thread;
     ech__probe *probe;
@@ -69,7 +71,7 @@ static void *watch_core(void *arg)
         const double median = ech__stats_of(times, LOOPS).median;
         pthread_mutex_lock(&p->mutex);
         c->now_s = median;
-        c->best_s = c->best_s > 0 ? fmin(c->best_s, median) : median;
+        c->history_s[c->measured++ % HISTORY] = median;
         if (--p->waiting == 0)
             pthread_cond_signal(&p->done);
     }
@@ -77,7 +79,16 @@ static void *watch_core(void *arg)
     return NULL;
 }
 
-/* The slowest core's time by its best. */
+/* What the loop usually takes: a processor that is always slower than its best is not disturbed. */
+static double usual_s(const core *c)
+{
+    double sorted[HISTORY];
+    const size_t count = c->measured < HISTORY ? (size_t)c->measured : HISTORY;
+    memcpy(sorted, c->history_s, sizeof sorted);
+    return ech__stats_of(sorted, count).median;
+}
+
+/* The time on the core that is most behind, by what it usually takes there. */
 static double slowness(ech__probe *p)
 {
     double slow = 1;
@@ -88,7 +99,7 @@ static double slowness(ech__probe *p)
     while (p->waiting)
         pthread_cond_wait(&p->done, &p->mutex);
     for (int i = 0; i < p->started; i++)
-        slow = fmax(slow, p->cores[i].now_s / p->cores[i].best_s);
+        slow = fmax(slow, p->cores[i].now_s / usual_s(&p->cores[i]));
     pthread_mutex_unlock(&p->mutex);
     return slow;
 }

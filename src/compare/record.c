@@ -31,6 +31,7 @@ static ech_json *arm_json(const ech__compare *c, int number)
         ech__json_append_string(&words, *word);
     ech__json_set_string(&json, "name", arm->spec.name);
     ech__json_set_string(&json, "what", arm->what);
+    ech__json_set_string(&json, "clock", ech__arm_is_emulated(arm) ? "emulated" : "measured");
     ech__json_set(&json, "command", words);
     ech__json_set_int(&json, "memory_bytes", c->memory[number]);
     memcpy(sorted, r->times[number], sizeof sorted);
@@ -74,7 +75,6 @@ ech_json *ech__compare_json(const ech__compare *c)
 {
     const ech__rounds *r = &c->rounds;
     ech_json *json = ech__json_object(), *arms = ech__json_array();
-    ech__json_set_string(&json, "clock", "measured");
     ech__json_set_real(&json, "threshold", c->options.threshold);
     ech__json_set_real(&json, "budget_s", c->options.budget_s);
     ech__json_set_real(&json, "elapsed_s", ech__compare_elapsed(c));

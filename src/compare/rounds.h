@@ -21,7 +21,7 @@ typedef struct ech__disturbance {
     double foreign; /* cores that other programs used */
     double
         stolen; /* share of its time that the hypervisor took from the core that it took most from */
-    double slow; /* time of the probe's loop on the slowest core, by the best that was seen there */
+    double slow; /* time of the probe's loop on the slowest core, by what it usually takes there */
 } ech__disturbance;
 
 /* What it takes to call a round disturbed. */
