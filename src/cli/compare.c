@@ -406,10 +406,11 @@ static void print_notes(const ech__compare *c)
 {
     const ech__rounds *r = &c->rounds;
     const ech__ratio noise = ech__compare_noise(c);
-    printf("\n%d start%s of all arms, %d rounds, %d dropped as disturbed; noise %.1f %% between "
-           "starts; %s in %.0f s\n",
-           r->starts, r->starts == 1 ? "" : "s", r->kept, r->dropped, 100 * noise.spread,
-           is_emulated(c) ? "some times are emulated, measured" : "measured",
+    printf("\n%d start%s of all arms, %d rounds, %d dropped as disturbed", r->starts,
+           r->starts == 1 ? "" : "s", r->kept, r->dropped);
+    if (r->starts >= 2)
+        printf("; noise %.1f %% between starts", 100 * noise.spread);
+    printf("; %s in %.0f s\n", is_emulated(c) ? "some times are emulated, measured" : "measured",
            ech__compare_elapsed(c));
     if (c->apart)
         printf("each arm was started for every block\n");
