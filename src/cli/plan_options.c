@@ -246,8 +246,7 @@ ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
         return ech__fail(ctx, ECH_E_INVALID,
                          "--algorithm is of --link and --cluster: this machine's own devices "
                          "exchange directly");
-    if (t->optimizer != ECH_SGD && t->momentum != 0)
-        return ech__fail(ctx, ECH_E_INVALID, "--momentum is of sgd");
+    ECH_TRY(ech__training_check_optimizer(ctx, t));
     ECH_TRY(check_plot(ctx, a->plot));
     if (t->global_batch % t->accum)
         return ech__fail(ctx, ECH_E_INVALID,

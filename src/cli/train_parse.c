@@ -100,11 +100,10 @@ static ech_status check_train(ech_ctx *ctx, const ech__command *command,
                          "--sync-bn: --reproducible has the batch statistics of a slot");
     if (!a->reproducible && ech__option_given(command, r, "slots"))
         return ech__fail(ctx, ECH_E_INVALID, "--slots is of --reproducible");
-    if (a->nesterov && (t->optimizer != ECH_SGD || t->momentum == 0))
+    if (a->nesterov && (!ech__optimizer_of(t->optimizer)->has_momentum || t->momentum == 0))
         return ech__fail(ctx, ECH_E_INVALID,
                          "--nesterov needs --optimizer sgd and --momentum above 0");
-    if (t->optimizer != ECH_SGD && t->momentum != 0)
-        return ech__fail(ctx, ECH_E_INVALID, "--momentum is of sgd; adam and adamw have --beta1");
+    ECH_TRY(ech__training_check_optimizer(ctx, t));
     if (a->save_every && !a->save)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--save-every needs --save: where to write checkpoints");

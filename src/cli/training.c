@@ -38,3 +38,12 @@ ech_status ech__training_check_links(ech_ctx *ctx, const ech__training_args *t)
                            "--link and --cluster are both given; give one of them")
                : ECH_OK;
 }
+
+ech_status ech__training_check_optimizer(ech_ctx *ctx, const ech__training_args *t)
+{
+    return ech__optimizer_of(t->optimizer)->has_momentum || t->momentum == 0
+               ? ECH_OK
+               : ech__fail(ctx, ECH_E_INVALID,
+                           "--momentum requires --optimizer sgd; %s has --beta1",
+                           ech__optimizer_name(t->optimizer));
+}

@@ -48,9 +48,10 @@ typedef struct ech__training_args {
 /* A run of it. Batch, devices, their memory and their links are left to the command. */
 ech__run_config ech__training_config(const ech__training_args *training);
 
-/* Refuse --batch-size beside --global-batch, and --link beside --cluster. */
+/* Refuse --batch-size beside --global-batch, --link beside --cluster, and --momentum with an optimizer that has none. */
 ech_status ech__training_check_batch(ech_ctx *ctx, const ech__training_args *training);
 ech_status ech__training_check_links(ech_ctx *ctx, const ech__training_args *training);
+ech_status ech__training_check_optimizer(ech_ctx *ctx, const ech__training_args *training);
 
 /* ---- rows ---- */
 
@@ -82,7 +83,7 @@ ech_status ech__training_check_links(ech_ctx *ctx, const ech__training_args *tra
     .choices = ECH_OPTIMIZER_LIST(ECH_OPTION_WORD), .initial = "sgd"
 #define ECH__ROW_MOMENTUM(args)                                                                    \
     .name = "momentum", ECH_OPTION(REAL, args, training.momentum), .arg = "M", .initial = "0",     \
-    .min = 0, .max = 0.999999, .help = "Of sgd."
+    .min = 0, .max = 0.999999, .help = "Momentum (SGD)."
 #define ECH__ROW_WEIGHT_DECAY(args)                                                                \
     .name = "weight-decay", ECH_OPTION(REAL, args, training.weight_decay), .arg = "W",             \
     .initial = "0", .min = 0, .max = 1e6

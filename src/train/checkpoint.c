@@ -67,10 +67,11 @@ static void set_optimizer(ech_json **json, const ech__run_config *c)
     ech__json_set_string(json, "optimizer", ech__optimizer_name(o->optimizer));
     ech__json_set_real(json, "lr", o->lr);
     ech__json_set_real(json, "weight-decay", o->weight_decay);
-    if (o->optimizer == ECH_SGD) {
+    if (ech__optimizer_of(o->optimizer)->has_momentum) {
         ech__json_set_real(json, "momentum", o->momentum);
         ech__json_set_bool(json, "nesterov", o->nesterov);
-    } else {
+    }
+    if (ech__optimizer_of(o->optimizer)->has_betas) {
         ech__json_set_real(json, "beta1", o->beta1);
         ech__json_set_real(json, "beta2", o->beta2);
         ech__json_set_real(json, "epsilon", o->epsilon);

@@ -1,5 +1,39 @@
 #include "train/optimizer.h"
 
+const ech__optimizer *ech__optimizer_of(ech_optimizer kind)
+{
+    static const ech__optimizer rows[] = {
+        [ECH_SGD] = {.op = ECH__OP_SGD, .states = {"momentum"}, .has_momentum = true},
+        [ECH_ADAM] = {.op = ECH__OP_ADAM, .states = {"mean", "variance"}, .has_betas = true},
+        [ECH_ADAMW] = {.op = ECH__OP_ADAM,
+                       .states = {"mean", "variance"},
+                       .has_betas = true,
+                       .decoupled = true},
+    };
+    return &rows[kind];
+}
+
+const char *ech__optimizer_name(ech_optimizer kind)
+{
+    static const char *const names[] = {
+#define NAME(id, text) text,
+        ECH_OPTIMIZER_LIST(NAME)
+#undef NAME
+    };
+    return names[kind];
+}
+
+int ech__optimizer_states(const ech_train_options *o)
+{
+    const ech__optimizer *row = ech__optimizer_of(o->optimizer);
+    int count = 0;
+    if (row->has_momentum && o->momentum == 0)
+        return 0;
+    while (count < ECH__OPTIMIZER_STATES && row->states[count])
+        count++;
+    return count;
+}
+
 static ech_value state_of(ech_graph *graph, ech_value param, const char *what)
 {
     const ech__value *value = &graph->values[param];
@@ -39,25 +73,23 @@ static ech_value update(ech_graph *graph, const ech_train_options *o, ech_value 
 {
     ech_value (*state)(ech_graph *, ech_value, const char *) =
         graph->values[param].kind == ECH__VALUE_GROUP ? states_of : state_of;
-    ech__node node = {.op = ECH__OP_SGD,
+    const ech__optimizer *row = ech__optimizer_of(o->optimizer);
+    ech__node node = {.op = row->op,
                       .name = graph->values[param].name,
-                      .attrs = {.weight_decay = o->weight_decay},
+                      .attrs = {.weight_decay = o->weight_decay, .decoupled = row->decoupled},
                       .nin = 2,
                       .in = {param, grad}};
-    if (o->optimizer == ECH_SGD) {
+    if (row->has_momentum) {
         node.attrs.momentum = o->momentum;
         node.attrs.nesterov = o->nesterov;
-        if (o->momentum != 0)
-            node.in[node.nin++] = state(graph, param, "momentum");
-    } else {
-        node.op = ECH__OP_ADAM;
+    }
+    if (row->has_betas) {
         node.attrs.beta1 = o->beta1;
         node.attrs.beta2 = o->beta2;
         node.attrs.epsilon = o->epsilon;
-        node.attrs.decoupled = o->optimizer == ECH_ADAMW;
-        node.in[node.nin++] = state(graph, param, "mean");
-        node.in[node.nin++] = state(graph, param, "variance");
     }
+    for (int i = 0; i < ech__optimizer_states(o); i++)
+        node.in[node.nin++] = state(graph, param, row->states[i]);
     return ech__graph_add(graph, &node);
 }
 
@@ -76,7 +108,7 @@ static ech_status check(ech_ctx *ctx, const ech_train_options *o)
             return ech__fail(ctx, ECH_E_INVALID, "%s %g: must be at least %g and below %g",
                              ranges[i].name, ranges[i].value, ranges[i].low, ranges[i].high);
     }
-    if (o->nesterov && (o->optimizer != ECH_SGD || o->momentum == 0))
+    if (o->nesterov && (!ech__optimizer_of(o->optimizer)->has_momentum || o->momentum == 0))
         return ech__fail(ctx, ECH_E_INVALID,
                          "nesterov needs the sgd optimizer with a momentum above 0");
     return ECH_OK;

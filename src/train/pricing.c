@@ -1,8 +1,8 @@
 #include "train/pricing.h"
 #include "data/loader.h"
 #include "device/device.h"
-#include "parallel/ddp.h"
 #include "train/optimizer.h"
+#include "train/passes.h"
 #include "train/pricing_memory.h"
 #include "train/pricing_pipe.h"
 #include "train/pricing_points.h"
@@ -325,24 +325,21 @@ static ech_status prepare_ddp(ech__pricing *p, ech_value loss)
 {
     const ech_train_options *o = &p->options.config->train;
     ECH_TRY(ech__graph_clone(p->model, &p->graph));
-    ECH_TRY(ech__fuse(p->graph));
-    ECH_TRY(ech__autodiff(p->graph, loss));
-    if (o->recompute)
-        ECH_TRY(ech__recompute(p->graph));
-    ECH_TRY(ech__trainer_autocast(p->graph, o->amp));
-    ECH_TRY(ech__ddp(p->graph, &(ech__ddp_options){.bucket_bytes = o->bucket_bytes,
-                                                   .wire = o->grad_dtype,
-                                                   .broadcast_buffers = o->broadcast_buffers}));
-    if (ech__checks_gradients(o))
-        ECH_TRY(ech__check_gradients(p->graph));
-    ECH_TRY(ech__optimize(p->graph, o));
-    return ech__copy_weights(p->graph);
+    const ech__ddp_options exchange = {.bucket_bytes = o->bucket_bytes,
+                                       .wire = o->grad_dtype,
+                                       .broadcast_buffers = o->broadcast_buffers};
+    ECH_TRY(ech__passes_forward(p->graph));
+    ECH_TRY(ech__passes_backward(p->graph, (ech__backward_from){loss, -1}, o));
+    return ech__passes_step(p->graph, &(ech__step_passes){.train = o,
+                                                          .exchange = &exchange,
+                                                          .checks = ech__checks_gradients(o),
+                                                          .updates = true});
 }
 
 /* Arrays that an update changes: the parameters and the optimizer's states. */
 static int changed_arrays(const ech_train_options *o)
 {
-    return o->optimizer != ECH_SGD ? 3 : o->momentum != 0 ? 2 : 1;
+    return 1 + ech__optimizer_states(o);
 }
 
 /* Devices that share memory and have one thread add up a shard of the gradients, update the parameters by it and hand these
@@ -426,12 +423,10 @@ static ech_status prepare_dp(ech__pricing *p, ech_value loss)
     const ech_train_options *o = &p->options.config->train;
     ECH_TRY(ech__split_loss(p->model, loss, &p->halves));
     p->graph = p->halves.body;
-    ECH_TRY(ech__fuse(p->graph));
-    ECH_TRY(ech__autodiff_from(p->graph, p->halves.prediction, p->halves.grad_in));
-    if (o->recompute)
-        ECH_TRY(ech__recompute(p->graph));
-    ECH_TRY(ech__optimize(p->graph, o));
-    return ech__copy_weights(p->graph);
+    ECH_TRY(ech__passes_forward(p->graph));
+    ECH_TRY(ech__passes_backward(p->graph,
+                                 (ech__backward_from){p->halves.prediction, p->halves.grad_in}, o));
+    return ech__passes_step(p->graph, &(ech__step_passes){.train = o, .updates = true});
 }
 
 /* Bytes of one sample of a value, or all of it where it has no samples. */
@@ -536,13 +531,10 @@ static ech_status prepare_pipe(ech__pricing *p, ech_value loss)
 {
     const ech_train_options *o = &p->options.config->train;
     ECH_TRY(ech__graph_clone(p->model, &p->graph));
-    ECH_TRY(ech__fuse(p->graph));
+    ECH_TRY(ech__passes_forward(p->graph));
     ECH_TRY(ech__layers_find(p->graph, &p->layers));
-    ECH_TRY(ech__autodiff(p->graph, loss));
-    if (o->recompute)
-        ECH_TRY(ech__recompute(p->graph));
-    ECH_TRY(ech__optimize(p->graph, o));
-    return ech__copy_weights(p->graph);
+    ECH_TRY(ech__passes_backward(p->graph, (ech__backward_from){loss, -1}, o));
+    return ech__passes_step(p->graph, &(ech__step_passes){.train = o, .updates = true});
 }
 
 static ech_status price_pipe(ech__pricing *p, ech__price *price)

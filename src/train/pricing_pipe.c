@@ -1,4 +1,6 @@
 #include "train/pricing_pipe.h"
+#include "train/optimizer.h"
+#include "train/passes.h"
 
 #include <math.h>
 
@@ -7,16 +9,14 @@ static ech__placement placement_of(const ech__run_config *config, const ech__pri
     const ech_train_options *o = &config->train;
     return (ech__placement){.text = o->placement,
                             .devices = (int)price->devices,
-                            .copies = 2 + (o->optimizer != ECH_SGD ? 2
-                                           : o->momentum != 0      ? 1
-                                                                   : 0),
+                            .copies = 2 + ech__optimizer_states(o),
                             .batch = price->batch};
 }
 
 /* Arrays of a parameter's size that an update reads and writes. */
 static int streams_of(const ech_train_options *o)
 {
-    return o->optimizer != ECH_SGD ? 7 : o->momentum != 0 ? 5 : 3;
+    return 3 + 2 * ech__optimizer_states(o);
 }
 
 /* What adding a gradient up reads and writes beside making it: linear layers read what they add to, others have their part read,
@@ -72,7 +72,7 @@ static ech_status find_moves(ech_ctx *ctx, ech_graph *graph, const ech__spread *
                              ech__stage_time *stages, ech__price *price)
 {
     ech__layers layers;
-    ECH_TRY(ech__fuse(graph));
+    ECH_TRY(ech__passes_forward(graph));
     ECH_TRY(ech__layers_find(graph, &layers));
     for (int i = 0; i < layers.count; i++)
         layers.at[i].device = s->layers->at[i].device;
@@ -133,7 +133,7 @@ static ech_status check_layers(ech_graph *graph, const ech__run_config *config, 
     ech__model model;
     ech__layers layers;
     ECH_TRY(ech__model_build(graph, &config->model, &model));
-    ECH_TRY(ech__fuse(graph));
+    ECH_TRY(ech__passes_forward(graph));
     ECH_TRY(ech__layers_find(graph, &layers));
     const ech__price price = {.devices = devices, .batch = 1};
     const ech__placement placement = placement_of(config, &price);

@@ -13,16 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *ech__optimizer_name(ech_optimizer optimizer)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH_OPTIMIZER_LIST(NAME)
-#undef NAME
-    };
-    return names[optimizer];
-}
-
 ech__run_config ech__run_defaults(void)
 {
     ech__run_config config = {.model = {.kind = ECH__MODEL_LINEAR, .dim = 1024, .depth = 2},

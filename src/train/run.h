@@ -20,6 +20,7 @@
 #include "train/dp_totals.h"
 #include "train/feed.h"
 #include "train/history.h"
+#include "train/optimizer.h"
 #include "train/params.h"
 #include "train/pipe_totals.h"
 #include "train/schedule.h"
@@ -149,8 +150,6 @@ ech_status ech__run_batch(ech_ctx *ctx, const ech__run_config *config, int world
 ech_status ech__run_check_places(ech_ctx *ctx, const ech__run_config *config);
 /* For a launcher whose ranks were killed: removes what they could not, lock files and half of a checkpoint. */
 void ech__run_clean_up(ech_ctx *ctx, const ech__run_config *config);
-
-const char *ech__optimizer_name(ech_optimizer optimizer);
 
 /* What all ranks of a run must have in common, as lines "option: value"; to be freed with free(). */
 ech_status ech__run_terms(const ech__run *run, char **out);

@@ -3,10 +3,9 @@
 #include "base/clock.h"
 #include "base/format.h"
 #include "comm/group.h"
-#include "parallel/ddp.h"
 #include "train/clock.h"
-#include "train/optimizer.h"
 #include "train/params.h"
+#include "train/passes.h"
 #include "train/trainer_dp.h"
 #include "train/trainer_pipe.h"
 
@@ -86,42 +85,29 @@ static bool updates_together(const ech_trainer *trainer, const ech_train_options
     return trainer->ranks && options->shared_update && threads == 1 && memory && seen;
 }
 
-ech_status ech__trainer_autocast(ech_graph *graph, ech_amp amp)
-{
-    return amp == ECH_AMP_OFF ? ECH_OK
-                              : ech__autocast(graph, amp == ECH_AMP_BF16 ? ECH_BF16 : ECH_F16);
-}
-
-/* Every pass, in order. */
 static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role, ech_value loss,
                           const ech__trainer_options *o)
 {
     const ech_train_options *options = o->train;
-    ECH_TRY(ech__fuse(graph));
-    ECH_TRY(ech__autodiff(graph, loss));
-    if (options->recompute)
-        ECH_TRY(ech__recompute(graph));
-    ECH_TRY(ech__trainer_autocast(graph, options->amp));
-    if (role || (trainer->tree && trainer->micro_steps > 1)) {
-        const ech__accumulation how = accumulation_of(trainer, role);
-        ECH_TRY(ech__accumulate(graph, &how));
-    }
-    if (trainer->ranks)
-        ECH_TRY(
-            ech__ddp(graph, &(ech__ddp_options){.bucket_bytes = options->bucket_bytes,
-                                                .broadcast_buffers = options->broadcast_buffers,
-                                                .sync_bn = options->sync_bn,
-                                                .wire = options->grad_dtype,
-                                                .group_params = updates_together(trainer, options),
-                                                .like = role ? trainer->graphs[0] : NULL}));
-    if (trainer->checks)
-        ECH_TRY(ech__check_gradients(graph));
-    ECH_TRY(ech__optimize(graph, options));
-    if (updates_together(trainer, options))
-        ECH_TRY(ech__ddp_update(graph));
-    if (options->delay_ms + o->straggle_ms > 0)
-        ECH_TRY(ech__insert_delay(graph, (options->delay_ms + o->straggle_ms) * 1e-3));
-    return ech__copy_weights(graph);
+    const ech__accumulation how = accumulation_of(trainer, role);
+    const bool adds = role || (trainer->tree && trainer->micro_steps > 1);
+    const bool sharded = updates_together(trainer, options);
+    const ech__ddp_options exchange = {.bucket_bytes = options->bucket_bytes,
+                                       .broadcast_buffers = options->broadcast_buffers,
+                                       .sync_bn = options->sync_bn,
+                                       .wire = options->grad_dtype,
+                                       .group_params = sharded,
+                                       .like = role ? trainer->graphs[0] : NULL};
+    ECH_TRY(ech__passes_forward(graph));
+    ECH_TRY(ech__passes_backward(graph, (ech__backward_from){loss, -1}, options));
+    return ech__passes_step(
+        graph, &(ech__step_passes){.train = options,
+                                   .accumulation = adds ? &how : NULL,
+                                   .exchange = trainer->ranks ? &exchange : NULL,
+                                   .checks = trainer->checks,
+                                   .updates = true,
+                                   .sharded_update = sharded,
+                                   .delay_s = (options->delay_ms + o->straggle_ms) * 1e-3});
 }
 
 static ech_status make_graphs(ech_trainer *trainer, const ech_graph *graph, ech_value loss,
@@ -194,6 +180,9 @@ static ech_status check(ech_ctx *ctx, const ech_train_options *o)
     if (o->batch < 1)
         return ech__fail(ctx, ECH_E_INVALID, "a batch of %lld samples: at least 1 is needed",
                          (long long)o->batch);
+    if ((int)o->optimizer < ECH_SGD || o->optimizer > ECH_ADAMW)
+        return ech__fail(ctx, ECH_E_INVALID, "unknown optimizer %d: there are 0 to %d",
+                         (int)o->optimizer, (int)ECH_ADAMW);
     if (!isfinite(o->lr) || o->lr < 0)
         return ech__fail(ctx, ECH_E_INVALID, "learning rate %g: must be 0 or more", o->lr);
     if (!(o->delay_ms >= 0 && o->delay_ms <= 60000))

@@ -134,9 +134,6 @@ typedef struct ech__trainer_options {
 ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
                                const ech__trainer_options *options, ech_trainer **out);
 
-/* Mixed precision for a graph of the trainer, where there is to be any. */
-ech_status ech__trainer_autocast(ech_graph *graph, ech_amp amp);
-
 /* The variant for a batch size and a place in the step (NULL: evaluation), made when it is not there yet. It is the
  * trainer's. */
 ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, const ech__micro *micro,

@@ -1,6 +1,6 @@
 #include "train/trainer_dp.h"
 #include "base/clock.h"
-#include "train/optimizer.h"
+#include "train/passes.h"
 
 static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
 {
@@ -42,15 +42,12 @@ ech_status ech__trainer_dp_graph(ech_trainer *trainer, ech_value loss,
     ECH_TRY(ech__split_loss(trainer->model, loss, halves));
     ech_graph *graph = trainer->graph = trainer->graphs[0] = halves->body;
     trainer->nroles = 1;
-    ECH_TRY(ech__fuse(graph));
-    ECH_TRY(ech__autodiff_from(graph, halves->prediction, halves->grad_in));
-    if (options->recompute)
-        ECH_TRY(ech__recompute(graph));
-    ECH_TRY(ech__trainer_autocast(graph, options->amp));
-    ECH_TRY(ech__optimize(graph, options));
-    if (options->delay_ms > 0)
-        ECH_TRY(ech__insert_delay(graph, options->delay_ms * 1e-3));
-    ECH_TRY(ech__copy_weights(graph));
+    const ech__step_passes step = {
+        .train = options, .updates = true, .delay_s = options->delay_ms * 1e-3};
+    ECH_TRY(ech__passes_forward(graph));
+    ECH_TRY(ech__passes_backward(graph, (ech__backward_from){halves->prediction, halves->grad_in},
+                                 options));
+    ECH_TRY(ech__passes_step(graph, &step));
     graph->loss =
         loss; /* which the head makes: what is asked for by the trainer's graph is found there */
     ech__graph_keep(graph, loss);

@@ -1,7 +1,7 @@
 #include "train/trainer_pipe.h"
 #include "base/clock.h"
-#include "parallel/ddp.h"
 #include "train/optimizer.h"
+#include "train/passes.h"
 
 static int micros_of(const ech_train_options *o)
 {
@@ -47,10 +47,10 @@ static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
 
 /* ---- graphs ---- */
 
-/* Gradient and optimizer states, for each parameter. */
+/* Of each parameter: itself, its gradient and the optimizer's states. */
 static int copies_of(const ech_train_options *o)
 {
-    return 2 + (o->optimizer != ECH_SGD ? 2 : o->momentum != 0 ? 1 : 0);
+    return 2 + ech__optimizer_states(o);
 }
 
 static ech__placement placement_of(const ech_train_options *o)
@@ -77,7 +77,7 @@ ech_status ech__trainer_pipe_graph(ech_trainer *trainer, const ech_train_options
     trainer->nroles = 1;
     ECH_TRY(ech__graph_clone(trainer->model, &trainer->graphs[0]));
     trainer->graph = trainer->graphs[0];
-    ECH_TRY(ech__fuse(trainer->graph));
+    ECH_TRY(ech__passes_forward(trainer->graph));
     ECH_TRY(ech__layers_find(trainer->graph, &trainer->layers));
     /* What is wrong with a placement is said before anything takes time; balancing may come out otherwise later. */
     const ech__placement placement = placement_of(o);
@@ -141,11 +141,8 @@ static ech_status time_layers(ech_trainer *trainer, ech_graph *graph, ech_value 
     ech__device *device = trainer->device;
     const int64_t limit = device->memory_limit;
     ech__plan *plan;
-    ECH_TRY(ech__autodiff(graph, loss));
-    if (o->recompute)
-        ECH_TRY(ech__recompute(graph));
-    ECH_TRY(ech__optimize(graph, o));
-    ECH_TRY(ech__copy_weights(graph));
+    ECH_TRY(ech__passes_backward(graph, (ech__backward_from){loss, -1}, o));
+    ECH_TRY(ech__passes_step(graph, &(ech__step_passes){.train = o, .updates = true}));
     device->memory_limit = 0; /* nothing of it is allocated */
     const ech_status status = ech__plan_create(
         graph, device,
@@ -181,10 +178,7 @@ static ech_status make_adding(ech__stage *stage, ech__pipe_role role, double del
     ech_graph **graph = &stage->graphs[role];
     const ech__accumulation how = {.onto = true, .inside = role == ECH__PIPE_ADDS};
     ECH_TRY(ech__graph_clone(stage->graphs[ECH__PIPE_WRITES], graph));
-    ECH_TRY(ech__accumulate(*graph, &how));
-    if (delay_s > 0)
-        ECH_TRY(ech__insert_delay(*graph, delay_s));
-    return ech__copy_weights(*graph);
+    return ech__passes_step(*graph, &(ech__step_passes){.accumulation = &how, .delay_s = delay_s});
 }
 
 static ech_status add_passes(const ech_trainer *trainer, ech__stage *stage,
@@ -197,17 +191,17 @@ static ech_status add_passes(const ech_trainer *trainer, ech__stage *stage,
         ECH_TRY(make_adding(stage, ECH__PIPE_ADDS, delay_s));
         ECH_TRY(make_adding(stage, ECH__PIPE_ADDS_APART, delay_s));
     }
-    if (trainer->ranks) {
-        ECH_TRY(ech__ddp(writes, &(ech__ddp_options){.bucket_bytes = o->bucket_bytes,
-                                                     .broadcast_buffers = o->broadcast_buffers,
-                                                     .first_bucket = *buckets}));
-        for (size_t n = 0; n < writes->nnodes; n++)
-            *buckets += writes->nodes[n].op == ECH__OP_ALLREDUCE;
-    }
-    ECH_TRY(ech__optimize(writes, o));
-    if (delay_s > 0)
-        ECH_TRY(ech__insert_delay(writes, delay_s));
-    return ech__copy_weights(writes);
+    const ech__ddp_options exchange = {.bucket_bytes = o->bucket_bytes,
+                                       .broadcast_buffers = o->broadcast_buffers,
+                                       .first_bucket = *buckets};
+    ECH_TRY(
+        ech__passes_step(writes, &(ech__step_passes){.train = o,
+                                                     .exchange = trainer->ranks ? &exchange : NULL,
+                                                     .updates = true,
+                                                     .delay_s = delay_s}));
+    for (size_t n = 0; n < writes->nnodes; n++)
+        *buckets += writes->nodes[n].op == ECH__OP_ALLREDUCE;
+    return ECH_OK;
 }
 
 static ech_status cut_graph(ech_trainer *trainer, const ech_train_options *o)
@@ -230,9 +224,7 @@ static ech_status make_parts(ech_trainer *trainer, ech_value loss, const ech_tra
         ECH_TRY(find_seconds(trainer, loss, o));
     ECH_TRY(ech__placement_apply(trainer->ctx, &placement, &trainer->layers));
     ECH_TRY(ech__place_layers(trainer->graph, &trainer->layers));
-    ECH_TRY(ech__autodiff(trainer->graph, loss));
-    if (o->recompute)
-        ECH_TRY(ech__recompute(trainer->graph));
+    ECH_TRY(ech__passes_backward(trainer->graph, (ech__backward_from){loss, -1}, o));
     ECH_TRY(cut_graph(trainer, o));
     return ech__optimize(trainer->graph, o); /* so that its values are all that there are */
 }
@@ -291,8 +283,7 @@ static ech_status make_evaluated(ech_trainer *trainer)
     if (!trainer->evaluated) {
         ECH_TRY(ech__graph_clone(trainer->model, &trainer->evaluated));
         ech__graph_keep(trainer->evaluated, trainer->graph->loss);
-        ECH_TRY(ech__infer_only(trainer->evaluated));
-        ECH_TRY(ech__fuse(trainer->evaluated));
+        ECH_TRY(ech__passes_infer(trainer->evaluated));
         ECH_TRY(ech__layers_find(trainer->evaluated, &layers));
         if (layers.count != trainer->layers.count)
             return ech__fail(trainer->ctx, ECH_E_INTERNAL,

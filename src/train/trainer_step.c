@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "train/divergence.h"
 #include "train/params.h"
+#include "train/passes.h"
 #include "train/trainer.h"
 #include "train/trainer_dp.h"
 #include "train/trainer_pipe.h"
@@ -18,10 +19,9 @@ static ech_status evaluated_graph(ech_trainer *trainer)
         return ECH_OK;
     ECH_TRY(ech__graph_clone(trainer->model, &trainer->evaluated));
     ech__graph_keep(trainer->evaluated, trainer->graph->loss);
-    ECH_TRY(ech__infer_only(trainer->evaluated));
-    ECH_TRY(ech__fuse(trainer->evaluated));
-    ECH_TRY(ech__trainer_autocast(trainer->evaluated, trainer->amp));
-    return ech__copy_weights(trainer->evaluated); /* which the training's own plan refreshes */
+    ECH_TRY(ech__passes_infer(trainer->evaluated));
+    /* Copies of weights are refreshed by the training's own plan. */
+    return ech__passes_infer_end(trainer->evaluated, trainer->amp);
 }
 
 static ech_status make_variant(ech_trainer *trainer, ech__variant *v)

@@ -39,7 +39,7 @@ wrong 2 "--steps and --epochs" train --model lenet --steps 5 --epochs 1
 wrong 2 "--warmup 3 with --steps 3" train --steps 3 --warmup 3
 wrong 2 "--trace needs --run-dir" train --trace
 wrong 2 "--nesterov needs" train --nesterov
-wrong 2 "--momentum is of sgd" train --optimizer adam --momentum 0.9
+wrong 2 "--momentum requires --optimizer sgd" train --optimizer adam --momentum 0.9
 wrong 2 "both given; give one" train --batch-size 4 --global-batch 4
 wrong 2 "--lr-step needs" train --lr-step 4
 wrong 2 "--data-dir needs --data cifar10" train --data-dir .
