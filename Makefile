@@ -20,7 +20,7 @@ BUILD  := $(if $(SAN),build/san-$(subst $(comma),-,$(SAN)),build)
 CMAKE  := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake
 PROGRAM := $(BUILD)/echelon
 
-.PHONY: all help lab test test-builds bench compare predict parity install lint format fuzz clean configure
+.PHONY: all help lab test test-builds bench compare same predict parity install lint format fuzz clean configure
 
 all: configure ## build the library and the program: build/echelon
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
@@ -31,7 +31,7 @@ help: ## this list
 	@echo "  FUZZ=SECONDS: time for each fuzzer in make test and make fuzz; 0 leaves them out"
 	@echo "  ONLY=REGEX: make test runs the tests with such names; LAB='run dp-vs-ddp': make lab runs that study;"
 	@echo "  BENCH='comm ddp': make bench runs these of $(BENCH); BENCH_ARGS=--quick; LINT=REGEX: make lint runs such checks"
-	@echo "  BASE=REV: make compare compares with that commit; COMPARE='--budget 2min': options of echelon compare"
+	@echo "  BASE=REV: make compare and make same compare with that commit; COMPARE='--budget 2min': options of echelon compare"
 	@echo "  CMAKE_ARGS='-D...': options for CMake when it configures a build"
 
 # Again where something was not found the last time: it may have been installed since.
@@ -62,6 +62,11 @@ compare: ## is this commit slower than BASE=REV? both are built and run in turns
 	@tools/setup build
 	@$(MAKE) --no-print-directory all
 	@tools/compare_builds '$(BASE)' $(PROGRAM) $(COMPARE)
+
+same: ## does BASE=REV compute the same? losses, parameters, kernels and memory of every model, strategy and main option
+	@tools/setup build
+	@$(MAKE) --no-print-directory all
+	@tools/same '$(BASE)' $(PROGRAM)
 
 predict: ## compare predicted, emulated and measured step times
 	@tools/setup build
