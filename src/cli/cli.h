@@ -13,8 +13,8 @@ typedef int (*ech__command_fn)(ech_ctx *ctx, const ech__command *command, char *
 
 extern const ech__command ech__cli_info, ech__cli_train, ech__cli_run, ech__cli_bench_step,
     ech__cli_bench_comm, ech__cli_plan, ech__cli_plan_fit, ech__cli_quantize, ech__cli_data_cifar10,
-    ech__cli_report, ech__cli_compare, ech__cli_lab, ech__cli_lab_list, ech__cli_lab_run,
-    ech__cli_lab_all;
+    ech__cli_report, ech__cli_compare, ech__cli_graph, ech__cli_lab, ech__cli_lab_list,
+    ech__cli_lab_run, ech__cli_lab_all;
 
 int ech__run_info(ech_ctx *ctx, const ech__command *command, char **argv);
 int ech__run_train(ech_ctx *ctx, const ech__command *command, char **argv);
@@ -27,6 +27,7 @@ int ech__run_quantize(ech_ctx *ctx, const ech__command *command, char **argv);
 int ech__run_data_cifar10(ech_ctx *ctx, const ech__command *command, char **argv);
 int ech__run_report(ech_ctx *ctx, const ech__command *command, char **argv);
 int ech__run_compare(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__run_graph(ech_ctx *ctx, const ech__command *command, char **argv);
 int ech__run_lab(ech_ctx *ctx, const ech__command *command, char **argv);
 int ech__run_lab_list(ech_ctx *ctx, const ech__command *command, char **argv);
 int ech__run_lab_run(ech_ctx *ctx, const ech__command *command, char **argv);

@@ -37,13 +37,13 @@ static const ech__option_section sections[] = {
      "may leave the file behind, but not the lock."},
 };
 
-enum { COMMANDS = 15 };
+enum { COMMANDS = 16 };
 
 static const ech__command_fn functions[COMMANDS] = {
     ech__run_info,         ech__run_train,    ech__run_run,      ech__run_bench_step,
     ech__run_bench_comm,   ech__run_plan,     ech__run_plan_fit, ech__run_quantize,
     ech__run_data_cifar10, ech__run_lab_list, ech__run_lab_run,  ech__run_lab_all,
-    ech__run_lab,          ech__run_report,   ech__run_compare};
+    ech__run_lab,          ech__run_report,   ech__run_compare,  ech__run_graph};
 
 /* The tables live in the commands' files; this is their list. */
 static ech__program program_of(ech__command commands[COMMANDS])
@@ -63,6 +63,7 @@ static ech__program program_of(ech__command commands[COMMANDS])
     commands[12] = ech__cli_lab;
     commands[13] = ech__cli_report;
     commands[14] = ech__cli_compare;
+    commands[15] = ech__cli_graph;
     return (ech__program){.name = "echelon",
                           .version = ech_version(),
                           .brief = "parallel deep learning in C: train, measure, predict",

@@ -196,6 +196,8 @@ ech_status ech__graph_clone(const ech_graph *graph, ech_graph **out)
     copy->phase = graph->phase;
     copy->status = graph->status;
     copy->loss = graph->loss;
+    copy->on_pass = graph->on_pass;
+    copy->on_pass_user = graph->on_pass_user;
     return ECH_OK;
 }
 

@@ -82,7 +82,7 @@ static bool updates_together(const ech_trainer *trainer, const ech_train_options
     const bool memory = !trainer->emulated || trainer->emulation.algorithm == ECH__ALGORITHM_DIRECT;
     /* Nor can anything be changed before all gradients have been looked at. */
     const bool seen = !trainer->checks && options->grad_dtype == ECH_F32;
-    return trainer->ranks && options->shared_update && threads == 1 && memory && seen;
+    return options->shared_update && threads == 1 && memory && seen;
 }
 
 static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role, ech_value loss,
@@ -91,7 +91,8 @@ static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role
     const ech_train_options *options = o->train;
     const ech__accumulation how = accumulation_of(trainer, role);
     const bool adds = role || (trainer->tree && trainer->micro_steps > 1);
-    const bool sharded = updates_together(trainer, options);
+    const bool several = trainer->ranks || o->pretended_ranks > 1;
+    const bool sharded = several && updates_together(trainer, options);
     const ech__ddp_options exchange = {.bucket_bytes = options->bucket_bytes,
                                        .broadcast_buffers = options->broadcast_buffers,
                                        .sync_bn = options->sync_bn,
@@ -103,7 +104,7 @@ static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role
     return ech__passes_step(
         graph, &(ech__step_passes){.train = options,
                                    .accumulation = adds ? &how : NULL,
-                                   .exchange = trainer->ranks ? &exchange : NULL,
+                                   .exchange = several ? &exchange : NULL,
                                    .checks = trainer->checks,
                                    .updates = true,
                                    .sharded_update = sharded,
@@ -398,6 +399,8 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     if (options->init) /* a wrong file is found before anything takes time */
         ECH_TRY(ech__params_check(graph, options->init));
     ECH_TRY(make_graphs(trainer, graph, loss, o));
+    if (o->only_graphs && !options->mp_devices)
+        return ECH_OK;
     const ech__device_options device = {.kind = ECH__DEVICE_CPU,
                                         .threads = options->threads,
                                         .memory_limit = options->device_memory,
@@ -550,6 +553,8 @@ ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value l
                                const ech__trainer_options *o, ech_trainer **out)
 {
     ECH_TRY(plan_it(ctx, graph, loss, o, out));
+    if (o->only_plan || o->only_graphs)
+        return ECH_OK;
     ech_status status = make_exec(*out, o->train);
     const ech_trainer *t = *out;
     if (status == ECH_OK && (!t->comm || t->comm->rank == 0) &&

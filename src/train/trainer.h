@@ -129,6 +129,8 @@ typedef struct ech__trainer_options {
     const ech__emulation *emulation; /* NULL: the real clock */
     const ech__choices *choices;     /* NULL: choose */
     bool only_plan;                  /* as ech__trainer_plan */
+    bool only_graphs;                /* nothing is planned, unless that makes graphs */
+    int pretended_ranks;             /* of only_graphs: the exchange of so many; 0: none */
     double straggle_ms;              /* idle time of this rank alone, before its backward pass */
 } ech__trainer_options;
 ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,

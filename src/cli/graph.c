@@ -1,0 +1,172 @@
+/* echelon graph: what the passes make of a model. */
+#include "graph/print.h"
+#include "base/file.h"
+#include "cli/cli.h"
+#include "cli/training.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct args {
+    ech__training_args training;
+    int64_t devices;
+    double clip_norm, delay_ms;
+    bool sync_bn;
+    const char *pass, *dot;
+} args;
+
+static const ech__option options[] = {
+    {ECH__ROW_MODEL(args), .group = "Model", .help = "Which model."},
+    {ECH__ROW_DIM(args)},
+    {ECH__ROW_DEPTH(args)},
+    {ECH__ROW_PARALLEL(args), .group = "Training",
+     .help = "How the training is spread over devices."},
+    {.name = "devices",
+     ECH_OPTION(INT, args, devices),
+     .arg = "N",
+     .initial = "1",
+     .min = 1,
+     .max = 256,
+     .help = "Devices."},
+    {ECH__ROW_PLACEMENT(args), .initial = "even", .help = "Layers of each device (mp, pipeline)."},
+    {ECH__ROW_MICRO_BATCHES(args), .help = "Micro-batches of a step (pipeline)."},
+    {ECH__ROW_ACCUM(args), .help = "Micro-steps of a step."},
+    {ECH__ROW_AMP(args), .help = "Mixed precision."},
+    {ECH__ROW_GRAD_DTYPE(args), .help = "Type in which gradients are exchanged."},
+    {ECH__ROW_OPTIMIZER(args), .help = "Update rule."},
+    {ECH__ROW_MOMENTUM(args)},
+    {ECH__ROW_BUCKET_MB(args), .help = "Size of the buckets that gradients are exchanged in."},
+    {ECH__ROW_SHARED_UPDATE(args), .help = "Whether each rank updates a shard for all."},
+    {ECH__ROW_RECOMPUTE(args), .help = "What the backward pass computes again."},
+    {.name = "sync-bn",
+     ECH_OPTION(FLAG, args, sync_bn),
+     .help = "Batch norms over the samples of all devices."},
+    {.name = "clip-norm",
+     ECH_OPTION(REAL, args, clip_norm),
+     .arg = "X",
+     .initial = "0",
+     .max = 1e30,
+     .help = "Clip the global gradient norm."},
+    {.name = "delay-ms",
+     ECH_OPTION(REAL, args, delay_ms),
+     .arg = "MS",
+     .initial = "0",
+     .max = 60000,
+     .help = "Idle time before the backward pass."},
+    {.name = "pass",
+     ECH_OPTION(STRING, args, pass),
+     .arg = "NAME",
+     .group = "Output",
+     .help = "Only the graphs after this pass: fuse, autodiff, recompute, autocast, accumulate, "
+             "exchange, check, "
+             "optimize, 'sharded update', delay or copies. Default: all."},
+    {.name = "dot",
+     ECH_OPTION(STRING, args, dot),
+     .arg = "FILE",
+     .help = "Write the last graph for Graphviz: dot -Tsvg FILE."},
+};
+
+static const ech__option_example examples[] = {
+    {"echelon graph --model lenet", "every pass of one device"},
+    {"echelon graph --model resnet18 --devices 2 --pass exchange", "where gradients are exchanged"},
+    {"echelon graph --dim 64 --depth 4 --parallel pipeline --devices 2 --micro-batches 4 --pass "
+     "copies",
+     "the graph of each device"},
+};
+
+const ech__command ech__cli_graph = {
+    .name = "graph",
+    .brief = "show the graph of a training step after each pass",
+    .about = "Prints a line for each operator: phase, operator, layer, operands with their types "
+             "and shapes, the device where a "
+             "model is spread over several, and the bytes that the operator reads and writes for "
+             "one sample.",
+    .options = options,
+    .count = sizeof options / sizeof *options,
+    .examples = examples,
+    .example_count = sizeof examples / sizeof *examples,
+};
+
+typedef struct watcher {
+    const args *args;
+    int shown;
+    char *dot; /* the last graph that was shown */
+    size_t dot_bytes;
+} watcher;
+
+static void on_pass(void *user, const ech_graph *graph, const char *pass)
+{
+    watcher *w = user;
+    if (w->args->pass && strcmp(w->args->pass, pass) != 0)
+        return;
+    printf("%s== %s: %zu operators\n", w->shown++ ? "\n" : "", pass, graph->nnodes);
+    ech__graph_print(graph, stdout);
+    if (!w->args->dot)
+        return;
+    free(w->dot);
+    w->dot = NULL;
+    FILE *file = open_memstream(&w->dot, &w->dot_bytes);
+    if (file) {
+        ech__graph_dot(graph, pass, file);
+        fclose(file);
+    }
+}
+
+static ech_train_options train_options(const args *a)
+{
+    ech_train_options o = ech__training_config(&a->training).train;
+    const bool cuts = ech__strategy_cuts_model(a->training.parallel);
+    const int64_t micros = a->training.micro_batches ? a->training.micro_batches : 1;
+    o.batch = 8 * micros;
+    o.threads = 1;
+    o.tune = false;
+    o.clip_norm = a->clip_norm;
+    o.delay_ms = a->delay_ms;
+    o.sync_bn = a->sync_bn;
+    o.placement = a->training.placement;
+    o.micro_batches = (int)micros;
+    o.dp_devices = a->training.parallel == ECH__STRATEGY_DP ? (int)a->devices : 0;
+    o.mp_devices = cuts ? (int)a->devices : 0;
+    return o;
+}
+
+static ech_status show(ech_ctx *ctx, const args *a, watcher *w, ech_graph *graph)
+{
+    ech__model model;
+    ech_trainer *trainer;
+    const ech__model_options m = {a->training.model, a->training.dim, a->training.depth};
+    const ech_train_options train = train_options(a);
+    const ech__trainer_options o = {
+        .train = &train,
+        .only_graphs = true,
+        .pretended_ranks = a->training.parallel == ECH__STRATEGY_DDP ? (int)a->devices : 0};
+    ECH_TRY(ech__training_check_optimizer(ctx, &a->training));
+    ECH_TRY(ech__model_build(graph, &m, &model));
+    graph->on_pass = on_pass;
+    graph->on_pass_user = w;
+    ECH_TRY(ech__trainer_create(ctx, graph, model.loss, &o, &trainer));
+    ech_trainer_destroy(trainer);
+    if (!w->shown)
+        return ech__fail(ctx, ECH_E_INVALID, "--pass %.40s: this training has no such pass",
+                         a->pass);
+    return a->dot ? ech__file_write(ctx, a->dot, w->dot, w->dot_bytes) : ECH_OK;
+}
+
+int ech__run_graph(ech_ctx *ctx, const ech__command *command, char **argv)
+{
+    args a = {0};
+    ech__option_result result;
+    ech_graph *graph;
+    int code;
+    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
+        return code;
+    watcher w = {.args = &a};
+    ech_status status = ech_graph_create(ctx, &graph);
+    if (status == ECH_OK) {
+        status = show(ctx, &a, &w, graph);
+        ech_graph_destroy(graph);
+    }
+    free(w.dot);
+    return status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
+}
