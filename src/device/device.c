@@ -248,7 +248,7 @@ static ech_status device_candidates(ech__device *base, const ech__kernel_desc *d
 static ech_status do_create(void *arg)
 {
     const request *r = arg;
-    return of(r->device)->table->create(r->device, r->desc, r->candidate, r->binding, r->kernel);
+    return r->candidate->create(r->device, r->desc, r->candidate, r->binding, r->kernel);
 }
 
 static ech_status device_create(ech__device *base, const ech__kernel_desc *desc,

@@ -51,9 +51,6 @@ typedef struct ech__kernel_table {
     ech__layout (*activation_layout)(ech__device *device, const ech__shape *shape);
     ech_status (*candidates)(ech__device *device, const ech__kernel_desc *desc, ech__candidate *out,
                              int *count);
-    ech_status (*create)(ech__device *device, const ech__kernel_desc *desc,
-                         const ech__candidate *candidate, const ech__binding *binding,
-                         ech__kernel **out);
 } ech__kernel_table;
 
 extern const ech__kernel_table ech__cpu_table, ech__reference_table;

@@ -39,24 +39,34 @@ typedef struct ech__kernel_desc {
     ech__operand operands[ECH__MAX_OPERANDS];
 } ech__kernel_desc;
 
+typedef struct ech__kernel ech__kernel;
+typedef struct ech__device ech__device;
+typedef struct ech__candidate ech__candidate;
+typedef struct ech__binding ech__binding;
+
+/* Makes a kernel of a candidate, on the device's worker thread. */
+typedef ech_status ech__create_kernel(ech__device *device, const ech__kernel_desc *desc,
+                                      const ech__candidate *candidate, const ech__binding *binding,
+                                      ech__kernel **out);
+
 /* One way to do it. The layouts of the free operands are filled in. */
-typedef struct ech__candidate {
+struct ech__candidate {
     char name[40]; /* "onednn:brgemm", "openblas", "plain": stable, used in the tuning file */
     int64_t scratch_bytes; /* of workspace while it runs */
     int64_t kept_bytes;    /* of what prepare makes; the same for every batch */
     bool is_fallback;      /* a library's own reference code: a plan should never need it */
     bool stands_in;  /* allocates in every call, or is slow at this size: for want of others */
     bool only_timed; /* rounds otherwise than the plain way: taken when timing says so */
+    ech__create_kernel *create;
+    ech__create_kernel *inner; /* of the kernel that this one is made around; NULL: of none */
     ech__layout layouts[ECH__MAX_OPERANDS];
-} ech__candidate;
+};
 
 enum { ECH__MAX_CANDIDATES = 24 };
 
 /* Elements of a tensor, padding included, that kernel libraries can address: they multiply sizes as 32-bit integers. A device asks
  * no library about a larger one; kernels of its own count in 64 bits. */
 #define ECH__LIBRARY_ELEMENTS INT32_MAX
-
-typedef struct ech__kernel ech__kernel;
 
 struct ech__kernel {
     ech_status (*run)(ech__kernel *kernel, const ech__scalars *scalars);
@@ -70,14 +80,14 @@ struct ech__kernel {
 };
 
 /* Addresses a kernel is tied to, operands first to last, and its scratch. */
-typedef struct ech__binding {
+struct ech__binding {
     void *operands[ECH__MAX_OPERANDS];
     void *scratch;
     void *kept; /* from one run to the next */
     /* Of an optimizer: a copy of its parameter in a 16-bit type, which lies alike and is written with it. NULL: none. */
     void *copy;
     ech_dtype copy_type;
-} ech__binding;
+};
 
 #define ECH__MEMORY_LIST(X)                                                                        \
     X(WEIGHTS, "weights")                                                                          \
@@ -98,8 +108,6 @@ typedef enum ech__memory_kind {
 
 const char *ech__memory_name(ech__memory_kind kind);
 
-typedef struct ech__device ech__device;
-
 typedef struct ech__device_ops {
     /* Processor, libraries and their versions: timings hold for one such text. */
     const char *(*fingerprint)(ech__device *device);
@@ -108,9 +116,8 @@ typedef struct ech__device_ops {
     /* Fills out with at most ECH__MAX_CANDIDATES, the preferred one first. */
     ech_status (*candidates)(ech__device *device, const ech__kernel_desc *desc, ech__candidate *out,
                              int *count);
-    ech_status (*create)(ech__device *device, const ech__kernel_desc *desc,
-                         const ech__candidate *candidate, const ech__binding *binding,
-                         ech__kernel **out);
+    /* By the candidate's own function, on the worker thread. */
+    ech__create_kernel *create;
     /* Memory of the device, zeroed, aligned to 64 bytes at least. Over the limit it is refused with both
      * figures. */
     ech_status (*alloc)(ech__device *device, int64_t bytes, void **out);

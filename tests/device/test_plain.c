@@ -142,7 +142,7 @@ static ech_status run_walk(void *arg)
     assert_string_equal(found[0].name, "walk");
     const ech__binding binding = {.operands = {w->from, w->to}};
     ech__kernel *kernel;
-    ECH_TRY(ech__cpu_create_wide(w->device, &w->desc, found, &binding, &kernel));
+    ECH_TRY(found[0].create(w->device, &w->desc, found, &binding, &kernel));
     const ech_status status = kernel->run(kernel, &(ech__scalars){.lr = 0});
     kernel->destroy(kernel);
     return status;

@@ -16,6 +16,8 @@
 #include <string.h>
 #include <strings.h>
 
+static ech__create_kernel create_kernel;
+
 void ech__blas_open(void)
 {
     openblas_set_num_threads(1);
@@ -181,14 +183,14 @@ void ech__blas_offer_linear(const ech__kernel_desc *desc, const ech__layout *wei
         !fits_int(desc->operands[0].layout.shape.dims[0]) || !fits_int(weight->shape.dims[0]) ||
         !fits_int(weight->shape.dims[1]))
         return;
-    ech__candidate *candidate = ech__offer_add(offer, desc, "openblas");
+    ech__candidate *candidate = ech__offer_add(offer, desc, "openblas", create_kernel);
     if (candidate)
         candidate->layouts[ech__weight_operand(desc->op)] = *weight;
 }
 
-ech_status ech__blas_create_linear(ech__device *device, const ech__kernel_desc *desc,
-                                   const ech__candidate *candidate, const ech__binding *binding,
-                                   ech__kernel **out)
+static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
 {
     const ech__cpu *cpu = ech__device_state(device);
     blas_kernel *k = ech__new(device->ctx, sizeof *k);

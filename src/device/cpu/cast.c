@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+static ech__create_kernel create_kernel;
+
 enum { PIECE = 2048 };
 
 typedef struct cast_kernel {
@@ -89,12 +91,14 @@ void ech__cast_offer(const ech__kernel_desc *desc, ech__offer *offer)
     const ech_dtype from = desc->operands[0].dtype, to = desc->operands[1].dtype;
     if (!is_f32_or_low(from) || !is_f32_or_low(to))
         return;
-    ech__offer_add(offer, desc, lie_alike(desc) ? "flat" : "walk");
+    ech__offer_add(offer, desc, lie_alike(desc) ? "flat" : "walk", create_kernel);
 }
 
-ech_status ech__cast_create(ech__device *device, const ech__kernel_desc *desc,
-                            const ech__binding *binding, ech__kernel **out)
+static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
 {
+    (void)candidate;
     const ech__cpu *cpu = ech__device_state(device);
     cast_kernel *k = ech__new(device->ctx, sizeof *k);
     if (!k)

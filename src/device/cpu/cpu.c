@@ -3,12 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-ech__candidate *ech__offer_add(ech__offer *offer, const ech__kernel_desc *desc, const char *name)
+ech__candidate *ech__offer_add(ech__offer *offer, const ech__kernel_desc *desc, const char *name,
+                               ech__create_kernel *create)
 {
     if (offer->count == ECH__MAX_CANDIDATES)
         return NULL;
     ech__candidate *candidate = &offer->items[offer->count++];
-    *candidate = (ech__candidate){.scratch_bytes = 0};
+    *candidate = (ech__candidate){.create = create};
     snprintf(candidate->name, sizeof candidate->name, "%s", name);
     for (int i = 0; i < desc->nin + desc->nout; i++) {
         const ech__operand *operand = &desc->operands[i];
@@ -257,51 +258,6 @@ static ech_status cpu_candidates(ech__device *device, const ech__kernel_desc *de
     return ECH_OK;
 }
 
-ech_status ech__cpu_create_wide(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
-{
-    const ech__cpu *cpu = ech__device_state(device);
-    if (!strcmp(candidate->name, "loops"))
-        return ech__simple_create(device, desc, binding, out);
-    if (!strcmp(candidate->name, "image"))
-        return ech__image_create(device, desc, binding, out);
-    if (!strcmp(candidate->name, "int8"))
-        return ech__int8_create(device, desc, binding, out);
-    if (!strcmp(candidate->name, "int8 winograd"))
-        return ech__int8_wino_create(device, desc, binding, out);
-    if (!strcmp(candidate->name, "int8 onednn"))
-        return ech__onednn_create_int8(device, cpu->onednn, desc, binding, out);
-    if (!strcmp(candidate->name, "int8 loops"))
-        return ech__int8_image_create(device, desc, binding, out);
-    if (!strcmp(candidate->name, "panels"))
-        return ech__panel_create_linear(device, desc, binding, out);
-    if (!strcmp(candidate->name, "openblas"))
-        return ech__blas_create_linear(device, desc, candidate, binding, out);
-    if (!strcmp(candidate->name, "plain"))
-        return ech__plain_create(device, desc, candidate, binding, out);
-    if (!strcmp(candidate->name, "flat") || !strcmp(candidate->name, "walk"))
-        return ech__cast_create(device, desc, binding, out);
-    if (!strcmp(candidate->name, "direct"))
-        return ech__direct_create(device, desc, candidate, binding, out);
-    if (!strcmp(candidate->name, "winograd"))
-        return ech__winograd_create(device, desc, candidate, binding, out);
-    if (desc->op == ECH__OP_REORDER || desc->op == ECH__OP_CAST)
-        return ech__onednn_create_reorder(device, cpu->onednn, desc, binding, out);
-    if (is_conv(desc->op))
-        return ech__onednn_create_conv(device, cpu->onednn, desc, candidate, binding, out);
-    return ech__onednn_create_linear(device, cpu->onednn, desc, candidate, binding, out);
-}
-
-static ech_status cpu_create(ech__device *device, const ech__kernel_desc *desc,
-                             const ech__candidate *candidate, const ech__binding *binding,
-                             ech__kernel **out)
-{
-    if (ech__staged_is(candidate))
-        return ech__staged_create(device, desc, candidate, binding, out);
-    return ech__cpu_create_wide(device, desc, candidate, binding, out);
-}
-
 /* ---- life ---- */
 
 void ech__cpu_processor(char *out, size_t bytes)
@@ -373,5 +329,4 @@ const ech__kernel_table ech__cpu_table = {
     .fingerprint = cpu_fingerprint,
     .activation_layout = cpu_activation_layout,
     .candidates = cpu_candidates,
-    .create = cpu_create,
 };

@@ -45,7 +45,8 @@ typedef struct ech__offer {
 } ech__offer;
 
 /* A new candidate with the layouts that desc fixes, or NULL when the list is full. */
-ech__candidate *ech__offer_add(ech__offer *offer, const ech__kernel_desc *desc, const char *name);
+ech__candidate *ech__offer_add(ech__offer *offer, const ech__kernel_desc *desc, const char *name,
+                               ech__create_kernel *create);
 
 /* The operand of a linear operator or convolution that has the weight's shape. */
 int ech__weight_operand(ech__op op);
@@ -62,11 +63,8 @@ typedef struct ech__linear {
 /* binding NULL: only the sizes. */
 ech__linear ech__linear_of(const ech__kernel_desc *desc, const ech__binding *binding);
 
-/* What the device offers where no operand is of 16 bits, but for the weight of a linear layer; and the kernels of that. */
+/* What the device offers where no operand is of 16 bits, but for the weight of a linear layer. */
 void ech__cpu_offer_wide(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer);
-ech_status ech__cpu_create_wide(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out);
 
 /* The processor's name as the system gives it. */
 void ech__cpu_processor(char *out, size_t bytes);
@@ -85,31 +83,19 @@ int ech__onednn_weight_layouts(ech__onednn *onednn, const ech__kernel_desc *desc
 /* Offers the operator with the weight in this layout, where oneDNN takes it. */
 void ech__onednn_offer_linear(ech__onednn *onednn, const ech__kernel_desc *desc,
                               const ech__layout *weight, ech__offer *offer);
-ech_status ech__onednn_create_linear(ech__device *device, ech__onednn *onednn,
-                                     const ech__kernel_desc *desc, const ech__candidate *candidate,
-                                     const ech__binding *binding, ech__kernel **out);
 
 /* Layouts that oneDNN would pick itself for the weight of a convolution; at most 3. */
 int ech__onednn_conv_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out);
 /* Offers the convolution with the weight in this layout, direct and Winograd, where oneDNN has them. */
 void ech__onednn_offer_conv(ech__onednn *onednn, const ech__kernel_desc *desc,
                             const ech__layout *weight, ech__offer *offer);
-ech_status ech__onednn_create_conv(ech__device *device, ech__onednn *onednn,
-                                   const ech__kernel_desc *desc, const ech__candidate *candidate,
-                                   const ech__binding *binding, ech__kernel **out);
 
 void ech__onednn_offer_reorder(ech__onednn *onednn, const ech__kernel_desc *desc,
                                ech__offer *offer);
-ech_status ech__onednn_create_reorder(ech__device *device, ech__onednn *onednn,
-                                      const ech__kernel_desc *desc, const ech__binding *binding,
-                                      ech__kernel **out);
 
 /* Offers qlinear or qconv2d as "int8 onednn", with the weight row-major. The results are those of the other kernels where the
  * processor has VNNI, or where the weights are from -64 to 64. */
 void ech__onednn_offer_int8(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer);
-ech_status ech__onednn_create_int8(ech__device *device, ech__onednn *onednn,
-                                   const ech__kernel_desc *desc, const ech__binding *binding,
-                                   ech__kernel **out);
 
 /* ---- panel.c ---- */
 
@@ -117,8 +103,6 @@ ech_status ech__onednn_create_int8(ech__device *device, ech__onednn *onednn,
 ech__layout ech__panel_layout(const ech__shape *weight);
 void ech__panel_offer_linear(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                              const ech__layout *weight, ech__offer *offer);
-ech_status ech__panel_create_linear(ech__device *device, const ech__kernel_desc *desc,
-                                    const ech__binding *binding, ech__kernel **out);
 
 /* ---- direct.c ---- */
 
@@ -128,9 +112,6 @@ ech_status ech__panel_create_linear(ech__device *device, const ech__kernel_desc 
  * a row-major x and in the blocked ones otherwise. */
 void ech__direct_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                        ech__offer *offer);
-ech_status ech__direct_create(ech__device *device, const ech__kernel_desc *desc,
-                              const ech__candidate *candidate, const ech__binding *binding,
-                              ech__kernel **out);
 
 /* ---- winograd.c ---- */
 
@@ -138,9 +119,6 @@ ech_status ech__direct_create(ech__device *device, const ech__kernel_desc *desc,
  * that is [O/B][I/B][3][3] of blocks [B][B] in either order, or row-major; in both blocked orders when free. */
 void ech__winograd_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                          ech__offer *offer);
-ech_status ech__winograd_create(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out);
 
 /* ---- blas.c ---- */
 
@@ -149,64 +127,42 @@ void ech__blas_open(void);
 void ech__blas_version(char *out, size_t bytes);
 void ech__blas_offer_linear(const ech__kernel_desc *desc, const ech__layout *weight,
                             ech__offer *offer);
-ech_status ech__blas_create_linear(ech__device *device, const ech__kernel_desc *desc,
-                                   const ech__candidate *candidate, const ech__binding *binding,
-                                   ech__kernel **out);
 
 /* ---- plain.c ---- */
 
 /* Offers a linear operator or a convolution of f32 with operands in any layout as "plain", a fallback. */
 void ech__plain_offer(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer);
-ech_status ech__plain_create(ech__device *device, const ech__kernel_desc *desc,
-                             const ech__candidate *candidate, const ech__binding *binding,
-                             ech__kernel **out);
 
 /* ---- image.c ---- */
 
 void ech__image_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                       ech__offer *offer);
-ech_status ech__image_create(ech__device *device, const ech__kernel_desc *desc,
-                             const ech__binding *binding, ech__kernel **out);
 
 /* ---- int8.c, int8_winograd.c, int8_image.c ---- */
 
 /* Offers qlinear and qconv2d as "int8", and behind it what int8_winograd.c can do; images are blocked by channels. */
 void ech__int8_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                      ech__offer *offer);
-ech_status ech__int8_create(ech__device *device, const ech__kernel_desc *desc,
-                            const ech__binding *binding, ech__kernel **out);
 /* Offers a convolution as "int8 winograd", with the weight as another candidate has it. */
 void ech__int8_wino_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                           const ech__candidate *like, ech__offer *offer);
-ech_status ech__int8_wino_create(ech__device *device, const ech__kernel_desc *desc,
-                                 const ech__binding *binding, ech__kernel **out);
 void ech__int8_image_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                            ech__offer *offer);
-ech_status ech__int8_image_create(ech__device *device, const ech__kernel_desc *desc,
-                                  const ech__binding *binding, ech__kernel **out);
 
 /* ---- cast.c ---- */
 
 /* Casts and reorders of f32 and 16 bits, as "flat" or "walk". */
 void ech__cast_offer(const ech__kernel_desc *desc, ech__offer *offer);
-ech_status ech__cast_create(ech__device *device, const ech__kernel_desc *desc,
-                            const ech__binding *binding, ech__kernel **out);
 
 /* ---- staged.c ---- */
 
 /* Offers every f32 kernel for an operator with 16-bit operands; but_weight: those that can read a 16-bit weight. */
 void ech__staged_offer(ech__device *device, const ech__kernel_desc *desc, bool but_weight,
                        ech__offer *offer);
-bool ech__staged_is(const ech__candidate *candidate);
-ech_status ech__staged_create(ech__device *device, const ech__kernel_desc *desc,
-                              const ech__candidate *candidate, const ech__binding *binding,
-                              ech__kernel **out);
 
 /* ---- simple.c ---- */
 
 void ech__simple_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                        ech__offer *offer);
-ech_status ech__simple_create(ech__device *device, const ech__kernel_desc *desc,
-                              const ech__binding *binding, ech__kernel **out);
 
 #endif

@@ -22,6 +22,8 @@
 #include <omp.h>
 #include <string.h>
 
+static ech__create_kernel create_kernel;
+
 enum {
     FEW_CHANNELS = 64,    /* with more, the other kernels have enough to do for every vector */
     MAX_SIDE = 1024,      /* of an image and a kernel */
@@ -720,7 +722,7 @@ static bool is_possible(const ech__cpu *cpu, const ech__kernel_desc *desc)
 static void offer_order(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                         const ech__layout *layout, ech__offer *offer)
 {
-    ech__candidate *candidate = ech__offer_add(offer, desc, "direct");
+    ech__candidate *candidate = ech__offer_add(offer, desc, "direct", create_kernel);
     if (!candidate)
         return;
     direct_kernel k = sizes_of(cpu, desc, layout);
@@ -750,9 +752,9 @@ void ech__direct_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc 
     }
 }
 
-ech_status ech__direct_create(ech__device *device, const ech__kernel_desc *desc,
-                              const ech__candidate *candidate, const ech__binding *binding,
-                              ech__kernel **out)
+static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
 {
     direct_kernel *k = ech__new(device->ctx, sizeof *k);
     if (!k)

@@ -10,6 +10,8 @@
 #include <omp.h>
 #include <string.h>
 
+static ech__create_kernel create_kernel;
+
 enum { BLOCK = ECH__IMAGE_BLOCK, UNIT = ECH__IMAGE_UNIT, PIECE = 128 };
 
 typedef struct image_kernel image_kernel;
@@ -519,7 +521,7 @@ void ech__image_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *
 {
     if (!table[desc->op].fn || !types_fit(desc) || !layouts_fit(desc, cpu->vec->channels))
         return;
-    ech__candidate *candidate = ech__offer_add(offer, desc, "image");
+    ech__candidate *candidate = ech__offer_add(offer, desc, "image", create_kernel);
     if (!candidate)
         return;
     image_kernel k = {.isa = isa_of(cpu)};
@@ -541,9 +543,11 @@ static void destroy(ech__kernel *base)
     ech__delete(k->device->ctx, k, sizeof *k);
 }
 
-ech_status ech__image_create(ech__device *device, const ech__kernel_desc *desc,
-                             const ech__binding *binding, ech__kernel **out)
+static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
 {
+    (void)candidate;
     image_kernel *k = ech__new(device->ctx, sizeof *k);
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");

@@ -11,6 +11,8 @@
 #include <omp.h>
 #include <string.h>
 
+static ech__create_kernel create_kernel;
+
 enum {
     EIGHT = ECH__INT8_OUTPUTS,
     PAIR = ECH__INT8_PAIR,
@@ -261,7 +263,7 @@ void ech__int8_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *d
     if (!ech__int8_layer_fits(&k.layer, desc) ||
         (!desc->operands[1].free && !ech__layout_equal(&desc->operands[1].layout, &weight)))
         return;
-    ech__candidate *candidate = ech__offer_add(offer, desc, "int8");
+    ech__candidate *candidate = ech__offer_add(offer, desc, "int8", create_kernel);
     if (!candidate)
         return;
     candidate->layouts[1] = weight;
@@ -270,9 +272,11 @@ void ech__int8_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *d
     ech__int8_wino_offer(cpu, threads, desc, candidate, offer);
 }
 
-ech_status ech__int8_create(ech__device *device, const ech__kernel_desc *desc,
-                            const ech__binding *binding, ech__kernel **out)
+static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
 {
+    (void)candidate;
     product *k = ech__new(device->ctx, sizeof *k);
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");

@@ -9,6 +9,8 @@
 #include <omp.h>
 #include <string.h>
 
+static ech__create_kernel create_kernel;
+
 enum { PIECE = 1024 }; /* numbers that are spread at a time */
 
 typedef struct int8_kernel int8_kernel;
@@ -299,7 +301,7 @@ void ech__int8_image_offer(const ech__cpu *cpu, int threads, const ech__kernel_d
 {
     if (!functions[desc->op] || !layouts_fit(desc, cpu->vec->channels))
         return;
-    ech__candidate *candidate = ech__offer_add(offer, desc, "int8 loops");
+    ech__candidate *candidate = ech__offer_add(offer, desc, "int8 loops", create_kernel);
     int8_kernel k;
     measure(cpu, desc, &k);
     if (candidate && desc->op == ECH__OP_QMAXPOOL2D)
@@ -320,9 +322,11 @@ static void destroy(ech__kernel *base)
     ech__delete(k->device->ctx, k, sizeof *k);
 }
 
-ech_status ech__int8_image_create(ech__device *device, const ech__kernel_desc *desc,
-                                  const ech__binding *binding, ech__kernel **out)
+static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
 {
+    (void)candidate;
     int8_kernel *k = ech__new(device->ctx, sizeof *k);
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");

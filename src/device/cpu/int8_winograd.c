@@ -9,6 +9,8 @@
 #include <omp.h>
 #include <string.h>
 
+static ech__create_kernel create_kernel;
+
 enum {
     TILE = ECH__INT8_WINO_TILE,
     KINDS = ECH__INT8_WINO_KINDS,
@@ -288,7 +290,7 @@ void ech__int8_wino_offer(const ech__cpu *cpu, int threads, const ech__kernel_de
     if (desc->op != ECH__OP_QCONV2D || !isa || channels % 16 ||
         part_of(isa, channels, desc->attrs.bound) == 0)
         return;
-    ech__candidate *candidate = ech__offer_add(offer, desc, "int8 winograd");
+    ech__candidate *candidate = ech__offer_add(offer, desc, "int8 winograd", create_kernel);
     if (!candidate)
         return;
     wino k;
@@ -298,9 +300,11 @@ void ech__int8_wino_offer(const ech__cpu *cpu, int threads, const ech__kernel_de
     candidate->kept_bytes = ech__int8_layer_bytes(&k.layer) + u_bytes(&k);
 }
 
-ech_status ech__int8_wino_create(ech__device *device, const ech__kernel_desc *desc,
-                                 const ech__binding *binding, ech__kernel **out)
+static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
 {
+    (void)candidate;
     wino *k = ech__new(device->ctx, sizeof *k);
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");

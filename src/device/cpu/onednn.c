@@ -220,8 +220,9 @@ bool ech__onednn_allocates(const char *kernel_name)
     return strstr(kernel_name, "gemm") && !strstr(kernel_name, "brgemm");
 }
 
-void ech__onednn_offer(const_dnnl_primitive_desc_t pd, const ech__kernel_desc *desc,
-                       int free_operand, const ech__layout *layout, ech__offer *offer)
+void ech__onednn_offer(const_dnnl_primitive_desc_t pd, ech__create_kernel *create,
+                       const ech__kernel_desc *desc, int free_operand, const ech__layout *layout,
+                       ech__offer *offer)
 {
     const char *info = ech__onednn_kernel_name(pd);
     const bool reference = strstr(info, "ref") != NULL;
@@ -230,7 +231,7 @@ void ech__onednn_offer(const_dnnl_primitive_desc_t pd, const ech__kernel_desc *d
         return;
     char name[40];
     snprintf(name, sizeof name, "onednn:%s", info);
-    ech__candidate *candidate = ech__offer_add(offer, desc, name);
+    ech__candidate *candidate = ech__offer_add(offer, desc, name, create);
     if (!candidate)
         return;
     const dnnl_memory_desc_t *scratch =

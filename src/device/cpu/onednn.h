@@ -30,8 +30,9 @@ bool ech__onednn_allocates(const char *kernel_name);
 
 /* A candidate from a primitive description, with this layout for its free operand. oneDNN's reference code is none for
  * bf16, where our own way through f32 is faster. */
-void ech__onednn_offer(const_dnnl_primitive_desc_t pd, const ech__kernel_desc *desc,
-                       int free_operand, const ech__layout *layout, ech__offer *offer);
+void ech__onednn_offer(const_dnnl_primitive_desc_t pd, ech__create_kernel *create,
+                       const ech__kernel_desc *desc, int free_operand, const ech__layout *layout,
+                       ech__offer *offer);
 
 /* The tensors of an operator with a weight, whatever the direction: a linear layer or a convolution. */
 typedef struct ech__onednn_tensors {

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+static ech__create_kernel create_kernel;
+
 /* The tensors of a convolution, whatever the direction: src[N,I,H,W] wei[O,I,K,K] bia[O] dst[N,O,H',W']. */
 typedef struct convolution {
     ech__onednn_tensors t;
@@ -128,15 +130,16 @@ void ech__onednn_offer_conv(ech__onednn *onednn, const ech__kernel_desc *desc,
         dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, algorithms[k], &c);
         if (!pd)
             continue;
-        ech__onednn_offer(pd, desc, ech__weight_operand(desc->op), weight, offer);
+        ech__onednn_offer(pd, create_kernel, desc, ech__weight_operand(desc->op), weight, offer);
         dnnl_primitive_desc_destroy(pd);
     }
 }
 
-ech_status ech__onednn_create_conv(ech__device *device, ech__onednn *onednn,
-                                   const ech__kernel_desc *desc, const ech__candidate *candidate,
-                                   const ech__binding *binding, ech__kernel **out)
+static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
 {
+    ech__onednn *onednn = ((const ech__cpu *)ech__device_state(device))->onednn;
     const dnnl_alg_kind_t algorithm =
         is_winograd(candidate) ? dnnl_convolution_winograd : dnnl_convolution_direct;
     const convolution c = describe(desc, &candidate->layouts[ech__weight_operand(desc->op)]);

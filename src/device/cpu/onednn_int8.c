@@ -13,6 +13,8 @@
 #include <omp.h>
 #include <string.h>
 
+static ech__create_kernel create_kernel;
+
 enum {
     EIGHT = ECH__INT8_OUTPUTS,
     GROUP_BYTES = 1 << 20, /* of images and sums at a time */
@@ -301,7 +303,7 @@ void ech__onednn_offer_int8(const ech__cpu *cpu, const ech__kernel_desc *desc, e
     if (!pd)
         return;
     dnnl_primitive_desc_destroy(pd);
-    ech__candidate *candidate = ech__offer_add(offer, desc, "int8 onednn");
+    ech__candidate *candidate = ech__offer_add(offer, desc, "int8 onednn", create_kernel);
     if (!candidate)
         return;
     const int64_t sums = k.group * l->P * l->Q * l->O * (int64_t)sizeof *k.sums;
@@ -338,10 +340,12 @@ static ech_status create_sums(product *k, ech__onednn *onednn, dnnl_primitive_de
     return ech__onednn_create(k->device, onednn, pd, &args, scratch, &k->sums_of);
 }
 
-ech_status ech__onednn_create_int8(ech__device *device, ech__onednn *onednn,
-                                   const ech__kernel_desc *desc, const ech__binding *binding,
-                                   ech__kernel **out)
+static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
 {
+    ech__onednn *onednn = ((const ech__cpu *)ech__device_state(device))->onednn;
+    (void)candidate;
     product *k = ech__new(device->ctx, sizeof *k);
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");

@@ -6,6 +6,8 @@
  */
 #include "device/cpu/onednn.h"
 
+static ech__create_kernel create_kernel;
+
 static void plain_md(dnnl_memory_desc_t *md, ech_dtype dtype, int ndims, int64_t rows, int64_t cols)
 {
     const ech__shape shape = {ndims, {rows, cols}};
@@ -94,14 +96,15 @@ void ech__onednn_offer_linear(ech__onednn *onednn, const ech__kernel_desc *desc,
     dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, &ip);
     if (!pd)
         return;
-    ech__onednn_offer(pd, desc, ech__weight_operand(desc->op), weight, offer);
+    ech__onednn_offer(pd, create_kernel, desc, ech__weight_operand(desc->op), weight, offer);
     dnnl_primitive_desc_destroy(pd);
 }
 
-ech_status ech__onednn_create_linear(ech__device *device, ech__onednn *onednn,
-                                     const ech__kernel_desc *desc, const ech__candidate *candidate,
-                                     const ech__binding *binding, ech__kernel **out)
+static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
 {
+    ech__onednn *onednn = ((const ech__cpu *)ech__device_state(device))->onednn;
     const ech__onednn_tensors ip =
         describe(desc, &candidate->layouts[ech__weight_operand(desc->op)]);
     const ech__onednn_args args = ech__onednn_weighted_args(desc, &ip, binding);

@@ -1,6 +1,8 @@
 /* A tensor brought into another layout, and between f32 and bf16, on oneDNN's reorder. */
 #include "device/cpu/onednn.h"
 
+static ech__create_kernel create_kernel;
+
 static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, const ech__kernel_desc *desc,
                                             dnnl_memory_desc_t md[2])
 {
@@ -23,14 +25,16 @@ void ech__onednn_offer_reorder(ech__onednn *onednn, const ech__kernel_desc *desc
     dnnl_primitive_desc_t pd = primitive_desc(onednn, desc, md);
     if (!pd)
         return;
-    ech__onednn_offer(pd, desc, 1, &desc->operands[1].layout, offer);
+    ech__onednn_offer(pd, create_kernel, desc, 1, &desc->operands[1].layout, offer);
     dnnl_primitive_desc_destroy(pd);
 }
 
-ech_status ech__onednn_create_reorder(ech__device *device, ech__onednn *onednn,
-                                      const ech__kernel_desc *desc, const ech__binding *binding,
-                                      ech__kernel **out)
+static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
 {
+    ech__onednn *onednn = ((const ech__cpu *)ech__device_state(device))->onednn;
+    (void)candidate;
     dnnl_memory_desc_t md[2];
     dnnl_primitive_desc_t pd = primitive_desc(onednn, desc, md);
     ech__onednn_args args = {0};

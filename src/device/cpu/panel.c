@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static ech__create_kernel create_kernel;
+
 enum {
     Q = ECH__PANEL,
     DEPTH = 256,    /* of the inner dimension at a time: a panel of this depth stays in L1 */
@@ -457,7 +459,7 @@ void ech__panel_offer_linear(const ech__cpu *cpu, int threads, const ech__kernel
     const panel_kernel k = kernel_of(cpu, desc, NULL);
     if (!ech__layout_equal(weight, &ours) || k.l.n > MOST || k.l.i > MOST || k.l.o > MOST)
         return;
-    ech__candidate *candidate = ech__offer_add(offer, desc, "panels");
+    ech__candidate *candidate = ech__offer_add(offer, desc, "panels", create_kernel);
     if (!candidate)
         return;
     int64_t sizes[PARTS];
@@ -467,9 +469,11 @@ void ech__panel_offer_linear(const ech__cpu *cpu, int threads, const ech__kernel
         candidate->scratch_bytes += sizes[s] * (int64_t)sizeof(float);
 }
 
-ech_status ech__panel_create_linear(ech__device *device, const ech__kernel_desc *desc,
-                                    const ech__binding *binding, ech__kernel **out)
+static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
 {
+    (void)candidate;
     panel_kernel *k = ech__new(device->ctx, sizeof *k);
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");

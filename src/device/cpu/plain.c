@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+static ech__create_kernel create_kernel;
+
 enum { ALIGN = 64, PIECE = 4096 };
 
 /* An operand that is not row-major, and its row-major copy. */
@@ -59,7 +61,7 @@ void ech__plain_offer(ech__device *device, const ech__kernel_desc *desc, ech__of
     }
     if (ech__reference_table.candidates(device, &plain, found, &count) != ECH_OK || !count)
         return;
-    ech__candidate *candidate = ech__offer_add(offer, desc, "plain");
+    ech__candidate *candidate = ech__offer_add(offer, desc, "plain", create_kernel);
     if (!candidate)
         return;
     candidate->is_fallback = true;
@@ -130,9 +132,9 @@ static void copy_operands(plain_kernel *k, const ech__kernel_desc *desc, ech__bi
     binding->scratch = scratch;
 }
 
-ech_status ech__plain_create(ech__device *device, const ech__kernel_desc *desc,
-                             const ech__candidate *candidate, const ech__binding *binding,
-                             ech__kernel **out)
+static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
 {
     plain_kernel *k = ech__new(device->ctx, sizeof *k);
     if (!k)
@@ -143,10 +145,11 @@ ech_status ech__plain_create(ech__device *device, const ech__kernel_desc *desc,
     ech__binding rows = *binding;
     copy_operands(k, desc, &rows);
     const ech__kernel_desc plain = row_major(desc);
-    ech__candidate inner = {.name = "plain"};
-    for (int i = 0; i < desc->nin + desc->nout; i++)
-        inner.layouts[i] = plain.operands[i].layout;
-    const ech_status status = ech__reference_table.create(device, &plain, &inner, &rows, &k->inner);
+    ech__candidate found[ECH__MAX_CANDIDATES];
+    int count;
+    ech_status status = ech__reference_table.candidates(device, &plain, found, &count);
+    if (status == ECH_OK)
+        status = found[0].create(device, &plain, &found[0], &rows, &k->inner);
     if (status < 0) {
         destroy(&k->base);
         return status;

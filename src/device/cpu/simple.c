@@ -9,6 +9,8 @@
 #include <omp.h>
 #include <string.h>
 
+static ech__create_kernel create_kernel;
+
 typedef struct simple_kernel simple_kernel;
 
 struct simple_kernel {
@@ -468,7 +470,7 @@ void ech__simple_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc 
         return;
     if (!ech__op_info(desc->op)->flat && !all_plain(desc) && !all_alike(desc))
         return;
-    ech__candidate *candidate = ech__offer_add(offer, desc, "loops");
+    ech__candidate *candidate = ech__offer_add(offer, desc, "loops", create_kernel);
     if (!candidate)
         return;
     const ech__ports ports = ech__ports_of(cpu->vec, desc, BLOCK);
@@ -488,9 +490,11 @@ static void destroy(ech__kernel *base)
     ech__delete(k->device->ctx, k, sizeof *k);
 }
 
-ech_status ech__simple_create(ech__device *device, const ech__kernel_desc *desc,
-                              const ech__binding *binding, ech__kernel **out)
+static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
 {
+    (void)candidate;
     const ech__cpu *cpu = ech__device_state(device);
     simple_kernel *k = ech__new(device->ctx, sizeof *k);
     if (!k)

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static ech__create_kernel create_kernel;
+
 enum { PREFIX = 4, ALIGN = 64, BLOCK = 4096 };
 
 static const char ALL[] = "f32:", ALL_BUT_WEIGHT[] = "w16:";
@@ -75,9 +77,10 @@ void ech__staged_offer(ech__device *device, const ech__kernel_desc *desc, bool b
         char name[sizeof found[c].name];
         snprintf(name, sizeof name, "%s%.*s", but_weight ? ALL_BUT_WEIGHT : ALL,
                  (int)sizeof name - PREFIX - 1, found[c].name);
-        ech__candidate *candidate = ech__offer_add(offer, desc, name);
+        ech__candidate *candidate = ech__offer_add(offer, desc, name, create_kernel);
         if (!candidate)
             return;
+        candidate->inner = found[c].create;
         candidate->is_fallback = found[c].is_fallback;
         candidate->stands_in = found[c].stands_in;
         candidate->only_timed = found[c].only_timed;
@@ -87,12 +90,6 @@ void ech__staged_offer(ech__device *device, const ech__kernel_desc *desc, bool b
             candidate->scratch_bytes += stage_bytes(desc, i, but_weight, &found[c].layouts[i]);
         }
     }
-}
-
-bool ech__staged_is(const ech__candidate *candidate)
-{
-    return !strncmp(candidate->name, ALL, PREFIX) ||
-           !strncmp(candidate->name, ALL_BUT_WEIGHT, PREFIX);
 }
 
 /* ---- running ---- */
@@ -136,9 +133,9 @@ static void destroy(ech__kernel *base)
 
 /* ---- creating ---- */
 
-ech_status ech__staged_create(ech__device *device, const ech__kernel_desc *desc,
-                              const ech__candidate *candidate, const ech__binding *binding,
-                              ech__kernel **out)
+static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
+                                const ech__candidate *candidate, const ech__binding *binding,
+                                ech__kernel **out)
 {
     const bool but_weight = !strncmp(candidate->name, ALL_BUT_WEIGHT, PREFIX);
     const ech__cpu *cpu = ech__device_state(device);
@@ -164,9 +161,11 @@ ech_status ech__staged_create(ech__device *device, const ech__kernel_desc *desc,
     }
     wide.scratch = scratch;
     ech__candidate inner = *candidate;
+    inner.create = candidate->inner;
+    inner.inner = NULL;
     snprintf(inner.name, sizeof inner.name, "%s", candidate->name + PREFIX);
     const ech__kernel_desc inner_desc = inside(desc, but_weight);
-    const ech_status status = ech__cpu_create_wide(device, &inner_desc, &inner, &wide, &k->inner);
+    const ech_status status = candidate->inner(device, &inner_desc, &inner, &wide, &k->inner);
     if (status < 0) {
         destroy(&k->base);
         return status;

@@ -19,6 +19,8 @@
 #include <omp.h>
 #include <string.h>
 
+static ech__create_kernel create_kernel;
+
 enum {
     POINTS = ECH__WINOGRAD_POINTS,
     TAPS = ECH__WINOGRAD_TAPS,
@@ -469,7 +471,7 @@ void ech__winograd_offer(const ech__cpu *cpu, int threads, const ech__kernel_des
     }
     const int64_t floats = lay_out(&k, threads);
     for (int order = first; order <= (int)last; order++) {
-        ech__candidate *candidate = ech__offer_add(offer, desc, "winograd");
+        ech__candidate *candidate = ech__offer_add(offer, desc, "winograd", create_kernel);
         if (!candidate)
             return;
         candidate->layouts[at] = weight_layout(&weight->layout.shape, order, B);
@@ -478,7 +480,7 @@ void ech__winograd_offer(const ech__cpu *cpu, int threads, const ech__kernel_des
     }
 }
 
-ech_status ech__winograd_create(ech__device *device, const ech__kernel_desc *desc,
+static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
                                 const ech__candidate *candidate, const ech__binding *binding,
                                 ech__kernel **out)
 {

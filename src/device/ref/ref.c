@@ -57,6 +57,8 @@ static ech__layout shared_layout(const ech__kernel_desc *desc)
     return ech__layout_plain(&desc->operands[0].layout.shape);
 }
 
+static ech__create_kernel ref_create;
+
 static ech_status ref_candidates(ech__device *device, const ech__kernel_desc *desc,
                                  ech__candidate *out, int *count)
 {
@@ -64,7 +66,7 @@ static ech_status ref_candidates(ech__device *device, const ech__kernel_desc *de
     *count = 0;
     if (!find(desc))
         return ECH_OK;
-    ech__candidate plain = {.name = "plain"};
+    ech__candidate plain = {.name = "plain", .create = ref_create};
     const bool flat = ech__op_info(desc->op)->flat;
     for (int i = 0; i < desc->nin + desc->nout; i++) {
         const ech__operand *operand = &desc->operands[i];
@@ -146,5 +148,4 @@ const ech__kernel_table ech__reference_table = {
     .fingerprint = ref_fingerprint,
     .activation_layout = ref_activation_layout,
     .candidates = ref_candidates,
-    .create = ref_create,
 };
