@@ -76,7 +76,8 @@ static const ech__option options[] = {
      .positional = true,
      .help = "Two to eight arms. An arm is: [--name NAME] [--program PATH] and words of the "
              "command line of echelon "
-             "(train, bench step, bench comm or run), or --peer and a program that speaks the line "
+             "(train, bench step, bench comm, quantize or run), or --peer and a program that "
+             "speaks the line "
              "protocol on its standard input and output."},
 };
 
@@ -138,14 +139,13 @@ typedef struct all_arms {
 
 static bool is_command(char *const *words, int count)
 {
-    static const char *const alone[] = {"train", "run"};
-    static const char *const second[] = {"step", "comm"};
-    for (size_t i = 0; i < 2; i++) {
-        if (!strcmp(words[0], alone[i]) ||
-            (count > 1 && !strcmp(words[0], "bench") && !strcmp(words[1], second[i])))
+    static const char *const alone[] = {"train", "run", "quantize"};
+    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++) {
+        if (!strcmp(words[0], alone[i]))
             return true;
     }
-    return false;
+    return count > 1 && !strcmp(words[0], "bench") &&
+           (!strcmp(words[1], "step") || !strcmp(words[1], "comm"));
 }
 
 static ech_status add_arm(ech_ctx *ctx, all_arms *all, char **words, int count)
@@ -184,8 +184,8 @@ static ech_status add_arm(ech_ctx *ctx, all_arms *all, char **words, int count)
             "arm %d: --program is for arms of echelon; a peer's program follows --peer", number);
     if (!is_peer && !program && !is_command(words, count))
         return ech__fail(ctx, ECH_E_INVALID,
-                         "arm %d: '%.40s' cannot be compared; train, bench step, bench comm and "
-                         "run can, and any "
+                         "arm %d: '%.40s' cannot be compared; train, bench step, bench comm, "
+                         "quantize and run can, and any "
                          "program after --peer",
                          number, words[0]);
     arm_words *arm = &all->words[all->count];

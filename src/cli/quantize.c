@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 typedef struct args {
-    int model, weights, per, activations, tune;
+    int model, weights, per, activations, tune, turns;
     const char *init, *load, *data, *data_dir, *out, *isa;
     int64_t limit, samples, sensitivity, seed, batch, threads, timed;
     double weight_percentile, percentile;
@@ -137,6 +137,12 @@ static const ech__option options[] = {
      .max = 100000,
      .help = "Batches of f32 and of int8 to time by themselves, one behind the other on the same "
              "images; their times stand in the record."},
+    {.name = "turns",
+     ECH_OPTION(CHOICE, args, turns),
+     .choices = "int8|f32",
+     .initial = "int8",
+     .help = "As an arm of echelon compare: the network whose batches are timed. Nothing is "
+             "evaluated then."},
     {.name = "out",
      ECH_OPTION(STRING, args, out),
      .arg = "DIR",
@@ -207,6 +213,7 @@ static ech__quantization_config config_of(const args *a)
         .threads = (int)a->threads,
         .tune = a->tune == 1,
         .timed = a->timed,
+        .turns_f32 = a->turns == 1,
         .out = *a->out ? a->out : NULL,
         .progress = progress,
     };

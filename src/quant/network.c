@@ -146,12 +146,17 @@ void ech__network_read(const ech__network *net, ech_value value, int64_t count, 
                        ech__exec_address(net->exec, value), data);
 }
 
+ech_status ech__network_again(ech__network *net, double *seconds)
+{
+    ECH_TRY(forward(net));
+    *seconds = ech__seconds(net->run_ns);
+    return ECH_OK;
+}
+
 ech_status ech__network_time(ech__network *net, int runs, double *samples)
 {
-    for (int i = -1; i < runs; i++) { /* the first warms up */
-        ECH_TRY(forward(net));
-        if (i >= 0)
-            samples[i] = ech__seconds(net->run_ns);
-    }
+    ECH_TRY(forward(net));
+    for (int i = 0; i < runs; i++)
+        ECH_TRY(ech__network_again(net, &samples[i]));
     return ECH_OK;
 }

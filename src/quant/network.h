@@ -45,7 +45,9 @@ void ech__network_read(const ech__network *network, ech_value value, int64_t cou
 /* Elements of one sample of a value. */
 int64_t ech__network_elems(const ech__network *network, ech_value value);
 
-/* Seconds of one batch, median of runs; the input is what is there. */
+/* Seconds of one batch; the input is what is there. */
+ech_status ech__network_again(ech__network *network, double *seconds);
+/* Of runs batches, after one that warms up. */
 ech_status ech__network_time(ech__network *network, int runs, double *samples);
 
 #endif

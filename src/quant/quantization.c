@@ -38,6 +38,8 @@ static ech_status check(ech_ctx *ctx, const ech__quantization_config *c)
         return ech__fail(
             ctx, ECH_E_INVALID,
             "cifar10 needs a data directory; echelon data cifar10 --dir DIR makes one");
+    if (c->load && c->turns_f32)
+        return ech__fail(ctx, ECH_E_INVALID, "--turns f32 needs weights in f32 (--init)");
     return ECH_OK;
 }
 
@@ -241,6 +243,47 @@ static ech_status time_both(ech__quantization *s)
     return status;
 }
 
+/* Timings that cannot be kept cost time at the next start, no more. */
+static void keep_timings(ech__quantization *s)
+{
+    if (!s->tuning || ech__tuning_save(s->tuning) == ECH_OK)
+        return;
+    ech__log(s->ctx, "kernel timings are not kept: %s", s->ctx->error);
+    s->ctx->error[0] = 0;
+}
+
+/* A pass after another, each when it is its turn. Kernels are timed before the first. */
+static ech_status take_turns(ech__quantization *s, const ech_graph *graph, ech_value output,
+                             const ech__tensors *weights)
+{
+    const ech__network_options o = {
+        .device = s->device, .tuning = s->tuning, .batch = s->config.batch};
+    ech__network *network;
+    ECH_TRY(ech__network_create(graph, output, weights, &o, &network));
+    keep_timings(s);
+    ech_status status = ECH_OK;
+    while (status == ECH_OK) {
+        double seconds;
+        status = ech__network_again(network, &seconds);
+        if (status == ECH_OK)
+            status = ech__turns_step(s->turns, seconds);
+    }
+    ech__network_destroy(network);
+    return status;
+}
+
+/* As an arm of a comparison: until that is over. */
+static ech_status compete(ech__quantization *s)
+{
+    ech__rewritten r;
+    if (s->config.turns_f32)
+        return take_turns(s, s->model.fused, s->model.output, &s->model.weights);
+    ECH_TRY(ech__quantize(&s->model, &s->scales, &s->whole, NULL, &r));
+    const ech_status status = take_turns(s, r.graph, r.output, &r.weights);
+    ech__rewritten_fini(&r);
+    return status;
+}
+
 static ech_status path_of(const ech__quantization *s, const char *file, char out[ECH_DIR_MAX_PATH])
 {
     const int length = snprintf(out, ECH_DIR_MAX_PATH, "%s/%s", s->config.out, file);
@@ -265,21 +308,13 @@ static ech_status write_files(ech__quantization *s)
     return ECH_OK;
 }
 
-/* Timings that cannot be kept cost time at the next start, no more. */
-static void keep_timings(ech__quantization *s)
-{
-    if (!s->tuning || ech__tuning_save(s->tuning) == ECH_OK)
-        return;
-    ech__log(s->ctx, "kernel timings are not kept: %s", s->ctx->error);
-    s->ctx->error[0] = 0;
-}
-
 static ech_status run(ech__quantization *s)
 {
     const ech__claim_options claim = {"output directory", s->config.out, ".quantize.lock"};
     ECH_TRY(check(s->ctx, &s->config));
     if (s->config.out)
         ECH_TRY(ech__claim_take(s->ctx, &s->claim, &claim));
+    ECH_TRY(ech__turns_open(s->ctx, "measured", &s->turns)); /* before a trainer does */
     ECH_TRY(open_data(s));
     ECH_TRY(read_model(s));
     ECH_TRY(open_device(s));
@@ -287,6 +322,8 @@ static ech_status run(ech__quantization *s)
         ECH_TRY(find_scales(s));
     if (s->config.out)
         ECH_TRY(write_files(s));
+    if (s->turns)
+        return compete(s);
     ECH_TRY(climb(s));
     if (s->config.timed)
         ECH_TRY(time_both(s));
@@ -319,6 +356,7 @@ void ech__quantization_fini(ech__quantization *s)
     ech_graph_destroy(s->graph);
     ech__images_close(s->train);
     ech__images_close(s->test);
+    ech__turns_close(s->turns);
     ech__claim_release(&s->claim);
     *s = (ech__quantization){.ctx = NULL};
 }

@@ -9,6 +9,7 @@
 #define ECH_QUANT_QUANTIZATION_H
 
 #include "base/dir.h"
+#include "base/turns.h"
 #include "models/models.h"
 #include "quant/calibrate.h"
 #include "quant/ladder.h"
@@ -28,6 +29,7 @@ typedef struct ech__quantization_config {
     int threads;
     bool tune;
     int64_t timed;   /* batches of f32 and of int8 to time by themselves; 0: none */
+    bool turns_f32;  /* as an arm of a comparison: the f32 network runs, not the int8 one */
     const char *out; /* directory; NULL: nothing is written */
     void (*progress)(void *user, const char *what); /* may be NULL */
     void *user;
@@ -42,6 +44,7 @@ typedef struct ech__quantization {
     ech_ctx *ctx;
     ech__quantization_config config;
     ech__claim claim;            /* on config.out, until fini */
+    ech__turns *turns;           /* of an arm of a comparison; NULL: nobody compares */
     char init[ECH_DIR_MAX_PATH]; /* the file that config.init stands for */
     ech_graph *graph;            /* of the model, with its loss */
     ech__images *train, *test;
