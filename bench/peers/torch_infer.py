@@ -1,29 +1,30 @@
 #!/usr/bin/env python3
-"""Times inference in f32 in PyTorch, one thread, and prints it as JSON.
+"""Inference in f32 in PyTorch, one thread, as an arm of echelon compare.
 
-    torch_infer.py lenet|resnet18 BATCH RUNS WARMUP
+    torch_infer.py eager|channels_last|compile lenet|resnet18 BATCH
 """
-import json
 import sys
-import time
 
 import torch
 
+import torch_turns
 from torch_models import MODELS
 
 
-def main(name, batch, runs, warmup):
+def main(form, name, batch):
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model, x, samples = MODELS[name]().eval(), torch.randn(batch, 3, 32, 32), []
-    with torch.inference_mode():
-        for run in range(warmup + runs):
-            start = time.perf_counter()
+    layout = torch.channels_last if form == "channels_last" else torch.contiguous_format
+    model, x = MODELS[name]().eval().to(memory_format=layout), torch.randn(int(batch), 3, 32, 32).to(memory_format=layout)
+    if form == "compile":
+        model = torch.compile(model)
+
+    def step():
+        with torch.inference_mode():
             model(x)
-            if run >= warmup:
-                samples.append(time.perf_counter() - start)
-    print(json.dumps({"framework": f"PyTorch {torch.__version__}", "samples_s": samples}))
+
+    torch_turns.serve(f"PyTorch {torch.__version__}, {form}, f32", step)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:5]))
+    main(*sys.argv[1:])
