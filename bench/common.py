@@ -118,7 +118,7 @@ class Arm:
         """What the arm says it is, and of our own what makes it differ."""
         if "--peer" in self.words:
             return record["what"]
-        return ", ".join([record["what"].removesuffix(", measured"), *([self.name] if self.name else [])])
+        return ", ".join([record["what"].replace(", measured", ""), *([self.name] if self.name else [])])
 
     def faster(self, record):
         """How many times as fast the first arm is, with its interval (none after one start)."""
