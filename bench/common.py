@@ -198,11 +198,11 @@ class Comparison:
                 f"{r['elapsed_s']:.0f} s" + ("; other programs used the cores" if r["disturbed"] else ""))
 
 
-def compare(comparisons, args, title):
+def compare(comparisons, args, title, figure="ours is faster by"):
     """Measures, keeps and shows them. The copies of the first arms are judged together."""
     for comparison in comparisons:
         comparison.measure(args)
-    table(title, ["work", "side", "step time", "ours is faster by", "95 % interval", "target", "verdict"],
+    table(title, ["work", "side", "step time", figure, "95 % interval", "target", "verdict"],
           [row for comparison in comparisons for row in comparison.rows()])
     print("\n".join(comparison.note() for comparison in comparisons))
     if sum(comparison.record["starts"] for comparison in comparisons) > 1:
