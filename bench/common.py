@@ -98,9 +98,10 @@ def run_json(command, **environment):
     return {**json.loads(text), "command": command, "resident_bytes": resident}
 
 
-def resident(peer):
-    """Most memory of a peer that does a block of two steps."""
-    return run(peer[1:], "run 1\n")[1]
+def torch_memory(arm):
+    """Most memory of a peer that does a block of two steps, and how much of it importing PyTorch takes: half a GB with CUDA."""
+    _, python, *_ = arm.words
+    return run(arm.words[1:], "run 1\n")[1], run([python, "-c", "import torch"])[1]
 
 
 # ---- one work, several arms ----
