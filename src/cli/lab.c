@@ -60,7 +60,7 @@ typedef struct args {
          .arg = "SECONDS",                                                                         \
          .min = 0.001,                                                                             \
          .max = 1e6,                                                                               \
-         .help = "A run that takes longer is stopped, and failed. Default: 120, or 14400 without " \
+         .help = "A run that takes longer is stopped, and failed. Default: 600, or 14400 without " \
                  "--quick."},                                                                      \
         {.name = "serve",                                                                          \
          ECH_OPTION(INT, args, serve),                                                             \

@@ -11,7 +11,7 @@
 
 enum { REASON = 240 };
 
-static const double QUICK_LIMIT = 120, FULL_LIMIT = 4 * 3600; /* seconds of a run */
+static const double QUICK_LIMIT = 600, FULL_LIMIT = 4 * 3600; /* seconds of a run */
 
 /* ---- the state that others see ---- */
 
