@@ -236,9 +236,9 @@ static ech_status wait_for(ech__arm *arm, int fd, const char *what)
         const int got = poll(fds, 3, (int)(slice / 1000000) + 1);
         if (got > 0 && fds[1].revents)
             return ech__fail(arm->ctx, ECH_E_IO, "the comparison was stopped");
-        if (got > 0 && fds[0].revents & POLLIN)
+        if (got > 0 && fds[0].revents) /* also where it was closed, which reading tells */
             return ECH_OK;
-        if (got > 0 && (fds[2].revents || fds[0].revents))
+        if (got > 0 && fds[2].revents)
             return died(arm);
         if (ech__waited_look(&waited) >= limit)
             return ech__fail(arm->ctx, ECH_E_IO,

@@ -240,7 +240,7 @@ static ech_status run_apart(ech__compare *c, ech__arm *arm, double seconds, ech_
     ECH_TRY(ech__arm_await(arm));
     ECH_TRY(ech__arm_block(arm, seconds * 1e3, out));
     ECH_TRY(run_block(c, arm, seconds, out));
-    ech__arm_end(arm);
+    end_arms(c);
     return ECH_OK;
 }
 

@@ -52,12 +52,14 @@ static size_t add_children(ech__tree *tree, int number)
     return tree->count - before;
 }
 
-/* Forgets those that are gone: their numbers may become others'. A child that ended is there until its parent reaps it. */
+/* Forgets those that are gone: their numbers may be others' by now. So only a child of the tree is kept. */
 static void drop_gone(ech__tree *tree)
 {
     size_t kept = 0;
     for (size_t i = 0; i < tree->count; i++) {
-        if (tree->pids[i] == tree->root || kill(tree->pids[i], 0) == 0)
+        char pid[24];
+        snprintf(pid, sizeof pid, "%d", (int)tree->pids[i]);
+        if (tree->pids[i] == tree->root || has(tree, parent_of(pid)))
             tree->pids[kept++] = tree->pids[i];
     }
     tree->count = kept;
