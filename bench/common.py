@@ -161,11 +161,10 @@ class Comparison:
     def measure(self, args):
         self.arms = self.make_arms() if callable(self.make_arms) else self.make_arms
         self.file = args.out / (f"{pathlib.Path(sys.argv[0]).name} {self.name}".replace(", ", "-").replace(" ", "-") + ".json")
-        threshold = next((arm.scale / arm.target for arm in self.arms if arm.target), 1)
-        command = [args.program, "compare", "--json", "--budget", args.budget or self.budget, "--threshold", f"{threshold:.6g}",
-                   "--arm-timeout", str(ARM_TIMEOUT_S)]
+        command = [args.program, "compare", "--json", "--budget", args.budget or self.budget, "--arm-timeout", str(ARM_TIMEOUT_S)]
         for arm in self.arms:
-            command += ["--", "--name", arm.name or "Echelon", *arm.words]
+            threshold = f"{arm.scale / (arm.target or 1):.6g}"
+            command += ["--", "--name", arm.name or "Echelon", "--threshold", threshold, *arm.words]
         say(f"{self.name}:")
         with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
             try:

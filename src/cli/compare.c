@@ -74,7 +74,8 @@ static const ech__option options[] = {
     {.name = "-- ARM -- ARM",
      ECH_OPTION(REST, args, arms),
      .positional = true,
-     .help = "Two to eight arms. An arm is: [--name NAME] [--program PATH] and words of the "
+     .help = "Two to eight arms. An arm is: [--name NAME] [--threshold X] [--program PATH] and "
+             "words of the "
              "command line of echelon "
              "(train, bench step, bench comm, quantize or run), or --peer and a program that "
              "speaks the line "
@@ -151,15 +152,17 @@ static bool is_command(char *const *words, int count)
 static ech_status add_arm(ech_ctx *ctx, all_arms *all, char **words, int count)
 {
     const int number = all->count + 1;
-    const char *name = NULL, *program = NULL;
+    const char *name = NULL, *program = NULL, *threshold = NULL;
+    double limit = 0;
     bool is_peer = false;
     int used = 0;
     if (all->count == ECH__COMPARE_ARMS - 1)
         return ech__fail(ctx, ECH_E_INVALID, "more than %d arms", ECH__COMPARE_ARMS - 1);
     for (; used < count && !is_peer; used++) {
-        const char **value = !strcmp(words[used], "--name")      ? &name
-                             : !strcmp(words[used], "--program") ? &program
-                                                                 : NULL;
+        const char **value = !strcmp(words[used], "--name")        ? &name
+                             : !strcmp(words[used], "--program")   ? &program
+                             : !strcmp(words[used], "--threshold") ? &threshold
+                                                                   : NULL;
         if (!strcmp(words[used], "--peer"))
             is_peer = true;
         else if (!value)
@@ -172,6 +175,9 @@ static ech_status add_arm(ech_ctx *ctx, all_arms *all, char **words, int count)
     }
     words += used;
     count -= used;
+    if (threshold && !(sscanf(threshold, "%lf", &limit) == 1 && limit >= 1e-6 && limit <= 1e6))
+        return ech__fail(ctx, ECH_E_INVALID, "arm %d: --threshold %.40s: must be from 1e-6 to 1e6",
+                         number, threshold);
     if (count == 0 || !*words[0])
         return ech__fail(ctx, ECH_E_INVALID,
                          "arm %d is empty: -- and words such as: train --model lenet", number);
@@ -203,8 +209,8 @@ static ech_status add_arm(ech_ctx *ctx, all_arms *all, char **words, int count)
         snprintf(arm->name, sizeof arm->name, "%s", name);
     else
         snprintf(arm->name, sizeof arm->name, "arm %d", number);
-    all->specs[all->count++] =
-        (ech__arm_spec){.name = arm->name, .argv = arm->argv, .is_peer = is_peer};
+    all->specs[all->count++] = (ech__arm_spec){
+        .name = arm->name, .argv = arm->argv, .is_peer = is_peer, .threshold = limit};
     return ECH_OK;
 }
 
@@ -343,7 +349,7 @@ static bool is_emulated(const ech__compare *c)
 
 static void print_verdict(const ech__compare *c, int arm)
 {
-    const double threshold = c->options.threshold;
+    const double threshold = ech__compare_threshold(c, arm);
     const ech__ratio r = ech__rounds_ratio(&c->rounds, arm);
     const char *name = c->arms[arm].spec.name, *first = c->arms[0].spec.name;
     char interval[64] = "";
@@ -398,7 +404,8 @@ static void print_row(const ech__compare *c, int arm, int width)
     else
         printf("  %7.3fx  %7.3f .. %5.3f  %-10s", ratio.ratio, ratio.low, ratio.high,
                is_copy ? "noise"
-                       : ech__decision_name(ech__rounds_decide(r, arm, c->options.threshold)));
+                       : ech__decision_name(
+                             ech__rounds_decide(r, arm, ech__compare_threshold(c, arm))));
     printf("  %s\n", is_copy ? "" : c->arms[arm].what);
 }
 

@@ -21,6 +21,7 @@ typedef struct ech__arm_spec {
     const char *name;  /* "arm 1", or what the user calls it */
     char *const *argv; /* the program, looked up in PATH, and its arguments; NULL at its end */
     bool is_peer;
+    double threshold; /* that its ratio is judged by; 0: that of the comparison */
 } ech__arm_spec;
 
 typedef struct ech__arm {

@@ -277,13 +277,14 @@ ech_status ech__compare_run(ech__compare *c)
     if (status == ECH_OK)
         wait_for_quiet(c);
     if (status == ECH_OK) {
-        const ech__rounds_options o = {.arms = c->narms,
-                                       .budget_s = c->options.budget_s,
-                                       .begin_s = ech__seconds(c->begin_ns),
-                                       .block_s = c->options.block_s,
-                                       .threshold = c->options.threshold,
-                                       .half_width = c->options.half_width,
-                                       .seed = (uint64_t)c->begin_ns};
+        ech__rounds_options o = {.arms = c->narms,
+                                 .budget_s = c->options.budget_s,
+                                 .begin_s = ech__seconds(c->begin_ns),
+                                 .block_s = c->options.block_s,
+                                 .half_width = c->options.half_width,
+                                 .seed = (uint64_t)c->begin_ns};
+        for (int i = 0; i < c->narms; i++)
+            o.thresholds[i] = ech__compare_threshold(c, i);
         c->phase = ECH__COMPARE_TURNS;
         status = ech__rounds_run(&o, &ops, c, &c->rounds);
     }
@@ -294,6 +295,12 @@ ech_status ech__compare_run(ech__compare *c)
         memcpy(c->ctx->error, kept, sizeof kept);
     }
     return status;
+}
+
+double ech__compare_threshold(const ech__compare *c, int arm)
+{
+    const double own = c->arms[arm].spec.threshold;
+    return own > 0 ? own : c->options.threshold;
 }
 
 ech__ratio ech__compare_noise(const ech__compare *c)

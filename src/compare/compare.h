@@ -69,6 +69,8 @@ ech_status ech__compare_run(ech__compare *compare);
 void ech__compare_destroy(ech__compare *compare);
 
 double ech__compare_elapsed(const ech__compare *compare);
+/* What the ratio of an arm is judged by. */
+double ech__compare_threshold(const ech__compare *compare, int arm);
 /* The copy of the first arm by the first arm, at 99 %. */
 ech__ratio ech__compare_noise(const ech__compare *compare);
 /* docs/compare.md has its members. */

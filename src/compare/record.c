@@ -46,8 +46,10 @@ static ech_json *arm_json(const ech__compare *c, int number)
         return json;
     const ech__ratio ratio = ech__rounds_ratio(r, number);
     set_ratio(&json, &ratio);
-    ech__json_set_string(&json, "verdict",
-                         ech__decision_name(ech__rounds_decide(r, number, c->options.threshold)));
+    ech__json_set_real(&json, "threshold", ech__compare_threshold(c, number));
+    ech__json_set_string(
+        &json, "verdict",
+        ech__decision_name(ech__rounds_decide(r, number, ech__compare_threshold(c, number))));
     ech__json_set(&json, "log_ratios", numbers(r->logs[number], r->starts));
     return json;
 }

@@ -189,7 +189,7 @@ static bool is_settled(const engine *e)
 {
     for (int arm = 1; arm + 1 < e->o->arms; arm++) {
         const ech__ratio r = ech__rounds_ratio(e->out, arm);
-        if (ech__compare_judge(&r, e->o->threshold) == ECH__DECISION_UNDECIDED ||
+        if (ech__compare_judge(&r, e->o->thresholds[arm]) == ECH__DECISION_UNDECIDED ||
             !(ech__ratio_half_width(&r) <= e->o->half_width))
             return false;
     }

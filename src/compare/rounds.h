@@ -51,11 +51,11 @@ typedef struct ech__rounds_ops {
 typedef struct ech__rounds_options {
     int arms; /* with the copy */
     double budget_s;
-    double begin_s;    /* by now(): when the budget began to run */
-    double block_s;    /* of a block, at least */
-    double threshold;  /* what ratios are judged by */
-    double half_width; /* of intervals that are narrow enough, relative */
-    uint64_t seed;     /* of the order */
+    double begin_s;                       /* by now(): when the budget began to run */
+    double block_s;                       /* of a block, at least */
+    double thresholds[ECH__COMPARE_ARMS]; /* what the ratio of each arm is judged by */
+    double half_width;                    /* of intervals that are narrow enough, relative */
+    uint64_t seed;                        /* of the order */
 } ech__rounds_options;
 
 typedef struct ech__rounds {

@@ -27,7 +27,7 @@ python=$(python3 -c 'import sys; print(sys.executable)')
 left() {
     local pid
     for pid in /proc/[0-9]*; do
-        grep -qsz '^ECHELON_ARM=' "$pid/environ" && [[ $(tr '\0' '\n' <"$pid/environ" 2>/dev/null) == *"TMPDIR=$work"* ]] &&
+        grep -qsz '^ECHELON_ARM=' "$pid/environ" && [[ $({ tr '\0' '\n' <"$pid/environ"; } 2>/dev/null) == *"TMPDIR=$work"* ]] &&
             grep -qs '^State:[[:space:]]*[^ZX]' "$pid/status" && echo "$pid $(tr '\0' ' ' <"$pid/cmdline")"
     done
     ls -d "$work"/echelon-* 2>/dev/null
@@ -55,7 +55,7 @@ fails() {
 
 # ---- arms of every kind ----
 
-compare --budget 8s --json -- "${small[@]}" -- "${small[@]}" --devices 2 -- --name peer --peer "$python" good.py >out.json 2>err
+compare --budget 8s --json -- "${small[@]}" -- "${small[@]}" --devices 2 -- --name peer --threshold 1000 --peer "$python" good.py >out.json 2>err
 check "a comparison ends with a record" "$python" - out.json <<'EOF'
 import json, sys
 c = json.load(open(sys.argv[1]))
@@ -65,6 +65,7 @@ assert c["arms"][2]["what"] == "Python" and c["arms"][0]["what"].startswith("Ech
 assert c["starts"] >= 1 and len(c["noise"]["log_ratios"]) == c["starts"], c
 for arm in c["arms"]:
     assert len(arm["step_time_s"]["starts"]) == c["starts"] and arm["step_time_s"]["median"] > 0 and arm["memory_bytes"] > 1e6, arm
+assert [arm["threshold"] for arm in c["arms"][1:]] == [1, 1000]
 assert abs(c["arms"][2]["step_time_s"]["median"] / 0.002 - 1) < 1e-6
 for arm in c["arms"][1:]:
     ratio = c["arms"][0]["step_time_s"]["starts"][0] / arm["step_time_s"]["starts"][0]
@@ -156,5 +157,6 @@ usage "a command that has no steps" "arm 2: 'plan' cannot be compared" -- "${sma
 usage "an empty arm" 'arm 1 is empty' -- -- "${small[@]}"
 usage "nine arms" 'more than 8 arms' -- train -- train -- train -- train -- train -- train -- train -- train -- train
 usage "a budget that is none" '--budget 0s: must be a time from 1s to 24h' --budget 0s -- train -- train
+usage "a threshold that is none" 'arm 2: --threshold x: must be from' -- train -- --threshold x train
 usage "a program for a peer" '--program is for arms of echelon' -- train -- --program x --peer y
 finish

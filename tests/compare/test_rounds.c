@@ -109,7 +109,7 @@ static ech__rounds_options options_of(const machine *m)
     return (ech__rounds_options){.arms = m->arms,
                                  .budget_s = 600,
                                  .block_s = 0.15,
-                                 .threshold = 1,
+                                 .thresholds = {1, 1, 1},
                                  .half_width = 0.05,
                                  .seed = m->seed};
 }
