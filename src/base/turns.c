@@ -22,18 +22,23 @@ struct ech__turns {
         [BUFFER]; /* lines that were not sent yet: nothing is sent between the steps of a block unless it is full */
 };
 
-bool ech__turns_wanted(void)
+static const char *path_of(void)
 {
     const char *path = getenv(ECH__TURNS_NAME);
-    return path && *path;
+    return path && *path ? path : NULL;
+}
+
+bool ech__turns_wanted(void)
+{
+    return path_of() != NULL;
 }
 
 ech_status ech__turns_open(ech_ctx *ctx, const char *clock, ech__turns **out)
 {
+    const char *path = path_of();
     *out = NULL;
-    if (!ech__turns_wanted())
+    if (!path)
         return ECH_OK;
-    const char *path = getenv(ECH__TURNS_NAME);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof address.sun_path)
         return ech__fail(ctx, ECH_E_INVALID, ECH__TURNS_NAME " is a path of %zu bytes; at most %zu",
@@ -105,8 +110,9 @@ static ech_status wait_for_turn(ech__turns *turns)
         used += got > 0 ? (size_t)got : 0;
     }
     line[used] = '\0';
-    double ms;
-    if (sscanf(line, "run %lf", &ms) != 1 || !(ms >= 0 && ms < 1e9))
+    char *end = line;
+    const double ms = strncmp(line, "run ", 4) ? -1 : strtod(line + 4, &end);
+    if (*end != '\n' || !(ms >= 0 && ms < 1e9))
         return is_over(turns);
     turns->steps = 0;
     turns->block_ns = (int64_t)(ms * 1e6);

@@ -149,6 +149,13 @@ static bool is_command(char *const *words, int count)
            (!strcmp(words[1], "step") || !strcmp(words[1], "comm"));
 }
 
+static bool parse_number(const char *text, double *out)
+{
+    char *end;
+    *out = strtod(text, &end);
+    return end > text && !*end && *out >= 1e-6 && *out <= 1e6;
+}
+
 static ech_status add_arm(ech_ctx *ctx, all_arms *all, char **words, int count)
 {
     const int number = all->count + 1;
@@ -175,7 +182,7 @@ static ech_status add_arm(ech_ctx *ctx, all_arms *all, char **words, int count)
     }
     words += used;
     count -= used;
-    if (threshold && !(sscanf(threshold, "%lf", &limit) == 1 && limit >= 1e-6 && limit <= 1e6))
+    if (threshold && !parse_number(threshold, &limit))
         return ech__fail(ctx, ECH_E_INVALID, "arm %d: --threshold %.40s: must be from 1e-6 to 1e6",
                          number, threshold);
     if (count == 0 || !*words[0])

@@ -342,7 +342,7 @@ static ech_status say(ech__arm *arm, const char *line)
 ech_status ech__arm_block(ech__arm *arm, double ms, ech__block *out)
 {
     static const char what[] = "a step's time in seconds, or 'done'";
-    char text[32], *line, *end;
+    char text[32], *line = text, *end;
     size_t kept = 0;
     int steps = 0;
     snprintf(text, sizeof text, "run %.6g\n", ms);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -109,20 +110,24 @@ static double slowness(ech__probe *p)
 /* "cpu3 user nice system idle iowait irq softirq steal ...", in ticks. */
 static void read_counters(ech__probe *p)
 {
+    enum { USER, NICE, SYSTEM, IDLE, IOWAIT, IRQ, SOFTIRQ, STOLEN, KINDS };
     const double tick_s = 1.0 / (double)sysconf(_SC_CLK_TCK);
     char line[512];
     FILE *file = fopen("/proc/stat", "re");
     while (file && fgets(line, sizeof line, file)) {
-        unsigned long long user, nice, system, idle, wait, irq, soft, stolen;
-        int cpu;
-        if (sscanf(line, "cpu%d %llu %llu %llu %llu %llu %llu %llu %llu", &cpu, &user, &nice,
-                   &system, &idle, &wait, &irq, &soft, &stolen) != 9)
+        char *at = line + 3;
+        if (strncmp(line, "cpu", 3) != 0 || *at < '0' || *at > '9')
             continue;
+        const long cpu = strtol(at, &at, 10);
+        double ticks[KINDS];
+        for (int k = 0; k < KINDS; k++)
+            ticks[k] = (double)strtoull(at, &at, 10);
         for (int i = 0; i < p->count; i++) {
             if (p->cores[i].cpu != cpu)
                 continue;
-            p->cores[i].busy_s = (double)(user + nice + system + irq + soft) * tick_s;
-            p->cores[i].stolen_s = (double)stolen * tick_s;
+            p->cores[i].busy_s =
+                (ticks[USER] + ticks[NICE] + ticks[SYSTEM] + ticks[IRQ] + ticks[SOFTIRQ]) * tick_s;
+            p->cores[i].stolen_s = ticks[STOLEN] * tick_s;
         }
     }
     if (file)

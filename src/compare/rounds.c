@@ -85,7 +85,7 @@ static ech_status run_round(engine *e, start_times *times)
     int order[ECH__COMPARE_ARMS];
     const double begin = e->ops->now(e->self);
     ech__disturbance seen = {0};
-    double step_s[ECH__COMPARE_ARMS];
+    double step_s[ECH__COMPARE_ARMS] = {0};
     shuffle(e, order);
     for (int i = 0; i < e->o->arms; i++) {
         ech__block block = {0};

@@ -29,8 +29,7 @@ static pid_t parent_of(const char *pid)
     fclose(file);
     text[got] = '\0';
     const char *end = strrchr(text, ')');
-    int parent = 0;
-    return end && sscanf(end, ") %*c %d", &parent) == 1 ? parent : 0;
+    return end && strlen(end) > 4 ? (pid_t)strtol(end + 4, NULL, 10) : 0; /* behind ") S " */
 }
 
 /* Adds and signals children of what is in the tree; returns how many there were. */
@@ -116,9 +115,8 @@ int64_t ech__tree_memory(const ech__tree *tree)
         snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)tree->pids[i]);
         FILE *file = fopen(path, "re");
         while (file && fgets(line, sizeof line, file)) {
-            long long kilobytes;
-            if (sscanf(line, "Pss: %lld kB", &kilobytes) == 1)
-                sum += 1024 * kilobytes;
+            if (!strncmp(line, "Pss:", 4))
+                sum += 1024 * strtoll(line + 4, NULL, 10);
         }
         if (file)
             fclose(file);
