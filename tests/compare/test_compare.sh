@@ -57,7 +57,7 @@ fails() {
 
 compare --budget 8s --json -- "${small[@]}" -- "${small[@]}" --devices 2 -- --name peer --threshold 1000 --peer "$python" good.py >out.json 2>err
 check "a comparison ends with a record" "$python" - out.json <<'EOF'
-import json, sys
+import json, math, sys
 c = json.load(open(sys.argv[1]))
 names = [arm["name"] for arm in c["arms"]]
 assert names[0] == "arm 1" and names[2] == "peer", names
@@ -68,10 +68,17 @@ for arm in c["arms"]:
 assert [arm["threshold"] for arm in c["arms"][1:]] == [1, 1000]
 assert abs(c["arms"][2]["step_time_s"]["median"] / 0.002 - 1) < 1e-6
 for arm in c["arms"][1:]:
-    ratio = c["arms"][0]["step_time_s"]["starts"][0] / arm["step_time_s"]["starts"][0]
-    assert 0.2 < ratio / arm["ratio"] < 5 and arm["verdict"] in ("above", "below", "equal", "undecided"), arm
+    mean = sum(arm["log_ratios"]) / c["starts"]
+    assert len(arm["log_ratios"]) == c["starts"] and abs(math.exp(mean) / arm["ratio"] - 1) < 1e-9, arm
+    assert arm["verdict"] in ("above", "below", "equal", "undecided"), arm
 EOF
 none_left "a comparison"
+sed 's/print(0.002)/print(0.001)/' good.py >fast.py
+compare --budget 3s --json -- --peer "$python" good.py -- --peer "$python" fast.py >out.json 2>err
+check "a ratio is the first arm's time by the other's" "$python" -c '
+import json, sys
+c = json.load(open(sys.argv[1]))
+assert abs(c["arms"][1]["ratio"] - 2) < 1e-9 and abs(c["noise"]["ratio"] - 1) < 1e-9, c' out.json
 says "the table begins with the verdict" '^(arm 2|Undecided: arm 2).*(as fast as arm 1)' compare --budget 3s -- "${small[@]}" -- "${small[@]}"
 says "collectives are arms" '^the copy of arm 1 .*noise' compare --budget 3s \
     -- bench comm -n 2 --min 4K --max 4K -- bench comm -n 2 --min 64K --max 64K
