@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_CORES = 256, LOOPS = 5, LOOP_STEPS = 20000, HISTORY = 64 };
+enum { MOST_CORES = 256, LOOPS = 5, CHAINS = 6, LOOP_STEPS = 20000, HISTORY = 64 };
 
 typedef struct core {
     int cpu;
@@ -38,14 +38,18 @@ struct ech__probe {
 
 /* ---- speed ---- */
 
-/* A chain of operations each of which needs the one before. */
+/* Multiplications that keep the core's multiplier busy all the time, so that a neighbour on the same physical core is seen too. */
 static double time_loop(void)
 {
     const int64_t start = ech__clock_wall();
-    uint64_t x = (uint64_t)start;
+    uint64_t x[CHAINS];
+    for (int k = 0; k < CHAINS; k++)
+        x[k] = (uint64_t)start + (uint64_t)k;
     for (int i = 0; i < LOOP_STEPS; i++) {
-        x = x * 6364136223846793005u + 1442695040888963407u;
-        __asm__ volatile("" : "+r"(x));
+        for (int k = 0; k < CHAINS; k++) {
+            x[k] = x[k] * 6364136223846793005u + 1442695040888963407u;
+            __asm__ volatile("" : "+r"(x[k]));
+        }
     }
     return ech__seconds(ech__clock_wall() - start);
 }

@@ -27,7 +27,7 @@ typedef struct ech__disturbance {
 /* What it takes to call a round disturbed. */
 #define ECH__DISTURBED_FOREIGN 0.15
 #define ECH__DISTURBED_STOLEN 0.05
-#define ECH__DISTURBED_SLOW 1.25
+#define ECH__DISTURBED_SLOW 1.4
 bool ech__is_disturbed(const ech__disturbance *d);
 /* The worst of both, the longer of both weighing more. */
 void ech__disturbance_add(ech__disturbance *sum, const ech__disturbance *more);
