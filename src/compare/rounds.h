@@ -29,7 +29,7 @@ typedef struct ech__disturbance {
 #define ECH__DISTURBED_STOLEN 0.05
 #define ECH__DISTURBED_SLOW 1.4
 bool ech__is_disturbed(const ech__disturbance *d);
-/* The worst of both, the longer of both weighing more. */
+/* Averages over time; of slow the worst. */
 void ech__disturbance_add(ech__disturbance *sum, const ech__disturbance *more);
 
 typedef struct ech__block {

@@ -1,4 +1,4 @@
-/* The order of a comparison on a simulated machine, whose truth is known: speed that drifts by 16 %, spikes, stolen time, other
+/* The order of a comparison on a simulated machine, whose truth is known: speed that drifts by 10 %, spikes, stolen time, other
  * programs, and start effects of 3 %. Over 1,000 comparisons the intervals must cover the truth and the verdicts must be right. */
 #include "compare/rounds.h"
 #include "base/rng.h"
