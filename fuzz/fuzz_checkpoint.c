@@ -1,7 +1,7 @@
 /* Any bytes as the texts of a checkpoint, a state or a manifest: either a sentence on one line, or values that can be
  * used as they are; and a state that is written again reads back. */
-#include "train/checkpoint_dir.h"
-#include "train/checkpoint_state.h"
+#include "train/checkpoint/dir.h"
+#include "train/checkpoint/state.h"
 
 #include <stdlib.h>
 #include <string.h>

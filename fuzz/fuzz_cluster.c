@@ -1,6 +1,6 @@
 /* Any bytes as a cluster file and as a link: either a sentence on one line, or values within their limits whose all-reduces
  * have prices. */
-#include "plan/collective.h"
+#include "price/collective.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Any bytes as JSON: either a sentence on one line, or a document whose text reads back to the same text. */
-#include "base/json.h"
+#include "base/file/json.h"
 
 #include <stdlib.h>
 #include <string.h>

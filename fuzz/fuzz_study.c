@@ -1,6 +1,6 @@
 /* Any bytes as lab.json, as a study, as steps.jsonl, run.json and trace.json: either a sentence on one line, or a report whose
  * page and tables can be written. */
-#include "report/records.h"
+#include "report/study/records.h"
 #include "report/report.h"
 
 #include <stdlib.h>

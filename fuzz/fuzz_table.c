@@ -1,7 +1,7 @@
 /* Any bytes as a table of runs: either a sentence on one line, or rows that are in range; and what is fitted to them is
  * a number or a sentence too. */
-#include "plan/fit.h"
-#include "plan/table.h"
+#include "predict/fit.h"
+#include "predict/runs_table.h"
 
 #include <math.h>
 #include <stdlib.h>

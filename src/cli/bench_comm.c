@@ -1,12 +1,12 @@
 /* echelon bench comm: collectives between ranks, in the columns of nccl-tests. */
 #include "base/format.h"
-#include "base/json.h"
+#include "base/file/json.h"
 #include "base/size.h"
 #include "cli/cli.h"
-#include "cli/ranks.h"
+#include "cli/train/ranks.h"
 #include "comm/bench.h"
-#include "comm/mpi.h"
-#include "comm/reduce.h"
+#include "comm/mpi/mpi.h"
+#include "comm/collective/reduce.h"
 #include "device/machine.h"
 
 #include <math.h>

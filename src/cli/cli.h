@@ -2,7 +2,7 @@
 #ifndef ECH_CLI_CLI_H
 #define ECH_CLI_CLI_H
 
-#include "base/option.h"
+#include "base/option/option.h"
 #include "device/isa.h"
 
 /* Exit codes, as in the man page. */

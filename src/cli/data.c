@@ -1,5 +1,5 @@
 /* echelon data cifar10: fetch and check the data set. */
-#include "base/json.h"
+#include "base/file/json.h"
 #include "cli/cli.h"
 #include "data/fetch.h"
 

@@ -1,8 +1,8 @@
 /* echelon graph: what the passes make of a model. */
 #include "graph/print.h"
-#include "base/file.h"
+#include "base/file/file.h"
 #include "cli/cli.h"
-#include "cli/training.h"
+#include "cli/train/training.h"
 
 #include <stdio.h>
 #include <stdlib.h>

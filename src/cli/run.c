@@ -1,7 +1,7 @@
 /* echelon run: a user's own program as several ranks. */
-#include "cli/ranks.h"
+#include "cli/train/ranks.h"
 #include "device/device.h"
-#include "train/clock.h"
+#include "train/step/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

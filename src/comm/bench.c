@@ -1,10 +1,10 @@
 #include "comm/bench.h"
 
-#include "base/clock.h"
-#include "base/cpus.h"
+#include "base/system/clock.h"
+#include "base/system/cpus.h"
 #include "base/size.h"
 #include "base/stats.h"
-#include "base/turns.h"
+#include "base/system/turns.h"
 #include "comm/bench_data.h"
 
 #include <sched.h>

@@ -1,7 +1,7 @@
-#include "comm/inner.h"
+#include "comm/internal.h"
 
 #include "base/size.h"
-#include "comm/reduce.h"
+#include "comm/collective/reduce.h"
 
 #include <stdlib.h>
 #include <string.h>

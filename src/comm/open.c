@@ -1,8 +1,8 @@
-#include "comm/inner.h"
+#include "comm/internal.h"
 
-#include "comm/mpi.h"
-#include "comm/reduce.h"
-#include "comm/shm.h"
+#include "comm/mpi/mpi.h"
+#include "comm/collective/reduce.h"
+#include "comm/shm/shm.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-#include "comm/inner.h"
+#include "comm/internal.h"
 
-#include "base/clock.h"
+#include "base/system/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "comm/inner.h"
+#include "comm/internal.h"
 
 #include <assert.h>
 #include <stdlib.h>

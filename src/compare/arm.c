@@ -1,8 +1,8 @@
 #include "compare/arm.h"
-#include "base/clock.h"
-#include "base/last_words.h"
+#include "base/system/clock.h"
+#include "base/system/last_words.h"
 #include "base/stats.h"
-#include "base/turns.h"
+#include "base/system/turns.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 #include "compare/compare.h"
-#include "base/available.h"
-#include "base/clock.h"
-#include "base/dir.h"
+#include "base/system/available.h"
+#include "base/system/clock.h"
+#include "base/file/dir.h"
 #include "base/format.h"
 
 #include <errno.h>

@@ -14,8 +14,8 @@
 #ifndef ECH_COMPARE_COMPARE_H
 #define ECH_COMPARE_COMPARE_H
 
-#include "base/json.h"
-#include "comm/leftovers.h"
+#include "base/file/json.h"
+#include "comm/launch/leftovers.h"
 #include "compare/arm.h"
 #include "compare/probe.h"
 

@@ -1,6 +1,6 @@
 #include "compare/decide.h"
 #include "base/stats.h"
-#include "plan/least.h"
+#include "predict/least_squares.h"
 
 #include <math.h>
 

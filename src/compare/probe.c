@@ -1,6 +1,6 @@
 #include "compare/probe.h"
-#include "base/clock.h"
-#include "base/cpus.h"
+#include "base/system/clock.h"
+#include "base/system/cpus.h"
 #include "base/stats.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 #include "compare/tree.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 
 #include <dirent.h>
 #include <signal.h>

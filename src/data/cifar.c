@@ -1,5 +1,5 @@
 #include "data/cifar.h"
-#include "base/file.h"
+#include "base/file/file.h"
 
 #include <assert.h>
 #include <inttypes.h>

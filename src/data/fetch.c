@@ -1,7 +1,7 @@
 #include "data/fetch.h"
-#include "base/dir.h"
-#include "base/file.h"
-#include "base/sha256.h"
+#include "base/file/dir.h"
+#include "base/file/file.h"
+#include "base/file/sha256.h"
 #include "data/child.h"
 #include "data/tfjs.h"
 

@@ -1,5 +1,5 @@
 #include "data/images.h"
-#include "base/available.h"
+#include "base/system/available.h"
 #include "data/cifar.h"
 #include "data/synthetic.h"
 

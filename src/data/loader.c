@@ -1,5 +1,5 @@
 #include "data/loader.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/rng.h"
 #include "base/size.h"
 

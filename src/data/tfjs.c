@@ -1,6 +1,6 @@
 #include "data/tfjs.h"
-#include "base/file.h"
-#include "base/json.h"
+#include "base/file/file.h"
+#include "base/file/json.h"
 #include "data/cifar.h"
 
 #include <png.h>

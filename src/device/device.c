@@ -1,7 +1,7 @@
 #include "device/device.h"
-#include "base/available.h"
-#include "base/clock.h"
-#include "base/cpus.h"
+#include "base/system/available.h"
+#include "base/system/clock.h"
+#include "base/system/cpus.h"
 #include "base/size.h"
 #include "device/isa.h"
 

@@ -1,5 +1,5 @@
 /* What a card's runs calls: it asks for runs, and adds them to its study. */
-#include "lab/inner.h"
+#include "lab/internal.h"
 
 #include <ctype.h>
 #include <stdio.h>

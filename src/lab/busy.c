@@ -1,5 +1,5 @@
 #include "lab/busy.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -12,7 +12,7 @@
 #ifndef ECH_LAB_BUSY_H
 #define ECH_LAB_BUSY_H
 
-#include "base/json.h"
+#include "base/file/json.h"
 
 enum { ECH__BUSY_LANES = 64, ECH__BUSY_PROCESSES = 64 };
 

@@ -23,7 +23,7 @@
 #define ECH_LAB_EXPR_H
 
 #include "base/arena.h"
-#include "base/json.h"
+#include "base/file/json.h"
 
 enum { ECH__LAB_DRAWS = 1001, ECH__LAB_EXPR_MAX = 2000 /* characters */ };
 

@@ -1,6 +1,6 @@
 #include "lab/facts.h"
-#include "base/dir.h"
-#include "base/file.h"
+#include "base/file/dir.h"
+#include "base/file/file.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 #include "lab/follow.h"
-#include "base/dir.h"
+#include "base/file/dir.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -11,7 +11,7 @@
 #ifndef ECH_LAB_FOLLOW_H
 #define ECH_LAB_FOLLOW_H
 
-#include "base/json.h"
+#include "base/file/json.h"
 #include "lab/curve.h"
 
 enum {

@@ -1,7 +1,7 @@
 #include "lab/images.h"
-#include "base/dir.h"
+#include "base/file/dir.h"
 #include "data/cifar.h"
-#include "lab/inner.h"
+#include "lab/internal.h"
 #include "lab/runner.h"
 
 #include <stdlib.h>

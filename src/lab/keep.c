@@ -1,6 +1,6 @@
 #include "lab/keep.h"
-#include "base/dir.h"
-#include "base/json.h"
+#include "base/file/dir.h"
+#include "base/file/json.h"
 
 #include <errno.h>
 #include <fcntl.h>

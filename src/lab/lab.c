@@ -1,7 +1,7 @@
 #include "lab/lab.h"
-#include "base/clock.h"
-#include "base/dir.h"
-#include "lab/inner.h"
+#include "base/system/clock.h"
+#include "base/file/dir.h"
+#include "lab/internal.h"
 #include "lab/sheet.h"
 
 #include <errno.h>

@@ -12,7 +12,7 @@
 #ifndef ECH_LAB_LAB_H
 #define ECH_LAB_LAB_H
 
-#include "base/json.h"
+#include "base/file/json.h"
 #include "lab/study.h"
 
 enum { ECH__LAB_MAX_DEVICES = 16, ECH__LAB_MAX_SETS = 64, ECH__LAB_MAX_STUDIES = 100 };

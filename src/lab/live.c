@@ -1,9 +1,9 @@
 #include "lab/live.h"
-#include "base/clock.h"
-#include "base/dir.h"
+#include "base/system/clock.h"
+#include "base/file/dir.h"
 #include "lab/busy.h"
 #include "lab/follow.h"
-#include "report/study.h"
+#include "report/study/study.h"
 
 #include <stdio.h>
 #include <stdlib.h>

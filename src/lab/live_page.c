@@ -1,7 +1,7 @@
 /* The page of the live view: the report's style and colours, and what it has of its own. */
 #include "lab/live.h"
 #include "lab/live_texts.h"
-#include "report/page.h"
+#include "report/style.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "lab/noise.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/stats.h"
-#include "lab/inner.h"
+#include "lab/internal.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* A task of a study becomes a run: found again, known not to work, or started and judged. */
-#include "base/clock.h"
-#include "base/file.h"
-#include "lab/inner.h"
+#include "base/system/clock.h"
+#include "base/file/file.h"
+#include "lab/internal.h"
 #include "lab/keep.h"
 #include "lab/runner.h"
 #include "lab/words.h"

@@ -1,6 +1,6 @@
 /* lab.json: what was run, where and when. */
 #include "base/format.h"
-#include "lab/inner.h"
+#include "lab/internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "lab/runner.h"
-#include "base/clock.h"
-#include "base/last_words.h"
+#include "base/system/clock.h"
+#include "base/system/last_words.h"
 
 #include <fcntl.h>
 #include <math.h>

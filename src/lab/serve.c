@@ -1,6 +1,6 @@
 #include "lab/serve.h"
-#include "base/clock.h"
-#include "base/threads.h"
+#include "base/system/clock.h"
+#include "base/system/threads.h"
 #include "lab/live.h"
 
 #include <arpa/inet.h>

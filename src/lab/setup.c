@@ -1,8 +1,8 @@
 /* What a lab is asked for, checked before anything runs: studies, their sizes, devices and places. */
-#include "base/dir.h"
-#include "base/option.h"
-#include "comm/reduce.h"
-#include "lab/inner.h"
+#include "base/file/dir.h"
+#include "base/option/option.h"
+#include "comm/collective/reduce.h"
+#include "lab/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-#include "lab/sheet_parts.h"
-#include "base/dir.h"
-#include "base/file.h"
+#include "lab/sheet_internal.h"
+#include "base/file/dir.h"
+#include "base/file/file.h"
 
 #include <math.h>
 #include <stdio.h>

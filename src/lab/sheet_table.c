@@ -1,4 +1,4 @@
-#include "lab/sheet_parts.h"
+#include "lab/sheet_internal.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* What a lab is doing, for another thread. */
-#include "base/clock.h"
-#include "lab/inner.h"
+#include "base/system/clock.h"
+#include "lab/internal.h"
 
 static ech_json *task_json(const ech__lab *lab, const ech__lab_task *task)
 {

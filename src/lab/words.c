@@ -1,5 +1,5 @@
 #include "lab/words.h"
-#include "base/sha256.h"
+#include "base/file/sha256.h"
 #include "lab/keep.h"
 
 #include <stdio.h>

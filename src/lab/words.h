@@ -3,7 +3,7 @@
 #ifndef ECH_LAB_WORDS_H
 #define ECH_LAB_WORDS_H
 
-#include "lab/inner.h"
+#include "lab/internal.h"
 
 enum { ECH__LAB_MAX_WORDS = 512 };
 

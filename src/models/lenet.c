@@ -1,4 +1,4 @@
-#include "models/parts.h"
+#include "models/internal.h"
 
 ech_value ech__lenet(ech_graph *g, ech_value x)
 {

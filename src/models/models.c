@@ -1,5 +1,5 @@
 #include "models/models.h"
-#include "models/parts.h"
+#include "models/internal.h"
 
 static const char *const names[] = {
 #define NAME(id, text) text,

@@ -1,4 +1,4 @@
-#include "models/parts.h"
+#include "models/internal.h"
 
 #include <stdio.h>
 

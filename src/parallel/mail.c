@@ -1,5 +1,5 @@
 #include "parallel/mail.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 
 ech_status ech__bell_init(ech_ctx *ctx, ech__bell *bell)
 {

@@ -12,7 +12,7 @@
 #define ECH_PLAN_CHOICES_H
 
 #include "base/arena.h"
-#include "base/json.h"
+#include "base/file/json.h"
 
 typedef struct ech__plan ech__plan;
 

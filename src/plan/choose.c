@@ -4,7 +4,7 @@
  * of them can take, the times of their fastest kernels are added up; the layout with the least sum wins. Then
  * each operator takes its fastest kernel for the layouts it got. Without a tuning store the device's order of
  * preference decides instead of times. A plan that is like another takes over its layouts and kernels. */
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/size.h"
 #include "plan/plan.h"
 #include "tensor/half.h"

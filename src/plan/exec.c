@@ -1,5 +1,5 @@
 /* Runs a plan: allocates its blocks, prepares its kernels, and from then on only executes. */
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/size.h"
 #include "plan/plan.h"
 #include "tensor/half.h"

@@ -1,5 +1,5 @@
 #include "quant/file.h"
-#include "base/json.h"
+#include "base/file/json.h"
 #include "tensor/safetensors.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "quant/file.h"
 #include "quant/onnx.h"
 #include "quant/rewrite.h"
-#include "train/trainer.h"
+#include "train/step/trainer.h"
 
 struct ech_int8 {
     ech_ctx *ctx;

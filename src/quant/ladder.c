@@ -1,5 +1,5 @@
 #include "quant/ladder.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/stats.h"
 
 #include <math.h>

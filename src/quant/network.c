@@ -1,5 +1,5 @@
 #include "quant/network.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/size.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 #include "quant/onnx.h"
-#include "base/file.h"
+#include "base/file/file.h"
 #include "quant/protobuf.h"
 
 #include <stdio.h>

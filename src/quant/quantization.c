@@ -1,10 +1,10 @@
 #include "quant/quantization.h"
-#include "base/clock.h"
-#include "base/dir.h"
+#include "base/system/clock.h"
+#include "base/file/dir.h"
 #include "quant/file.h"
 #include "quant/onnx.h"
-#include "train/checkpoint_dir.h"
-#include "train/trainer.h"
+#include "train/checkpoint/dir.h"
+#include "train/step/trainer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static ech_status open_data(ech__quantization *s)
     return ECH_OK;
 }
 
-/* As the models are trained (train/feed.c). */
+/* As the models are trained (train/step/feed.c). */
 static ech__norm norm_of(const ech__quantization *s)
 {
     return s->config.model.kind == ECH__MODEL_LENET ? ECH__NORM_HALF : ECH__NORM_CIFAR10;

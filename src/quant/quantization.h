@@ -8,8 +8,8 @@
 #ifndef ECH_QUANT_QUANTIZATION_H
 #define ECH_QUANT_QUANTIZATION_H
 
-#include "base/dir.h"
-#include "base/turns.h"
+#include "base/file/dir.h"
+#include "base/system/turns.h"
 #include "models/models.h"
 #include "quant/calibrate.h"
 #include "quant/ladder.h"

@@ -1,6 +1,6 @@
 /* What a trainer has learned, on its way to int8: files and networks know none. */
 #include "quant/model.h"
-#include "train/trainer.h"
+#include "train/step/trainer.h"
 
 ech_status ech__tensors_take(ech__tensors *tensors, ech_trainer *trainer)
 {

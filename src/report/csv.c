@@ -1,9 +1,9 @@
 /* Tables as CSV (RFC 4180), with full precision: a column with intervals becomes three, and one whose figures say how they
  * came about has another behind it. */
-#include "base/dir.h"
-#include "base/file.h"
+#include "base/file/dir.h"
+#include "base/file/file.h"
 #include "report/report.h"
-#include "report/wording.h"
+#include "report/study/wording.h"
 
 #include <math.h>
 #include <stdio.h>

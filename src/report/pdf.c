@@ -1,9 +1,9 @@
 /* report.pdf: title, contents, and the studies group by group. It is set twice, because the contents need the numbers of
  * pages that come behind them. */
-#include "base/file.h"
+#include "base/file/file.h"
 #include "report/pdf_table.h"
 #include "report/report.h"
-#include "report/wording.h"
+#include "report/study/wording.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #include "report/pdf_table.h"
-#include "report/wording.h"
+#include "report/study/wording.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 #ifndef ECH_REPORT_PDF_TABLE_H
 #define ECH_REPORT_PDF_TABLE_H
 
-#include "report/press.h"
-#include "report/study.h"
+#include "report/pdf_writer.h"
+#include "report/study/study.h"
 
 /* Height of what should not be parted from the title: a small table, or the head and the first rows of a larger one. */
 double ech__pdf_table_start(ech__press *press, const ech__study_table *table);

@@ -1,7 +1,7 @@
 /* Plots with their titles as files of their own. */
-#include "base/dir.h"
-#include "base/file.h"
-#include "report/pages.h"
+#include "base/file/dir.h"
+#include "base/file/file.h"
+#include "report/cairo.h"
 #include "report/report.h"
 
 #include <stdio.h>

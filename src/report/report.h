@@ -8,7 +8,7 @@
 #ifndef ECH_REPORT_REPORT_H
 #define ECH_REPORT_REPORT_H
 
-#include "report/study.h"
+#include "report/study/study.h"
 
 /* One file that needs nothing else. links is put before the paths of records: "" where the page lies in the report's
  * directory. */

@@ -1,7 +1,7 @@
 #include "tensor/safetensors.h"
 #include "base/arena.h"
-#include "base/file.h"
-#include "base/json.h"
+#include "base/file/file.h"
+#include "base/file/json.h"
 #include "base/size.h"
 
 #include <assert.h>

@@ -1,12 +1,12 @@
 #include "train/run.h"
-#include "base/clock.h"
-#include "base/dir.h"
-#include "base/file.h"
+#include "base/system/clock.h"
+#include "base/file/dir.h"
+#include "base/file/file.h"
 #include "comm/group.h"
 #include "device/device.h"
-#include "train/checkpoint.h"
-#include "train/record.h"
-#include "train/trace.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/record/record.h"
+#include "train/record/trace.h"
 
 #include <math.h>
 #include <stdio.h>

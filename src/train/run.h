@@ -12,21 +12,21 @@
 #ifndef ECH_TRAIN_RUN_H
 #define ECH_TRAIN_RUN_H
 
-#include "base/dir.h"
-#include "base/json.h"
+#include "base/file/dir.h"
+#include "base/file/json.h"
 #include "device/machine.h"
-#include "train/clock.h"
-#include "train/divergence.h"
-#include "train/dp_totals.h"
-#include "train/feed.h"
-#include "train/history.h"
-#include "train/optimizer.h"
-#include "train/params.h"
-#include "train/pipe_totals.h"
-#include "train/schedule.h"
-#include "train/stability.h"
-#include "train/traffic.h"
-#include "train/trainer.h"
+#include "train/step/clock.h"
+#include "train/step/divergence.h"
+#include "train/record/dp_totals.h"
+#include "train/step/feed.h"
+#include "train/record/history.h"
+#include "train/step/optimizer.h"
+#include "train/step/params.h"
+#include "train/record/pipe_totals.h"
+#include "train/step/schedule.h"
+#include "train/record/stability.h"
+#include "train/record/traffic.h"
+#include "train/step/trainer.h"
 
 typedef struct ech__run_config {
     ech__model_options model;

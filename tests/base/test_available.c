@@ -1,5 +1,5 @@
 /* What can be had of memory, within limits that a child process gives itself. */
-#include "base/available.h"
+#include "base/system/available.h"
 
 #include "support/cmocka_first.h"
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "support/cmocka_first.h"
 
-#include "base/clock.h"
+#include "base/system/clock.h"
 
 /* A gap between two looks that is longer than a waiter ever sleeps was a suspension, whatever its length. */
 static void suspended_time_is_not_waited(void **state)

@@ -1,4 +1,4 @@
-#include "base/cpus.h"
+#include "base/system/cpus.h"
 
 #include "support/cmocka_first.h"
 

@@ -1,5 +1,5 @@
 /* Directories: removed without following links, and claimed by one process at a time. */
-#include "base/dir.h"
+#include "base/file/dir.h"
 
 #include "support/cmocka_first.h"
 #include <fcntl.h>

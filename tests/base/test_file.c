@@ -1,5 +1,5 @@
 /* Reading whole files and writing them atomically. */
-#include "base/file.h"
+#include "base/file/file.h"
 
 #include "support/cmocka_first.h"
 #include <dirent.h>

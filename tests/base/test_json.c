@@ -1,6 +1,6 @@
 /* JSON records: what is dumped, what reads back, what is refused and with which words. */
-#include "base/json.h"
-#include "base/file.h"
+#include "base/file/json.h"
+#include "base/file/file.h"
 
 #include "support/cmocka_first.h"
 #include <locale.h>

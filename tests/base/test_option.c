@@ -1,5 +1,5 @@
 /* Option tables: what is parsed, the sentence of each mistake, and the pages. */
-#include "base/option.h"
+#include "base/option/option.h"
 
 #include "support/cmocka_first.h"
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SHA-256 against the examples of FIPS 180-4 and between its two implementations. */
-#include "base/sha256.h"
+#include "base/file/sha256.h"
 
 #include "support/cmocka_first.h"
 #include <stdlib.h>

@@ -5,8 +5,8 @@
  * Exits with 1 and a line for each wrong result. Rank 0 prints what it runs on, and digests of sums whose last bits depend
  * on their order, which must be the same over every transport. nodes: how many there must be. quick: fewer types and counts. die, quit, stop: that rank
  * kills itself, exits with code 3, or stops, in the middle of all-reduces. */
-#include "base/cpus.h"
-#include "base/sha256.h"
+#include "base/system/cpus.h"
+#include "base/file/sha256.h"
 #include "comm/comm.h"
 
 #include <sched.h>

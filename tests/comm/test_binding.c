@@ -1,6 +1,6 @@
 #include "support/cmocka_first.h"
 
-#include "comm/binding.h"
+#include "comm/launch/binding.h"
 
 /* A mask of the cores from first to last. */
 static ech__cpus cores(int first, int last)

@@ -1,7 +1,7 @@
 /* What the environment says about ranks, being alone, and texts between ranks. */
 #include "support/ranks.h"
 
-#include "comm/shm.h"
+#include "comm/shm/shm.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* What ranks find, and what the launcher says of them. The ranks are this very program with a word behind its name. */
-#include "comm/launch.h"
-#include "base/clock.h"
+#include "comm/launch/launch.h"
+#include "base/system/clock.h"
 #include "comm/comm.h"
 #include "support/cmocka_first.h"
 #include <dirent.h>

@@ -1,7 +1,7 @@
 #include "support/cmocka_first.h"
 
-#include "base/clock.h"
-#include "comm/pass_fd.h"
+#include "base/system/clock.h"
+#include "comm/shm/pass_fd.h"
 
 #include <fcntl.h>
 #include <stddef.h>

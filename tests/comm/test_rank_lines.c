@@ -1,5 +1,5 @@
 /* What a rank writes is cut into lines, and its last ones are kept. */
-#include "comm/rank_lines.h"
+#include "comm/launch/rank_lines.h"
 #include "support/cmocka_first.h"
 #include <stdio.h>
 #include <string.h>

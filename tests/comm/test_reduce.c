@@ -1,8 +1,8 @@
 /* Reductions in every vector width that this machine has, against plain code that rounds in f64 and adds in f32. */
 #include "support/cmocka_first.h"
 
-#include "comm/reduce_table.h"
-#include "comm/tree.h"
+#include "comm/collective/reduce_table.h"
+#include "comm/collective/tree.h"
 #include "device/isa.h"
 
 #include <math.h>

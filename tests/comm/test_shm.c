@@ -2,9 +2,9 @@
  * to the bit; where the order of a sum is tested, the data make it matter. */
 #include "support/ranks.h"
 
-#include "base/clock.h"
-#include "comm/shm.h"
-#include "comm/tree.h"
+#include "base/system/clock.h"
+#include "comm/shm/shm.h"
+#include "comm/collective/tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* What goes wrong between ranks: everybody fails soon, with a sentence that names who and what. */
 #include "support/ranks.h"
 
-#include "base/clock.h"
-#include "comm/shm.h"
+#include "base/system/clock.h"
+#include "comm/shm/shm.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Sets of images: the made-up one, CIFAR-10 as a set, and the limit. */
-#include "base/sha256.h"
+#include "base/file/sha256.h"
 #include "data/cifar.h"
 #include "data/images.h"
 

@@ -1,5 +1,5 @@
 /* Batches are a function of the options, the epoch and the step, and of nothing else. */
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/rng.h"
 #include "data/loader.h"
 

@@ -1,7 +1,7 @@
 /* What every kind of device has: a worker, memory with a limit, a thread count, a clock. */
 #include "device/device.h"
 #include "device/isa.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "support/cmocka_first.h"
 
 #include <dirent.h>

@@ -3,8 +3,8 @@
 #include "support/levels.h"
 #include "base/rng.h"
 #include "device/cpu/cpu.h"
-#include "device/cpu/int8.h"
-#include "device/cpu/int8_winograd.h"
+#include "device/cpu/int8/int8.h"
+#include "device/cpu/int8/winograd.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* Every operator on every kind of device, through the harness of support/op_harness.h. */
 #include "support/op_harness.h"
 #include "support/levels.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/size.h"
-#include "device/cpu/vec.h"
+#include "device/cpu/vec/vec.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Loops that promise the same bits in every vector width: each width that this processor has against the generic one. */
 #include "support/cmocka_first.h"
-#include "device/cpu/image.h"
-#include "device/cpu/vec.h"
+#include "device/cpu/image/image.h"
+#include "device/cpu/vec/vec.h"
 #include "device/isa.h"
 
 #include <float.h>

@@ -1,7 +1,7 @@
 /* Mixed precision as a rewrite: which values become 16-bit, how many casts and copies there are, and what it refuses. */
-#include "models/parts.h"
+#include "models/internal.h"
 #include "support/graph_fixture.h"
-#include "train/optimizer.h"
+#include "train/step/optimizer.h"
 
 #include <string.h>
 

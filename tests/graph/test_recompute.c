@@ -2,7 +2,7 @@
 #include "support/cmocka_first.h"
 
 #include "graph/graph.h"
-#include "train/trainer.h"
+#include "train/step/trainer.h"
 
 #include <string.h>
 

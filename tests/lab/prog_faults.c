@@ -4,9 +4,9 @@
  * DIR is a lab directory in which the studies have been run with --quick and these sizes. A run fails because its done.json is hidden,
  * so that it is started again, with a limit of a millisecond; all others are reused, so nothing is trained. Prints a line for each
  * failure that was not survived, and their number. */
-#include "lab/inner.h"
+#include "lab/internal.h"
 #include "lab/keep.h"
-#include "report/study.h"
+#include "report/study/study.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* What the live view sees of a run: its steps in bins, and how busy its devices are. */
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "lab/busy.h"
 #include "lab/follow.h"
 

@@ -1,6 +1,6 @@
 /* The sizes of every study: what is outside of a range is refused at once, and its ends can be run and told. */
-#include "base/dir.h"
-#include "lab/inner.h"
+#include "base/file/dir.h"
+#include "lab/internal.h"
 #include "lab/keep.h"
 
 #include "support/cmocka_first.h"

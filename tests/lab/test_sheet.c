@@ -1,8 +1,8 @@
 /* Words of a study: what they write, that a report reads it, and which slips are found. */
 #include "lab/sheet.h"
 
-#include "base/dir.h"
-#include "report/study.h"
+#include "base/file/dir.h"
+#include "report/study/study.h"
 #include "support/lab_fixture.h"
 #include "support/temp_dir.h"
 #include <math.h>

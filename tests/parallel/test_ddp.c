@@ -1,9 +1,9 @@
 /* Data parallelism as a pass: what is in which bucket, where buckets start, and where they lie in a plan. */
 #include "device/device.h"
-#include "parallel/ddp.h"
+#include "parallel/ddp/ddp.h"
 #include "plan/plan.h"
 #include "support/graph_fixture.h"
-#include "train/optimizer.h"
+#include "train/step/optimizer.h"
 
 #include <stdio.h>
 #include <string.h>

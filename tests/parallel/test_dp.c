@@ -1,10 +1,10 @@
 /* DataParallel: the numbers of one device with the whole batch, the same bits in every run, and figures that add up. */
-#include "parallel/dp.h"
-#include "models/parts.h"
+#include "parallel/dp/dp.h"
+#include "models/internal.h"
 #include "support/cmocka_first.h"
 #include "support/golden.h"
-#include "train/trainer.h"
-#include "train/trainer_dp.h"
+#include "train/step/trainer.h"
+#include "train/step/trainer_dp.h"
 
 #include <math.h>
 #include <stdio.h>

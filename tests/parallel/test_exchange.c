@@ -3,9 +3,9 @@
  * statistics of residual networks are compared; samples are shared out evenly, unevenly, and with a rank that has none. */
 #include "base/rng.h"
 #include "device/device.h"
-#include "models/parts.h"
-#include "parallel/ddp.h"
-#include "parallel/exchange.h"
+#include "models/internal.h"
+#include "parallel/ddp/ddp.h"
+#include "parallel/ddp/exchange.h"
 #include "plan/plan.h"
 #include "support/ranks.h"
 

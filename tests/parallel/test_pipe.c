@@ -1,9 +1,9 @@
 /* Layers on several devices: the bits of one device, micro-batches that add up to it, memory as planned, and failures. */
-#include "parallel/pipe.h"
+#include "parallel/pipe/pipe.h"
 #include "models/models.h"
 #include "support/cmocka_first.h"
 #include "support/golden.h"
-#include "train/trainer.h"
+#include "train/step/trainer.h"
 
 #include <math.h>
 #include <stdio.h>

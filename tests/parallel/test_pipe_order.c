@@ -1,5 +1,5 @@
 /* The orders of a pipeline as pure functions: what each device does when, how many micro-batches it holds, what it costs. */
-#include "parallel/pipe_order.h"
+#include "parallel/pipe/order.h"
 #include "support/cmocka_first.h"
 
 #include <math.h>

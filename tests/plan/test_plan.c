@@ -1,10 +1,10 @@
 /* Plans: no two values in one place at one time, memory to the byte, kernels that are never a fallback. */
 #include "base/size.h"
 #include "device/device.h"
-#include "models/parts.h"
+#include "models/internal.h"
 #include "plan/plan.h"
 #include "support/cmocka_first.h"
-#include "train/optimizer.h"
+#include "train/step/optimizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* The tuning store: what was measured once stays, and plans follow it. */
-#include "base/file.h"
-#include "base/json.h"
-#include "base/store_lock.h"
+#include "base/file/file.h"
+#include "base/file/json.h"
+#include "base/file/store_lock.h"
 #include "device/device.h"
-#include "models/parts.h"
+#include "models/internal.h"
 #include "plan/plan.h"
 #include "support/cmocka_first.h"
 #include "support/temp_dir.h"

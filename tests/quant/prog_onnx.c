@@ -3,7 +3,7 @@
  *     quant_prog_onnx lenet|resnet8 DIR
  */
 #include "support/quant_fixture.h"
-#include "base/file.h"
+#include "base/file/file.h"
 #include "quant/onnx.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* int8 networks as files: what was written is read back to the bit, and what is wrong is refused with a sentence. */
 #include "support/quant_fixture.h"
-#include "base/file.h"
+#include "base/file/file.h"
 #include "quant/file.h"
 #include "support/temp_dir.h"
 

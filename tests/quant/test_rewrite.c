@@ -2,7 +2,7 @@
 #include "support/quant_fixture.h"
 #include "base/size.h"
 #include "graph/op_quant.h"
-#include "models/parts.h"
+#include "models/internal.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Canvases: what SVG says, and that both backends take the same calls. */
-#include "report/pages.h"
-#include "report/press.h"
+#include "report/cairo.h"
+#include "report/pdf_writer.h"
 
 #include "support/cmocka_first.h"
 #include <math.h>

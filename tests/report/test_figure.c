@@ -1,6 +1,6 @@
 /* How numbers are printed, and scales with their ticks. */
-#include "report/figure.h"
-#include "report/scale.h"
+#include "report/plot/figure.h"
+#include "report/plot/scale.h"
 
 #include "support/cmocka_first.h"
 #include <math.h>

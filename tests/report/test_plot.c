@@ -1,7 +1,7 @@
 /* What plots draw. */
-#include "report/plot.h"
+#include "report/plot/plot.h"
 
-#include "report/canvas.h"
+#include "report/plot/canvas.h"
 #include "support/cmocka_first.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Reading records: what is taken, what is refused and with which words. */
-#include "report/records.h"
+#include "report/study/records.h"
 
 #include "support/cmocka_first.h"
 #include <math.h>

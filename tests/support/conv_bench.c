@@ -1,5 +1,5 @@
 #include "support/conv_bench.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/rng.h"
 
 #include <math.h>

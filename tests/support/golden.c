@@ -1,6 +1,6 @@
 #include "support/golden.h"
 #include "base/rng.h"
-#include "base/sha256.h"
+#include "base/file/sha256.h"
 
 #include <math.h>
 #include <stdio.h>

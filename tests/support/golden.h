@@ -14,7 +14,7 @@
 #ifndef ECH_TESTS_GOLDEN_H
 #define ECH_TESTS_GOLDEN_H
 
-#include "base/json.h"
+#include "base/file/json.h"
 #include "models/models.h"
 #include "support/cmocka_first.h"
 

@@ -1,6 +1,6 @@
 #include "support/lab_fixture.h"
-#include "base/dir.h"
-#include "base/file.h"
+#include "base/file/dir.h"
+#include "base/file/file.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #include "support/op_harness.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 #include "support/ranks.h"
 
-#include "comm/shm.h"
+#include "comm/shm/shm.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* All-reduces as lists of messages, the long way round: what the closed prices of plan/collective.h are counted against, and
+/* All-reduces as lists of messages, the long way round: what the closed prices of price/collective.h are counted against, and
  * what the skeleton in tools/simgrid sends.
  *
  * Messages of a step go at the same time; a device begins its next step when its own messages of this one are done.
@@ -6,7 +6,7 @@
 #ifndef ECH_TESTS_SCHEDULE_H
 #define ECH_TESTS_SCHEDULE_H
 
-#include "plan/collective.h"
+#include "price/collective.h"
 
 typedef struct schedule_message {
     int64_t step; /* from 0 on, never less than that of the message before */

@@ -1,6 +1,6 @@
 /* Safetensors: round trips, and each way in which a file can be malformed with the sentence it gets. */
 #include "tensor/safetensors.h"
-#include "base/file.h"
+#include "base/file/file.h"
 
 #include "support/cmocka_first.h"
 #include <errno.h>

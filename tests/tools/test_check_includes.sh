@@ -33,7 +33,7 @@ offence "an upward include" src/graph/graph.c '#include "device/cpu/cpu.h"' \
     '^src/graph/graph\.c:5: graph may not include device'
 offence "an upward include with odd spaces" src/graph/graph.c '  #  include  "cli/main.h"' \
     '^src/graph/graph\.c:5: graph may not include cli'
-offence "an include without a room" src/base/json.c '#include "status.h"' \
+offence "an include without a room" src/base/file/json.c '#include "status.h"' \
     '^src/base/json\.c:3: .*names no room'
 offence "Jansson in another file" src/graph/graph.c '#include <jansson.h>' \
     '^src/graph/graph\.c:5: <jansson\.h> belongs to src/base/json\.c'
@@ -41,7 +41,7 @@ offence "pango in another file" src/cli/main.c '#include <pango/pangocairo.h>' \
     '^src/cli/main\.c:3: <pango/pangocairo\.h> belongs to src/report/pages\.c'
 offence "the HTTP server in another file" src/cli/main.c '#include <microhttpd.h>' \
     '^src/cli/main\.c:3: <microhttpd\.h> belongs to src/lab/serve\.c'
-offence "a report that looks at more than records" src/report/page.c '#include "plan/plan.h"' \
+offence "a report that looks at more than records" src/report/style.c '#include "plan/plan.h"' \
     '^src/report/page\.c:1: report includes only base and report, not plan'
 offence "oneDNN outside of the cpu device" src/plan/plan.c '#include <oneapi/dnnl/dnnl.h>' \
     '^src/plan/plan\.c:1: .*belongs to src/device/cpu/'

@@ -1,7 +1,7 @@
 /* Loaders and steps over their batches, as a program of one's own uses them. */
 #include "comm/group.h"
 #include "support/ranks.h"
-#include "train/trainer.h"
+#include "train/step/trainer.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* The parts of a checkpoint apart from a run: the directory, the manifest, the state. */
 #include "support/cmocka_first.h"
-#include "base/file.h"
-#include "train/checkpoint_dir.h"
-#include "train/checkpoint_state.h"
+#include "base/file/file.h"
+#include "train/checkpoint/dir.h"
+#include "train/checkpoint/state.h"
 
 #include <dirent.h>
 #include <ftw.h>

@@ -7,7 +7,7 @@
 #include "support/golden.h"
 #include "support/interpreter.h"
 #include "support/temp_dir.h"
-#include "train/trainer.h"
+#include "train/step/trainer.h"
 
 #include <math.h>
 #include <stdio.h>

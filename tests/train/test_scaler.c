@@ -1,6 +1,6 @@
 /* The loss scale goes as PyTorch's, from tests/golden; it has a least, at which a training that cannot be saved ends. */
 #include "support/golden.h"
-#include "train/scaler.h"
+#include "train/step/scaler.h"
 
 #include <float.h>
 #include <math.h>

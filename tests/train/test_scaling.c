@@ -1,12 +1,12 @@
 /* Loss scaling, clipping, accumulation and gradients in bf16, from a trainer's point of view: which bits stay, which steps are
  * skipped, on one rank and on two. */
 #include "comm/group.h"
-#include "models/parts.h"
-#include "parallel/ddp.h"
+#include "models/internal.h"
+#include "parallel/ddp/ddp.h"
 #include "support/golden.h"
 #include "support/ranks.h"
-#include "train/params.h"
-#include "train/trainer.h"
+#include "train/step/params.h"
+#include "train/step/trainer.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Learning rates as functions of the step: against PyTorch's schedulers, and what the scaling rule and the warm-up make of
  * batches and epochs. */
 #include "support/golden.h"
-#include "train/schedule.h"
+#include "train/step/schedule.h"
 
 #include <math.h>
 #include <string.h>

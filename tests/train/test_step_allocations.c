@@ -4,10 +4,10 @@
  * the libraries' own for every caller in the process, so each call is seen, with the module that made it.
  * Echelon is linked into the program: its calls are those that come from the program. */
 #include "base/size.h"
-#include "models/parts.h"
+#include "models/internal.h"
 #include "support/cmocka_first.h"
 #include "support/golden.h"
-#include "train/trainer.h"
+#include "train/step/trainer.h"
 
 #include <dlfcn.h>
 #include <errno.h>

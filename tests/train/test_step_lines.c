@@ -1,6 +1,6 @@
 /* steps.jsonl: which steps have a line, what a run that goes on leaves of it, and what happens when the disk is full. */
-#include "train/step_lines.h"
-#include "base/file.h"
+#include "train/record/step_lines.h"
+#include "base/file/file.h"
 
 #include "support/cmocka_first.h"
 #include "support/temp_dir.h"

@@ -1,8 +1,8 @@
 /* What a trainer promises: equal bits, the memory it said, limits that help, and errors that name the thing. */
-#include "models/parts.h"
+#include "models/internal.h"
 #include "support/cmocka_first.h"
 #include "support/golden.h"
-#include "train/trainer.h"
+#include "train/step/trainer.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -26,7 +26,7 @@
 #ifndef ECH_DEVICE_CPU_CPU_H
 #define ECH_DEVICE_CPU_CPU_H
 
-#include "device/cpu/vec.h"
+#include "device/cpu/vec/vec.h"
 #include "device/device.h"
 #include "device/isa.h"
 

@@ -11,7 +11,7 @@
 #ifndef ECH_DEVICE_CPU_PORT_H
 #define ECH_DEVICE_CPU_PORT_H
 
-#include "device/cpu/vec.h"
+#include "device/cpu/vec/vec.h"
 #include "plan/kernel.h"
 
 #include <omp.h>

@@ -1,6 +1,6 @@
 /* Elementwise operators, losses and optimizers, over the loops of vec.h. Work is cut into blocks of a fixed size, so the bits do
  * not depend on the number of threads. What flows may be of 16 bits: it is computed in f32, a block at a time. */
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/size.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/port.h"

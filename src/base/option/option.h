@@ -1,0 +1,167 @@
+/* One option table per command makes its parsing, its --help, its part of the man page and its shell
+ * completion.
+ *
+ *     typedef struct args { int64_t batch; double lr; int optimizer; bool json; const char *dir; } args;
+ *     static const ech__option options[] = {
+ *         {.name = "batch-size", ECH_OPTION(INT, args, batch), .arg = "N", .initial = "64", .min = 1,
+ *          .group = "Training", .help = "Samples per device."},
+ *         {.name = "optimizer", ECH_OPTION(CHOICE, args, optimizer), .choices = "sgd|adam|adamw",
+ *          .initial = "sgd", .help = "Update rule."},
+ *         {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
+ *         {.name = "DIR", ECH_OPTION(STRING, args, dir), .positional = true, .required = true,
+ *          .help = "Where the records are."},
+ *     };
+ *     static const ech__command train = {.name = "train", .brief = "train a model",
+ *                                        .options = options, .count = sizeof options / sizeof *options};
+ *     args a = {0};
+ *     ech__option_result r;
+ *     if (ech__option_parse(ctx, &train, argv, &a, &r) < 0) ...    one sentence in ctx
+ *     if (r.help) ech__option_help(stdout, &program, &train, 80);
+ *     if (ech__option_given(&train, &r, "batch-size")) ...
+ *
+ * Taken: --name VALUE, --name=VALUE, --flag, -n VALUE, -nVALUE, -h and --help; '_' in a name is '-'; "--" ends
+ * the options. Parsing writes to the caller's struct and nothing else: it never prints and never exits.
+ * Strings in the struct point into argv or the table.
+ */
+#ifndef ECH_BASE_OPTION_OPTION_H
+#define ECH_BASE_OPTION_OPTION_H
+
+#include "base/status.h"
+
+#include <stdio.h>
+
+enum { ECH_OPTION_MAX_ROWS = 128, ECH_OPTION_MAX_WORDS = 64 };
+
+/* Words of an argument or an option that may be repeated. */
+typedef struct ech__option_words {
+    int count;
+    const char *word[ECH_OPTION_MAX_WORDS];
+} ech__option_words;
+
+/* The first word that is no option and all behind it, options or not. */
+typedef struct ech__option_rest {
+    int count;
+    char **word; /* the tail of argv, with its NULL */
+} ech__option_rest;
+
+/* Kind, the C type of its field, how a sentence calls its value. A BYTES value is a number with an optional
+ * K, M, G or T, powers of 1024 alone or with iB behind it, powers of 1000 with B: 4K, 64MiB, 48GB. A CHOICE is
+ * stored as its position in the list, so that the field may be an enum. REST is positional; WORDS are too, or an option that
+ * may be given several times. */
+#define ECH_OPTION_KIND_LIST(X)                                                                    \
+    X(FLAG, bool, "nothing")                                                                       \
+    X(INT, int64_t, "a whole number")                                                              \
+    X(REAL, double, "a number")                                                                    \
+    X(BYTES, int64_t, "a size such as 64M or 48GB")                                                \
+    X(STRING, const char *, "text")                                                                \
+    X(CHOICE, int, "a choice")                                                                     \
+    X(WORDS, ech__option_words, "words")                                                           \
+    X(REST, ech__option_rest, "words")
+
+typedef enum ech__option_kind {
+#define ECH_OPTION_KIND_ENUM(id, type, text) ECH_OPTION_##id,
+    ECH_OPTION_KIND_LIST(ECH_OPTION_KIND_ENUM)
+#undef ECH_OPTION_KIND_ENUM
+} ech__option_kind;
+
+typedef struct ech__option {
+    const char *name;      /* "batch-size"; of a positional argument its placeholder, "DIR" */
+    char letter;           /* 'n' for -n; 0: none */
+    ech__option_kind kind; /* with offset: use ECH_OPTION */
+    size_t offset;
+    /* Placeholder of the value; NULL: the choices, or one that fits the kind. Completion offers paths
+     * where it holds FILE or DIR. */
+    const char *arg;
+    const char *choices; /* "a|b|c" or "|a|b|c"; of a STRING only what completion offers */
+    const char *initial; /* stored when the option is not given, and shown; NULL: field untouched */
+    /* Of INT, REAL and BYTES. Both 0: no limit; max below min: only min binds. For 0 and up set max to
+     * HUGE_VAL. */
+    double min, max;
+    const char *group; /* heading in the help; NULL: as the row before */
+    const char *help;  /* one or more sentences; wrapped */
+    bool positional;   /* in the order of the table */
+    bool required;
+    bool hidden; /* parsed but not shown */
+} ech__option;
+
+/* .kind and .offset of a row; does not compile where the field has another type. */
+#define ECH_OPTION(id, type, field)                                                                \
+    .kind = ECH_OPTION_##id, .offset = ECH_OPTION_OFFSET_##id(type, field)
+
+#define ECH_OPTION_OFFSET(ctype, type, field)                                                      \
+    _Generic(((type *)0)->field, ctype : offsetof(type, field))
+#define ECH_OPTION_OFFSET_FLAG(type, field) ECH_OPTION_OFFSET(bool, type, field)
+#define ECH_OPTION_OFFSET_INT(type, field) ECH_OPTION_OFFSET(int64_t, type, field)
+#define ECH_OPTION_OFFSET_REAL(type, field) ECH_OPTION_OFFSET(double, type, field)
+#define ECH_OPTION_OFFSET_BYTES(type, field) ECH_OPTION_OFFSET(int64_t, type, field)
+#define ECH_OPTION_OFFSET_STRING(type, field) ECH_OPTION_OFFSET(const char *, type, field)
+#define ECH_OPTION_OFFSET_CHOICE(type, field)                                                      \
+    _Generic(((type *)0)->field, int : offsetof(type, field), unsigned : offsetof(type, field))
+#define ECH_OPTION_OFFSET_WORDS(type, field) ECH_OPTION_OFFSET(ech__option_words, type, field)
+#define ECH_OPTION_OFFSET_REST(type, field) ECH_OPTION_OFFSET(ech__option_rest, type, field)
+
+/* The .choices of a row from the list of an enum: ECH_OPTIMIZER_LIST(ECH_OPTION_WORD). */
+#define ECH_OPTION_WORD(id, text) "|" text
+
+/* A command line and what it shows. */
+typedef struct ech__option_example {
+    const char *line, *text;
+} ech__option_example;
+
+typedef struct ech__command {
+    const char *name;  /* "train", "bench comm" */
+    const char *brief; /* one line, no full stop */
+    const char *about; /* paragraphs parted by "\n\n"; may be NULL */
+    const ech__option *options;
+    size_t count;
+    const ech__option_example *examples;
+    size_t example_count;
+} ech__command;
+
+/* A further section of the man page: title in capitals, paragraphs parted by "\n\n". */
+typedef struct ech__option_section {
+    const char *title, *text;
+} ech__option_section;
+
+typedef struct ech__program {
+    const char *name, *version, *brief;
+    const char *about; /* may be NULL */
+    const ech__command *commands;
+    size_t count;
+    const ech__option_section *sections;
+    size_t section_count;
+} ech__program;
+
+/* ---- parsing ---- */
+
+typedef struct ech__option_result {
+    bool help; /* -h or --help was met; the rest was not looked at */
+    uint64_t given[(ECH_OPTION_MAX_ROWS + 63) / 64]; /* one bit a row */
+} ech__option_result;
+
+/* Puts the initial values and then argv (NULL at its end, without the command's name) into args. */
+ech_status ech__option_parse(ech_ctx *ctx, const ech__command *command, char **argv, void *args,
+                             ech__option_result *out);
+/* Whether the command line named this row of the table. The name must be there. */
+bool ech__option_given(const ech__command *command, const ech__option_result *result,
+                       const char *name);
+
+/* Finds the command that argv starts with and moves *argv behind its name. *out is NULL when the program's
+ * own help is asked for: nothing, help, -h or --help where a command should stand. */
+ech_status ech__command_find(ech_ctx *ctx, const ech__program *program, char ***argv,
+                             const ech__command **out);
+
+/* The one of these words that a wrong one was probably meant to be; NULL where none is near. */
+const char *ech__option_nearest(const char *word, const char *const *words, size_t count);
+
+/* ---- pages from the tables; the caller checks ferror ---- */
+
+/* Help of one command, or of the program when command is NULL, wrapped to width columns. */
+void ech__option_help(FILE *file, const ech__program *program, const ech__command *command,
+                      int width);
+/* One roff page for the whole program. */
+void ech__option_man(FILE *file, const ech__program *program);
+/* A completion script for bash. */
+void ech__option_bash(FILE *file, const ech__program *program);
+
+#endif

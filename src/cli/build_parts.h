@@ -1,0 +1,18 @@
+/* The parts that a build can do without; the build writes the list (CMakeLists.txt, from tools/packages). */
+#ifndef ECH_CLI_BUILD_PARTS_H
+#define ECH_CLI_BUILD_PARTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct ech__part {
+    const char *name;    /* "Open MPI" */
+    const char *package; /* of Debian: "libopenmpi-dev" */
+    const char *cost;    /* of doing without: "ranks run on one node only; mpirun is refused" */
+    bool is_here;
+} ech__part;
+
+extern const ech__part ech__parts[];
+extern const size_t ech__part_count;
+
+#endif

@@ -1,0 +1,465 @@
+/* echelon plan fit: a small model fitted to a table of runs, and what it says of other numbers of devices. */
+#include "base/format.h"
+#include "base/file/json.h"
+#include "cli/cli.h"
+#include "predict/fit.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_COUNTS = 32 };
+
+typedef struct counts {
+    int count;
+    int64_t value[MAX_COUNTS];
+} counts;
+
+typedef struct args {
+    const char *table, *predict, *batch;
+    double noise, confidence;
+    bool json;
+    /* What follows from them. */
+    counts devices, batches;
+} args;
+
+static const ech__option options[] = {
+    {.name = "TABLE.csv",
+     ECH_OPTION(STRING, args, table),
+     .arg = "FILE",
+     .positional = true,
+     .required = true,
+     .help = "Runs: a line that names the columns devices, batch, samples, bytes and time in any "
+             "order, then a line for each run. batch: samples per device per step; samples: of the "
+             "measured interval, such as an epoch; bytes: of gradients exchanged per step and "
+             "device, 0 for none; time: seconds for the interval."},
+    {.name = "predict",
+     ECH_OPTION(STRING, args, predict),
+     .arg = "N,N,...",
+     .group = "Predictions",
+     .help = "Numbers of devices. Default: twice and four times the most in the table."},
+    {.name = "batch",
+     ECH_OPTION(STRING, args, batch),
+     .arg = "N,N,...",
+     .help = "Batches per device. Default: those of the table. Others are interpolated."},
+    {.name = "confidence",
+     ECH_OPTION(REAL, args, confidence),
+     .arg = "PERCENT",
+     .initial = "95",
+     .min = 50,
+     .max = 99.9,
+     .help = "Of the intervals."},
+    {.name = "noise",
+     ECH_OPTION(REAL, args, noise),
+     .arg = "PERCENT",
+     .initial = "1",
+     .min = 0.01,
+     .max = 50,
+     .help = "How far two runs of the same thing differ, as far as is known before the fit. It "
+             "counts as much as two rows beside the residuals."},
+    {.name = "json",
+     ECH_OPTION(FLAG, args, json),
+     .group = "Output",
+     .help = "Print one JSON object."},
+};
+
+static const ech__option_example examples[] = {
+    {"echelon plan fit examples/a40_compute.csv --predict 4,8",
+     "ResNet-18 on one and two GPUs, and what four and eight would take"},
+};
+
+const ech__command ech__cli_plan_fit = {
+    .name = "plan fit",
+    .brief = "fit a model to a table of runs and predict other numbers of devices",
+    .about =
+        "A step on one device takes a time that each batch has of its own; several devices add an "
+        "exposed part. Several forms of it are compared by the error with which they foresee each "
+        "row of several devices when it is left out; the simplest that is as good as the best is "
+        "kept. Forms that are as good and as simple as each other are all kept: a prediction is "
+        "the mean of theirs, and its interval spans theirs.\n\n"
+        "An interval is for one more measured run: Student's t times the spread of a run and of "
+        "the fitted values. The spread comes from the residuals and from --noise.",
+    .options = options,
+    .count = sizeof options / sizeof *options,
+    .examples = examples,
+    .example_count = sizeof examples / sizeof *examples,
+};
+
+/* ---- arguments ---- */
+
+static ech_status parse_counts(ech_ctx *ctx, const char *option, const char *text, double most,
+                               counts *out)
+{
+    const char *at = text;
+    do {
+        char *end;
+        errno = 0;
+        const long long value = strtoll(at, &end, 10);
+        if (end == at || *at < '0' || *at > '9' || (*end && *end != ','))
+            return ech__fail(ctx, ECH_E_INVALID, "--%s %s: must be whole numbers with commas",
+                             option, text);
+        if (errno || value < 1 || (double)value > most)
+            return ech__fail(ctx, ECH_E_INVALID,
+                             "--%s %s: each must be at least 1 and at most %.0f", option, text,
+                             most);
+        if (out->count == MAX_COUNTS)
+            return ech__fail(ctx, ECH_E_INVALID, "--%s: more than %d numbers", option, MAX_COUNTS);
+        out->value[out->count++] = value;
+        at = *end ? end + 1 : end;
+        if (*end && !*at)
+            return ech__fail(ctx, ECH_E_INVALID, "--%s %s: nothing stands behind the last comma",
+                             option, text);
+    } while (*at);
+    return ECH_OK;
+}
+
+static ech_status check(ech_ctx *ctx, args *a)
+{
+    if (a->predict)
+        ECH_TRY(parse_counts(ctx, "predict", a->predict, ECH__TABLE_MAX_DEVICES, &a->devices));
+    if (a->batch)
+        ECH_TRY(parse_counts(ctx, "batch", a->batch, ECH__TABLE_MAX_BATCH, &a->batches));
+    return ECH_OK;
+}
+
+static bool holds(const counts *c, int64_t value)
+{
+    for (int i = 0; i < c->count; i++) {
+        if (c->value[i] == value)
+            return true;
+    }
+    return false;
+}
+
+/* What was not asked for is taken from the table. */
+static void take_defaults(args *a, const ech__table *table)
+{
+    int64_t most = 1;
+    for (size_t i = 0; i < table->count; i++) {
+        const ech__table_row *row = &table->row[i];
+        most = row->devices > most ? row->devices : most;
+        if (!a->batch && a->batches.count < MAX_COUNTS && !holds(&a->batches, row->batch))
+            a->batches.value[a->batches.count++] = row->batch;
+    }
+    if (!a->predict)
+        a->devices = (counts){2, {2 * most, 4 * most}};
+}
+
+/* ---- the fit as text ---- */
+
+static void print_terms(const ech__fit *fit, ech__fit_form form)
+{
+    const ech__fit_result *r = &fit->result[form];
+    for (int t = 0; t < ECH__FIT_TERMS; t++) {
+        const ech__fit_value v = r->term[t];
+        if (!ech__fit_form_has(form, (ech__fit_term)t))
+            continue;
+        printf("    %-20s ", ech__fit_term_name((ech__fit_term)t));
+        if (t == ECH__FIT_TERM_LINK && v.value > 0)
+            printf("%.3g GB/s [%.3g, %.3g]\n", 1e-9 / v.value, 1e-9 / v.high,
+                   v.low > 0 ? 1e-9 / v.low : INFINITY);
+        else if (t == ECH__FIT_TERM_LINK)
+            printf("no limit seen\n");
+        else if (t == ECH__FIT_TERM_OVERLAP)
+            printf("%.3g of the compute time [%.3g, %.3g]\n", v.value, v.low, v.high);
+        else
+            printf("%.4g ms [%.4g, %.4g]\n", v.value * 1e3, v.low * 1e3, v.high * 1e3);
+    }
+}
+
+static const char *verdict(const ech__fit_result *r)
+{
+    if (r->refusal == ECH__FIT_TOO_MANY)
+        return "too many unknowns for these rows";
+    if (r->refusal == ECH__FIT_ALIKE)
+        return "its terms cannot be told apart with these rows";
+    return r->kept ? "kept" : "";
+}
+
+static void print_forms(const ech__fit *fit)
+{
+    printf("\nforms of the exposed part (errors in %%: of all rows; of rows of several devices, "
+           "each left out)\n");
+    printf("  %-14s %9s %10s\n", "form", "residual", "left out");
+    for (int f = 0; f < ECH__FIT_FORMS; f++) {
+        const ech__fit_result *r = &fit->result[f];
+        if (r->refusal == ECH__FIT_TRIED)
+            printf("  %-14s %9.2f %10.2f  %s\n", ech__fit_form_name((ech__fit_form)f),
+                   r->residual * 100, r->left_out * 100, verdict(r));
+        else
+            printf("  %-14s %9s %10s  %s\n", ech__fit_form_name((ech__fit_form)f), "-", "-",
+                   verdict(r));
+        if (r->kept)
+            print_terms(fit, (ech__fit_form)f);
+    }
+}
+
+static void print_alike(const ech__fit *fit)
+{
+    for (int a = 0; a < ECH__FIT_TERMS; a++) {
+        for (int b = 0; b < a; b++) {
+            if (fit->alike[a][b])
+                printf("  cannot be told apart with these rows: %s and %s\n",
+                       ech__fit_term_name((ech__fit_term)b), ech__fit_term_name((ech__fit_term)a));
+        }
+    }
+    if (fit->kept > 1)
+        printf("  %d forms are kept because these rows do not decide between them\n", fit->kept);
+}
+
+static void print_compute(const ech__fit *fit)
+{
+    printf("compute of one device (fitted)\n  %8s %14s %14s   interval\n", "batch", "step ms",
+           "sample ms");
+    for (int i = 0; i < fit->knots; i++) {
+        const double batch = (double)fit->knot[i];
+        const ech__fit_value c = ech__fit_step(fit, 1, fit->knot[i], 0, false);
+        printf("  %8lld %14.4f %14.5f   [%.5f, %.5f]\n", (long long)fit->knot[i], c.value * 1e3,
+               c.value * 1e3 / batch, c.low * 1e3 / batch, c.high * 1e3 / batch);
+    }
+    printf("  affine over all batches: %.4g ms per step and %.5g ms per sample\n",
+           fit->step_s * 1e3, fit->sample_s * 1e3);
+}
+
+static double fitted_time(const ech__fit *fit, const ech__table_row *row)
+{
+    return ech__fit_step(fit, row->devices, row->batch, row->bytes, false).value *
+           (double)row->samples / ((double)row->devices * (double)row->batch);
+}
+
+static void print_rows(const ech__fit *fit)
+{
+    printf("\nrows\n  %8s %8s %12s %12s %8s\n", "devices", "batch", "measured s", "fitted s",
+           "error %");
+    for (size_t i = 0; i < fit->table.count; i++) {
+        const ech__table_row *row = &fit->table.row[i];
+        const double time = fitted_time(fit, row);
+        printf("  %8lld %8lld %12.4f %12.4f %8.2f\n", (long long)row->devices,
+               (long long)row->batch, row->time, time, (time / row->time - 1) * 100);
+    }
+    printf("  spread of a run: %.2f %% (%d degrees of freedom, two of them for --noise %g %%); "
+           "t = %.2f\n",
+           fit->sigma * 100, fit->freedom, fit->options.noise * 100, fit->t);
+}
+
+/* ---- predictions as text ---- */
+
+static void print_time(double seconds)
+{
+    if (isnan(seconds))
+        printf(" %10s", "-");
+    else
+        printf(" %10.4f", seconds);
+}
+
+static void print_predictions(const ech__fit *fit, const args *a)
+{
+    printf("\npredictions (all predicted, but for the column measured; intervals of %g %% for one "
+           "more run)\n  %8s %8s %10s %-20s %8s %6s %8s %10s %10s %10s\n",
+           a->confidence, "devices", "batch", "time s", " interval", "speedup", "eff.", "exposed",
+           "measured", "Amdahl s", "Gustafson");
+    for (int b = 0; b < a->batches.count; b++) {
+        for (int d = 0; d < a->devices.count; d++) {
+            const ech__fit_prediction p =
+                ech__fit_predict(fit, a->devices.value[d], a->batches.value[b]);
+            char interval[48];
+            snprintf(interval, sizeof interval, "[%.4g, %.4g]", p.time.low, p.time.high);
+            printf("  %8lld %8lld %10.4f  %-19s %8.3f %6.3f %7.1f%%", (long long)p.devices,
+                   (long long)p.batch, p.time.value, interval, p.speedup.value, p.efficiency.value,
+                   p.exposed * 100);
+            print_time(p.measured);
+            print_time(p.amdahl.time);
+            print_time(p.gustafson.time);
+            printf("\n");
+        }
+    }
+}
+
+static void print_laws(const ech__fit *fit, const args *a)
+{
+    printf("\nlaws, from each batch's own rows (fitted)\n  %8s %-32s %-32s\n", "batch",
+           "Amdahl's serial fraction", "Gustafson's serial fraction");
+    for (int b = 0; b < a->batches.count; b++) {
+        const ech__fit_prediction p = ech__fit_predict(fit, 2, a->batches.value[b]);
+        char text[2][64] = {"-", "-"};
+        const ech__fit_value f[2] = {p.amdahl.f, p.gustafson.f};
+        for (int i = 0; i < 2; i++) {
+            if (!isnan(f[i].value))
+                snprintf(text[i], sizeof text[i], "%.4f [%.4f, %.4f]", f[i].value, f[i].low,
+                         f[i].high);
+        }
+        printf("  %8lld %-32s %-32s\n", (long long)p.batch, text[0], text[1]);
+    }
+    printf("  An epoch of fixed data is strong scaling: the speedup is of the same samples. With a "
+           "fixed batch per\n  device its steps are weak scaling: each does N times the work, and "
+           "there are N times fewer. Amdahl keeps\n  the serial part of an epoch constant; here it "
+           "belongs to a step and shrinks with their number.\n  Gustafson's S = N - f (N-1) takes "
+           "f of a step's time on N devices as no speedup, the same f for all N.\n");
+}
+
+/* ---- JSON ---- */
+
+static ech_json *value_json(ech__fit_value v)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_real(&json, "value", v.value);
+    ech__json_set_real(&json, "low", v.low);
+    ech__json_set_real(&json, "high", v.high);
+    return json;
+}
+
+static ech_json *compute_json(const ech__fit *fit)
+{
+    ech_json *list = ech__json_array();
+    for (int i = 0; i < fit->knots; i++) {
+        ech_json *json = ech__json_object();
+        ech__json_set_int(&json, "batch", fit->knot[i]);
+        ech__json_set(&json, "step_s", value_json(ech__fit_step(fit, 1, fit->knot[i], 0, false)));
+        ech__json_append(&list, json);
+    }
+    return list;
+}
+
+static ech_json *forms_json(const ech__fit *fit)
+{
+    static const char *const keys[ECH__FIT_TERMS] = {"fixed_s", "link_s_per_byte", "latency_s",
+                                                     "overlap"};
+    ech_json *list = ech__json_array();
+    for (int f = 0; f < ECH__FIT_FORMS; f++) {
+        const ech__fit_result *r = &fit->result[f];
+        const bool tried = r->refusal == ECH__FIT_TRIED;
+        ech_json *json = ech__json_object();
+        ech__json_set_string(&json, "form", ech__fit_form_name((ech__fit_form)f));
+        ech__json_set_bool(&json, "kept", r->kept);
+        ech__json_set_string(&json, "why_not", tried ? NULL : verdict(r));
+        ech__json_set_real(&json, "residual", tried ? r->residual : NAN);
+        ech__json_set_real(&json, "left_out", tried ? r->left_out : NAN);
+        for (int t = 0; tried && t < ECH__FIT_TERMS; t++) {
+            if (ech__fit_form_has((ech__fit_form)f, (ech__fit_term)t))
+                ech__json_set(&json, keys[t], value_json(r->term[t]));
+        }
+        ech__json_append(&list, json);
+    }
+    return list;
+}
+
+static ech_json *alike_json(const ech__fit *fit)
+{
+    ech_json *list = ech__json_array();
+    for (int a = 0; a < ECH__FIT_TERMS; a++) {
+        for (int b = 0; b < a; b++) {
+            ech_json *pair = ech__json_array();
+            ech__json_append_string(&pair, ech__fit_term_name((ech__fit_term)b));
+            ech__json_append_string(&pair, ech__fit_term_name((ech__fit_term)a));
+            if (fit->alike[a][b])
+                ech__json_append(&list, pair);
+            else
+                ech__json_destroy(pair);
+        }
+    }
+    return list;
+}
+
+static ech_json *rows_json(const ech__fit *fit)
+{
+    ech_json *list = ech__json_array();
+    for (size_t i = 0; i < fit->table.count; i++) {
+        const ech__table_row *row = &fit->table.row[i];
+        const double time = fitted_time(fit, row);
+        ech_json *json = ech__json_object();
+        ech__json_set_int(&json, "devices", row->devices);
+        ech__json_set_int(&json, "batch", row->batch);
+        ech__json_set_int(&json, "samples", row->samples);
+        ech__json_set_int(&json, "bytes", row->bytes);
+        ech__json_set_real(&json, "measured_s", row->time);
+        ech__json_set_real(&json, "fitted_s", time);
+        ech__json_set_real(&json, "error", time / row->time - 1);
+        ech__json_append(&list, json);
+    }
+    return list;
+}
+
+static ech_json *law_json(const ech__fit_law *law)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set(&json, "fraction", value_json(law->f));
+    ech__json_set_real(&json, "time_s", law->time);
+    return json;
+}
+
+static ech_json *predictions_json(const ech__fit *fit, const args *a)
+{
+    ech_json *list = ech__json_array();
+    for (int i = 0; i < a->batches.count * a->devices.count; i++) {
+        const ech__fit_prediction p = ech__fit_predict(fit, a->devices.value[i % a->devices.count],
+                                                       a->batches.value[i / a->devices.count]);
+        ech_json *json = ech__json_object();
+        ech__json_set_string(&json, "clock", "predicted");
+        ech__json_set_int(&json, "devices", p.devices);
+        ech__json_set_int(&json, "batch", p.batch);
+        ech__json_set_int(&json, "samples", p.samples);
+        ech__json_set_int(&json, "bytes", p.bytes);
+        ech__json_set(&json, "time_s", value_json(p.time));
+        ech__json_set(&json, "speedup", value_json(p.speedup));
+        ech__json_set(&json, "efficiency", value_json(p.efficiency));
+        ech__json_set_real(&json, "exposed_share", p.exposed);
+        ech__json_set_real(&json, "measured_s", p.measured);
+        ech__json_set(&json, "amdahl", law_json(&p.amdahl));
+        ech__json_set(&json, "gustafson", law_json(&p.gustafson));
+        ech__json_append(&list, json);
+    }
+    return list;
+}
+
+static ech_status print_json(ech_ctx *ctx, const ech__fit *fit, const args *a)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_string(&json, "table", a->table);
+    ech__json_set_real(&json, "confidence", a->confidence / 100);
+    ech__json_set_real(&json, "noise", a->noise / 100);
+    ech__json_set_real(&json, "sigma", fit->sigma);
+    ech__json_set_int(&json, "freedom", fit->freedom);
+    ech__json_set_real(&json, "t", fit->t);
+    ech__json_set(&json, "compute", compute_json(fit));
+    ech__json_set_real(&json, "affine_step_s", fit->step_s);
+    ech__json_set_real(&json, "affine_sample_s", fit->sample_s);
+    ech__json_set(&json, "forms", forms_json(fit));
+    ech__json_set(&json, "alike", alike_json(fit));
+    ech__json_set(&json, "rows", rows_json(fit));
+    ech__json_set(&json, "predictions", predictions_json(fit, a));
+    const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
+    ech__json_destroy(json);
+    return status;
+}
+
+int ech__run_plan_fit(ech_ctx *ctx, const ech__command *command, char **argv)
+{
+    args a = {0};
+    ech__option_result result;
+    ech__table table;
+    ech__fit fit;
+    int code;
+    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
+        return code;
+    if (check(ctx, &a) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    const ech__fit_options o = {.noise = a.noise / 100, .confidence = a.confidence / 100};
+    if (ech__table_load(ctx, a.table, &table) < 0 ||
+        ech__fit_table(ctx, a.table, &table, &o, &fit) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    take_defaults(&a, &table);
+    if (a.json) {
+        if (print_json(ctx, &fit, &a) < 0)
+            return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+        return ECH__EXIT_GOOD;
+    }
+    print_compute(&fit);
+    print_forms(&fit);
+    print_alike(&fit);
+    print_rows(&fit);
+    print_predictions(&fit, &a);
+    print_laws(&fit, &a);
+    return ECH__EXIT_GOOD;
+}

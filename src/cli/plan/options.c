@@ -1,0 +1,289 @@
+#include "cli/plan/options.h"
+#include "base/file/file.h"
+#include "device/device.h"
+#include "report/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef ech__plan_args args;
+typedef ech__plan_counts counts;
+
+static const ech__option options[] = {
+    {ECH__ROW_MODEL(args), .group = "Training", .help = "As in echelon train."},
+    {ECH__ROW_DIM(args)},
+    {ECH__ROW_DEPTH(args)},
+    {ECH__ROW_BATCH_SIZE(args), .max = 1 << 24,
+     .help = "Samples per device and micro-step, on any number of devices. Default: 64."},
+    {ECH__ROW_GLOBAL_BATCH(args),
+     .help = "Samples per step over all devices; give this or --batch-size."},
+    {ECH__ROW_ACCUM(args), .help = "Micro-steps of a step; gradients are exchanged in the last."},
+    {ECH__ROW_AMP(args), .help = "Mixed precision, as in echelon train."},
+    {ECH__ROW_GRAD_DTYPE(args), .help = "Type of gradients on their way between devices."},
+    {ECH__ROW_OPTIMIZER(args), .help = "Update rule."},
+    {ECH__ROW_MOMENTUM(args)},
+    {ECH__ROW_WEIGHT_DECAY(args), .help = "Decay of the parameters."},
+    {ECH__ROW_THREADS(args), .initial = "1", .help = "Threads of a device."},
+    {ECH__ROW_ISA(args, training.isa)},
+    {ECH__ROW_RECOMPUTE(args), .help = "As in echelon train."},
+    {.name = "devices",
+     ECH_OPTION(STRING, args, devices),
+     .arg = "LIST",
+     .initial = "1,2,4,8",
+     .group = "Devices and links",
+     .help = "Numbers of devices, such as 1,2,4,64 or 1-16."},
+    {ECH__ROW_PARALLEL(args),
+     .help = "ddp: every device has a rank, and gradients are added up. dp: DataParallel, where "
+             "all goes through the first device. mp: layers are spread over the devices. pipeline: "
+             "the same with micro-batches; for both, the batch is that of all devices."},
+    {ECH__ROW_PLACEMENT(args), .help = "Of mp and pipeline, as in echelon train."},
+    {ECH__ROW_MICRO_BATCHES(args), .help = "Of a pipeline, as in echelon train."},
+    {ECH__ROW_PIPELINE_SCHEDULE(args), .help = "As in echelon train."},
+    {ECH__ROW_LINK(args),
+     .help = "The links between devices, such as 12GB/s,5us; each device then has memory of its "
+             "own. Default: devices of this machine, which share its memory, as measured."},
+    {ECH__ROW_CLUSTER(args),
+     .help = "Nodes, devices per node and the links inside and between, as JSON."},
+    {ECH__ROW_ALGORITHM(args), .help = "How an all-reduce goes over the links that are given."},
+    {ECH__ROW_BUCKET_MB(args), .help = "Gradients travel in buckets of about this size (MiB)."},
+    {ECH__ROW_SHARED_UPDATE(args),
+     .help = "As in echelon train, between devices that share memory."},
+    {.name = "measure",
+     ECH_OPTION(FLAG, args, measure),
+     .group = "Costs",
+     .help = "Measure the costs anew, also where they are known."},
+    {.name = "measure-seconds",
+     ECH_OPTION(REAL, args, seconds),
+     .arg = "S",
+     .initial = "1.5",
+     .min = 0.01,
+     .max = 600,
+     .help = "Time for each measurement: each batch, alone and beside others."},
+    {.name = "costs-file",
+     ECH_OPTION(STRING, args, costs_file),
+     .arg = "FILE",
+     .help = "Where costs are kept. Default: $ECHELON_COSTS, or costs.json beside the kernel "
+             "timings."},
+    {ECH__ROW_TUNING_FILE(args), .help = "Where kernel timings are kept, as in echelon train."},
+    {ECH__ROW_TUNE(args), .help = "As in echelon train."},
+    {.name = "advise",
+     ECH_OPTION(FLAG, args, advise),
+     .group = "Output",
+     .help = "Look for the batch and the number of devices with most samples per second at the "
+             "efficiency of --efficiency or more."},
+    {.name = "efficiency",
+     ECH_OPTION(REAL, args, efficiency),
+     .arg = "E",
+     .initial = "0.8",
+     .min = 0.01,
+     .max = 1,
+     .help = "Of --advise: the speedup by the number of devices."},
+    {ECH__ROW_DEVICE_MEMORY(args),
+     .help = "Most memory of a device, of --advise and for the largest batch that fits; it may be "
+             "more than this machine has. Default: the memory of the machine."},
+    {.name = "fit",
+     ECH_OPTION(STRING, args, fit),
+     .arg = "BATCH,...",
+     .help = "Print the memory of these batches by kind, whether each fits a device, and the "
+             "largest batch that does, from the plan alone; nothing is measured."},
+    {.name = "plot",
+     ECH_OPTION(STRING, args, plot),
+     .arg = "FILE",
+     .help = "Draw samples per second over the devices, as SVG or PNG by the end of the name."},
+    {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
+    /* A rank that measures for the command that has started it. */
+    {.name = "measure-batch",
+     ECH_OPTION(INT, args, measure_batch),
+     .hidden = true,
+     .min = 1,
+     .max = 1 << 24},
+    {.name = "measure-file", ECH_OPTION(STRING, args, measure_file), .arg = "FILE", .hidden = true},
+    {.name = "measure-link", ECH_OPTION(FLAG, args, measure_link), .hidden = true},
+    {.name = "measure-copies", ECH_OPTION(FLAG, args, measure_copies), .hidden = true},
+};
+
+static const ech__option_example examples[] = {
+    {"echelon plan --model resnet18 --batch-size 32 --devices 1,2,4,8,64,1024 --link 12GB/s,5us",
+     "What more devices would bring over such links."},
+    {"echelon plan --dim 2048 --depth 4 --global-batch 256 --devices 1,2",
+     "The same step cut over devices of this machine."},
+    {"echelon plan --model resnet18 --devices 1-64 --cluster cluster.json --plot scaling.svg",
+     "Nodes with several devices each, and the curve."},
+    {"echelon plan --dim 2048 --depth 20 --parallel pipeline --batch-size 1024 --devices 1,2,5,10",
+     "What a pipeline over more devices would bring, and its bubble."},
+    {"echelon plan --model resnet18 --momentum 0.9 --fit 32,128,512,2048,8192 --device-memory 48GB",
+     "Which batches a device with 48 GB would take."},
+    {"echelon plan --model lenet --devices 1,64 --link 1GB/s,20us --advise --efficiency 0.9",
+     "Which batch and how many devices still pay."},
+};
+
+const ech__command ech__cli_plan = {
+    .name = "plan",
+    .brief = "predict time, bytes and memory on other numbers of devices",
+    .about =
+        "Measures once what every operator of a training step costs on one device of this machine, "
+        "keeps it, and puts the step on a timeline with the exchange of gradients between N "
+        "devices. Nothing is run on N devices: figures for them are predicted, and marked so. "
+        "Speedup and efficiency are those of samples per second against one device.",
+    .options = options,
+    .count = sizeof options / sizeof *options,
+    .examples = examples,
+    .example_count = sizeof examples / sizeof *examples,
+};
+
+/* ---- arguments ---- */
+
+static ech_status add_counts(ech_ctx *ctx, const char *text, int64_t first, int64_t last,
+                             counts *out)
+{
+    if (first < 1 || last > ECH__PLAN_MOST_DEVICES)
+        return ech__fail(ctx, ECH_E_INVALID, "--devices %s: must be from 1 to %d", text,
+                         ECH__PLAN_MOST_DEVICES);
+    if (first > last)
+        return ech__fail(ctx, ECH_E_INVALID, "--devices %s: the range ends before it begins", text);
+    for (int64_t n = first; n <= last; n++) {
+        if (out->count == ECH__PLAN_MOST_ROWS)
+            return ech__fail(ctx, ECH_E_LIMIT, "--devices %s: more than %d numbers", text,
+                             ECH__PLAN_MOST_ROWS);
+        out->n[out->count++] = n;
+    }
+    return ECH_OK;
+}
+
+/* "1,2,4" and "1-16". */
+static ech_status parse_list(ech_ctx *ctx, const char *text, counts *out)
+{
+    const char *at = text;
+    out->count = 0;
+    for (;;) {
+        char *end;
+        const bool digit = *at >= '0' && *at <= '9';
+        const long long first = digit ? strtoll(at, &end, 10) : 0;
+        long long last = first;
+        const bool range = digit && *end == '-' && end[1] >= '0' && end[1] <= '9';
+        if (range)
+            last = strtoll(end + 1, &end, 10);
+        if (!digit || (*end && *end != ','))
+            return ech__fail(ctx, ECH_E_INVALID,
+                             "--devices '%s': must be numbers such as 1,2,4 or 1-16", text);
+        ECH_TRY(add_counts(ctx, text, first, last, out));
+        if (!*end)
+            return ECH_OK;
+        at = end + 1;
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorted, each once. */
+size_t ech__plan_distinct(int64_t *numbers, size_t count)
+{
+    size_t kept = 0;
+    qsort(numbers, count, sizeof *numbers, compare);
+    for (size_t i = 0; i < count; i++) {
+        if (!kept || numbers[kept - 1] != numbers[i])
+            numbers[kept++] = numbers[i];
+    }
+    return kept;
+}
+
+ech_status ech__plan_devices(ech_ctx *ctx, const char *text, counts *out)
+{
+    ECH_TRY(parse_list(ctx, text, out));
+    out->count = ech__plan_distinct(out->n, out->count);
+    return ECH_OK;
+}
+
+/* Of layers on several devices. */
+static ech_status check_layers(ech_ctx *ctx, const args *a, const ech__load *load,
+                               const counts *devices)
+{
+    const ech__training_args *t = &a->training;
+    const ech__run_config config = ech__training_config(t);
+    if (t->parallel == ECH__STRATEGY_MP && t->micro_batches > 1)
+        return ech__fail(
+            ctx, ECH_E_INVALID,
+            "--micro-batches %lld: --parallel mp has one; --parallel pipeline has more",
+            (long long)t->micro_batches);
+    if (t->micro_batches && load->global % t->micro_batches)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--micro-batches %lld: must divide the batch of %lld samples",
+                         (long long)t->micro_batches, (long long)load->global);
+    if (a->advise)
+        return ech__fail(ctx, ECH_E_INVALID, "--advise is of --parallel ddp and dp");
+    for (size_t i = 0; i < devices->count; i++) {
+        if (devices->n[i] > 1)
+            ECH_TRY(ech__pricing_check_layers(ctx, &config, devices->n[i]));
+    }
+    return ECH_OK;
+}
+
+/* Before anything is measured: the picture is written after all of it. */
+static ech_status check_plot(ech_ctx *ctx, const char *path)
+{
+    ech__file_writer writer;
+    if (!path)
+        return ECH_OK;
+    if (!ech__is_picture_name(path))
+        return ech__fail(ctx, ECH_E_INVALID, "--plot %.200s: the name must end in .svg or .png",
+                         path);
+    const ech_status status = ech__file_writer_init(ctx, &writer, path);
+    ech__file_writer_fini(&writer);
+    return status < 0 ? ech__fail_in(ctx, status, "--plot") : ECH_OK;
+}
+
+ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
+                           const counts *devices)
+{
+    const ech__training_args *t = &a->training;
+    ECH_TRY(ech__training_check_batch(ctx, t));
+    ECH_TRY(ech__training_check_links(ctx, t));
+    if (t->algorithm && !t->link && !t->cluster)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--algorithm is of --link and --cluster: this machine's own devices "
+                         "exchange directly");
+    ECH_TRY(ech__training_check_optimizer(ctx, t));
+    ECH_TRY(check_plot(ctx, a->plot));
+    if (t->global_batch % t->accum)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--global-batch %lld with --accum %lld: must be divisible by it",
+                         (long long)t->global_batch, (long long)t->accum);
+    if (t->parallel == ECH__STRATEGY_DP && (t->accum > 1 || t->amp || t->grad_dtype))
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--parallel dp has one process: --accum, --amp and --grad-dtype are of "
+                         "ddp");
+    const bool layers = ech__strategy_cuts_model(t->parallel);
+    if (!layers && (t->placement || t->micro_batches))
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--placement and --micro-batches are of --parallel mp and pipeline");
+    for (size_t i = 0; i < devices->count; i++) {
+        const int64_t n = devices->n[i], most = ech__strategy_most(t->parallel);
+        if (n > most)
+            return ech__fail(ctx, ECH_E_INVALID, "--devices %lld: --parallel %s has at most %lld",
+                             (long long)n, ech__strategy_name(t->parallel), (long long)most);
+        if (ech__load_of(load, n) < n && !layers)
+            return ech__fail(ctx, ECH_E_INVALID,
+                             "--global-batch %lld for %lld devices: each needs one sample at least",
+                             (long long)t->global_batch, (long long)n);
+    }
+    return layers ? check_layers(ctx, a, load, devices) : ECH_OK;
+}
+
+ech_status ech__plan_links(ech_ctx *ctx, const args *a, const counts *devices, ech__cluster *out)
+{
+    const ech__training_args *t = &a->training;
+    *out = ech__cluster_defaults();
+    if (t->cluster)
+        ECH_TRY(ech__cluster_load(ctx, t->cluster, out));
+    else if (t->link)
+        ECH_TRY(ech__link_parse(ctx, t->link, &out->inside));
+    if (t->link)
+        out->between = out->inside;
+    for (size_t i = 0; t->cluster && i < devices->count; i++)
+        ECH_TRY(ech__cluster_check(ctx, out, devices->n[i]));
+    return ECH_OK;
+}

@@ -1,0 +1,61 @@
+/* The options of echelon plan, and what follows from them. */
+#ifndef ECH_CLI_PLAN_OPTIONS_H
+#define ECH_CLI_PLAN_OPTIONS_H
+
+#include "cli/cli.h"
+#include "cli/plan/plan.h"
+#include "cli/train/training.h"
+
+typedef struct ech__plan_args {
+    ech__training_args training; /* that is priced */
+    const char *devices;
+    bool measure, measure_link, measure_copies;
+    int64_t measure_batch;
+    double seconds;
+    const char *costs_file, *measure_file;
+    bool advise, json;
+    double efficiency;
+    const char *fit, *plot;
+} ech__plan_args;
+
+enum { ECH__PLAN_MOST_ROWS = 8192, ECH__PLAN_MOST_DEVICES = 1000000 };
+
+typedef struct ech__plan_counts {
+    int64_t n[ECH__PLAN_MOST_ROWS];
+    size_t count;
+} ech__plan_counts;
+
+/* Numbers and ranges, "1,2,8-16", in rising order and each once. */
+ech_status ech__plan_devices(ech_ctx *ctx, const char *text, ech__plan_counts *out);
+
+/* Sorts numbers and leaves each once; returns how many are left. */
+size_t ech__plan_distinct(int64_t *numbers, size_t count);
+
+/* Refuses what does not go together. */
+ech_status ech__plan_check(ech_ctx *ctx, const ech__plan_args *args, const ech__load *load,
+                           const ech__plan_counts *devices);
+
+/* The cluster of --link or --cluster; this machine's memory has none. */
+ech_status ech__plan_links(ech_ctx *ctx, const ech__plan_args *args,
+                           const ech__plan_counts *devices, ech__cluster *out);
+
+/* What is to be measured for a command line (plan_measure.c). */
+typedef struct ech__plan_measuring {
+    ech_ctx *ctx;
+    const ech__command *command;
+    char **argv;
+    const ech__plan_args *args;
+    const ech__load *load;
+    const ech__plan_counts *devices;
+    const char *key; /* of the costs */
+    bool given_links;
+    int beside; /* copies to measure side by side; 1: none */
+} ech__plan_measuring;
+
+/* Measures what costs does not have and keeps it, or says why it is not kept. Returns an exit code. */
+int ech__plan_measure(const ech__plan_measuring *measuring, ech__costs *costs);
+/* A rank that was started for it. */
+int ech__plan_measure_as_rank(ech_ctx *ctx, const ech__command *command,
+                              const ech__plan_args *args);
+
+#endif

@@ -1,0 +1,189 @@
+/* echelon plan: measures what a step costs on one device where that is not known yet, and prices it on others. */
+#include "cli/train/capacity.h"
+#include "cli/plan/options.h"
+#include "device/device.h"
+#include "report/report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef ech__plan_args args;
+typedef ech__plan_counts counts;
+
+/* ---- prices ---- */
+
+static ech_status price_all(ech_ctx *ctx, const args *a, const counts *devices, ech__plan_result *r)
+{
+    int64_t most = 1;
+    r->rows = calloc(devices->count + 1, sizeof *r->rows);
+    if (!r->rows)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory for %zu prices", devices->count);
+    r->count = devices->count;
+    for (size_t i = 0; i < devices->count; i++) {
+        ECH_TRY(ech__scale(r->pricing, &r->load, devices->n[i], &r->rows[i]));
+        most = devices->n[i] > most ? devices->n[i] : most;
+    }
+    if (!ech__strategy_cuts_model(r->strategy))
+        ECH_TRY(ech__find_break_even(r->pricing, &r->load, &r->half));
+    if (a->advise)
+        ECH_TRY(ech__advise(r->pricing, &r->load, most, a->efficiency, a->training.device_memory,
+                            &r->advice));
+    return ECH_OK;
+}
+
+static ech_status show(ech_ctx *ctx, const args *a, const ech__plan_result *r)
+{
+    if (a->plot)
+        ECH_TRY(ech__plan_plot(ctx, r, a->plot));
+    if (!a->json) {
+        ech__plan_show(r);
+        return ECH_OK;
+    }
+    ech_json *json = ech__plan_json(r);
+    const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
+    ech__json_destroy(json);
+    return status;
+}
+
+/* From the plan alone: what one device needs, and the most that it could take. */
+static ech_status find_capacity(ech_ctx *ctx, const args *a, int64_t batch, ech__plan_result *r)
+{
+    ech__capacity capacity;
+    ech__run_config config = ech__training_config(&a->training);
+    config.train.device_memory = a->training.device_memory;
+    ECH_TRY(ech__capacity_init(ctx, &config, 1, &capacity));
+    r->limit = capacity.limit;
+    ECH_TRY(ech__capacity_need(&capacity, batch, &r->need));
+    return ech__capacity_largest(&capacity, &r->largest);
+}
+
+static ech_status price(const ech__plan_measuring *m, ech__costs *costs,
+                        const ech__cluster *cluster, const char *file)
+{
+    ech_ctx *ctx = m->ctx;
+    const args *a = m->args;
+    const ech__load *load = m->load;
+    ech__run_config config = ech__training_config(&a->training);
+    config.train.device_memory = a->training.device_memory;
+    ech__plan_result r = {.config = &config,
+                          .strategy = a->training.parallel,
+                          .load = *load,
+                          .given_links = cluster != NULL,
+                          .links = a->training.cluster ? a->training.cluster : a->training.link,
+                          .costs = *file ? file : NULL,
+                          .advised = a->advise,
+                          .efficiency = a->efficiency};
+    const ech__pricing_options o = {.config = &config,
+                                    .strategy = r.strategy,
+                                    .costs = costs,
+                                    .cluster = cluster,
+                                    .algorithm = a->training.algorithm,
+                                    .beside = m->beside};
+    ech_status status = ech__pricing_create(ctx, &o, &r.pricing);
+    if (status == ECH_OK && r.strategy == ECH__STRATEGY_DDP)
+        status = find_capacity(ctx, a, ech__load_of(load, 1), &r);
+    if (status == ECH_OK) {
+        r.beside = ech__pricing_beside(r.pricing);
+        status = price_all(ctx, a, m->devices, &r);
+    }
+    if (status == ECH_OK)
+        status = show(ctx, a, &r);
+    free(r.rows);
+    ech__pricing_destroy(r.pricing);
+    return status;
+}
+
+/* ---- the command ---- */
+
+/* Empty: they are not kept. */
+static ech_status find_file(ech_ctx *ctx, const args *a, char *out, size_t bytes)
+{
+    if (!a->costs_file)
+        return ech__costs_default_path(ctx, out, bytes);
+    if ((size_t)snprintf(out, bytes, "%s", a->costs_file) >= bytes)
+        return ech__fail(ctx, ECH_E_INVALID, "--costs-file: the path is longer than %zu bytes",
+                         bytes);
+    return ECH_OK;
+}
+
+static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const args *a,
+                const counts *devices)
+{
+    const ech__training_args *t = &a->training;
+    /* Of a micro-step: the price is of as many as the step has. */
+    ech__load load = {.batch = t->global_batch ? 0
+                               : t->batch      ? t->batch
+                                               : 64,
+                      .global = t->global_batch / t->accum};
+    if (ech__strategy_cuts_model(t->parallel)) /* the batch is that of all devices */
+        load = (ech__load){.global = t->global_batch ? t->global_batch : load.batch};
+    ech__cluster cluster;
+    if (ech__plan_check(ctx, a, &load, devices) < 0 ||
+        ech__plan_links(ctx, a, devices, &cluster) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    char file[4096];
+    ech__costs *costs;
+    if (find_file(ctx, a, file, sizeof file) < 0 || ech__costs_open(ctx, file, NULL, &costs) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    const bool given = t->link || t->cluster;
+    const ech__run_config config = ech__training_config(t);
+    const ech__run_config single = ech__pricing_single(&config, t->parallel, 1);
+    const ech__costs_key key = ech__costs_key_of(&single);
+    const int cores = ech__device_cores() / (int)t->threads;
+    const ech__plan_measuring m = {.ctx = ctx,
+                                   .command = command,
+                                   .argv = argv,
+                                   .args = a,
+                                   .load = &load,
+                                   .devices = devices,
+                                   .key = key.s,
+                                   .given_links = given,
+                                   .beside = given || cores < 2 ? 1 : cores};
+    int code = ech__plan_measure(&m, costs);
+    if (code == ECH__EXIT_GOOD && price(&m, costs, given ? &cluster : NULL, file) < 0)
+        code = ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    ech__costs_close(costs);
+    return code;
+}
+
+static int fit(ech_ctx *ctx, const ech__command *command, const args *a)
+{
+    const ech__training_args *t = &a->training;
+    ech__run_config config = ech__training_config(t);
+    config.train.device_memory = t->device_memory;
+    const bool other = t->batch || t->global_batch || a->advise || a->plot || a->measure;
+    if (other || t->parallel != ECH__STRATEGY_DDP) {
+        ech__fail(ctx, ECH_E_INVALID, "--fit has the batches and measures nothing: %s",
+                  other
+                      ? "--batch-size, --global-batch, --advise, --plot and --measure have nothing "
+                        "to do"
+                      : "ask echelon train --parallel dp --fit about the devices of DataParallel");
+        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    }
+    return ech__cli_fit_list(ctx, command, &config, a->fit, a->json);
+}
+
+int ech__run_plan(ech_ctx *ctx, const ech__command *command, char **argv)
+{
+    args a = {0};
+    ech__option_result result;
+    int code;
+    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
+        return code;
+    if (a.measure_batch || a.measure_link || a.measure_copies)
+        return ech__plan_measure_as_rank(ctx, command, &a);
+    if (a.fit)
+        return fit(ctx, command, &a);
+    counts *devices = malloc(sizeof *devices);
+    if (!devices) {
+        ech__fail(ctx, ECH_E_NOMEM, "no memory for the numbers of devices");
+        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    }
+    if (ech__plan_devices(ctx, a.devices, devices) < 0)
+        code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    else
+        code = plan(ctx, command, argv, &a, devices);
+    free(devices);
+    return code;
+}

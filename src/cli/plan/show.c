@@ -1,0 +1,325 @@
+#include "cli/plan/plan.h"
+#include "base/format.h"
+#include "cli/train/capacity.h"
+
+#include <stdio.h>
+
+const char *ech__plan_model(const ech__run_config *c, char *out, size_t bytes)
+{
+    if (c->model.kind == ECH__MODEL_LINEAR)
+        snprintf(out, bytes, "linear %lldx%lld", (long long)c->model.dim,
+                 (long long)c->model.depth);
+    else
+        snprintf(out, bytes, "%s", ech__model_name(c->model.kind));
+    return out;
+}
+
+static const char *clock_of(const ech__price *price)
+{
+    return price->measured ? "measured" : "predicted";
+}
+
+/* ---- tables ---- */
+
+static void show_links(const ech__plan_result *r)
+{
+    const ech__cluster *c = ech__pricing_cluster(r->pricing);
+    if (r->strategy != ECH__STRATEGY_DDP && !r->given_links) {
+        printf("Devices share this machine's memory; %s, as measured.\n",
+               r->strategy == ECH__STRATEGY_DP ? "device 0 copies and adds up in it"
+                                               : "each copies what another one has left for it");
+        return;
+    }
+    printf("%s: %.3g GB/s, %s",
+           r->given_links ? "Links as given"
+                          : "Exchange through this "
+                            "machine's memory, as measured",
+           c->inside.bytes_per_s * 1e-9, ech__format_seconds(c->inside.latency_s).s);
+    if (c->devices_per_node)
+        printf(" inside of nodes of %lld; %.3g GB/s, %s between them",
+               (long long)c->devices_per_node, c->between.bytes_per_s * 1e-9,
+               ech__format_seconds(c->between.latency_s).s);
+    puts(r->given_links ? "." : "; the devices do it themselves, so none of it is hidden.");
+}
+
+/* Nothing for plain f32 steps of one micro-step. */
+static void show_precision(const ech_train_options *o)
+{
+    if (o->accum > 1)
+        printf("A step has %d micro-steps, whose gradients are exchanged once.\n", o->accum);
+    if (o->amp != ECH_AMP_OFF)
+        printf("Layers compute in %s.\n", ech__amp_name(o->amp));
+    if (o->grad_dtype != ECH_F32)
+        printf("Gradients travel in %s.\n", ech__dtype_name(o->grad_dtype));
+}
+
+static void show_head(const ech__plan_result *r)
+{
+    char model[64];
+    int64_t batches[64];
+    const int count = ech__pricing_batches(r->pricing, batches, 64);
+    printf("%s, %lld parameters, %s, %d thread%s a device, %s\n",
+           ech__plan_model(r->config, model, sizeof model),
+           (long long)ech__pricing_params(r->pricing),
+           ech__optimizer_name(r->config->train.optimizer), r->config->train.threads,
+           r->config->train.threads == 1 ? "" : "s", ech__strategy_name(r->strategy));
+    show_precision(&r->config->train);
+    show_links(r);
+    printf("Costs of operators were measured in training steps of");
+    for (int i = 0; i < count; i++)
+        printf("%s%lld", i ? ", " : " ", (long long)batches[i]);
+    printf(" samples on one device");
+    if (r->beside > 1)
+        printf(", alone and on %d side by side", r->beside);
+    puts(".\n");
+}
+
+static void show_row(const ech__scaled *s)
+{
+    const ech__price *p = &s->price;
+    const ech__priced_step *step = &p->step;
+    printf("%8lld %7lld%c %9s %9s %9s %9s %9s %9s %7.2f %5.0f %% %10.1f %9s %9s  %s\n",
+           (long long)p->devices, (long long)p->batch, p->between ? '*' : ' ',
+           ech__format_seconds(step->step_s).s, ech__format_seconds(step->compute_s).s,
+           ech__format_seconds(step->exposed_s).s, ech__format_seconds(p->wait_s).s,
+           ech__format_seconds(p->other_s).s, ech__format_seconds(step->hidden_s).s, s->speedup,
+           100 * s->efficiency, p->samples_per_s, ech__format_bytes(s->memory).s,
+           ech__format_bytes((int64_t)step->busiest_bytes).s, clock_of(p));
+}
+
+/* Of layers on several devices: micro-batches, and the bubble. */
+static void show_pipeline(const ech__plan_result *r)
+{
+    printf("\n%8s %14s %8s %14s\n", "devices", "micro-batches", "bubble", "(D-1)/(M+D-1)");
+    for (size_t i = 0; i < r->count; i++) {
+        const ech__price *p = &r->rows[i].price;
+        printf("%8lld %14d %6.1f %% %12.1f %%\n", (long long)p->devices, p->micros, 100 * p->bubble,
+               100 * ech__pipe_bubble((int)p->devices, p->micros));
+    }
+}
+
+enum { MOST_LINES = 8 };
+
+/* A line for each batch that is beyond those that were measured. */
+static void show_extrapolated(const ech__plan_result *r)
+{
+    int lines = 0, more = 0;
+    int64_t last = 0;
+    for (size_t i = 0; i < r->count; i++) {
+        const ech__price *p = &r->rows[i].price;
+        if (p->extrapolated == 1 || p->batch == last)
+            continue;
+        last = p->batch;
+        if (lines == MOST_LINES) {
+            more++;
+            continue;
+        }
+        lines++;
+        printf("Extrapolated from batch %lld to %lld, %.3gx: the step on %lld device%s takes %s to "
+               "%s.\n",
+               (long long)p->from, (long long)p->batch, p->extrapolated, (long long)p->devices,
+               p->devices == 1 ? "" : "s", ech__format_seconds(p->low_s).s,
+               ech__format_seconds(p->high_s).s);
+    }
+    if (more)
+        printf("So are %d more batches.\n", more);
+}
+
+static void show_notes(const ech__plan_result *r)
+{
+    bool between = false, beyond = false;
+    for (size_t i = 0; i < r->count; i++) {
+        between |= r->rows[i].price.between;
+        beyond |= !r->given_links && r->rows[i].price.devices > r->beside;
+    }
+    if (between)
+        puts("* this batch was not measured: its times lie on the line through those that were.");
+    show_extrapolated(r);
+    if (beyond && r->beside == 1)
+        puts("What devices take longer because they share this machine's memory is not counted.");
+    else if (beyond)
+        printf("More than %d devices of this machine cannot be had: they are priced as if each had "
+               "a core, and the memory were shared as by %d.\n",
+               r->beside, r->beside);
+}
+
+static void show_break_even(const ech__plan_result *r)
+{
+    if (r->half.devices)
+        printf("\nCommunication takes half of the step or more from %lld devices on.",
+               (long long)r->half.devices);
+    else
+        printf("\nCommunication takes less than half of the step on any number of devices.");
+    if (r->half.batch)
+        printf(" On 2 devices it takes half or more with batches of up to %lld samples each.",
+               (long long)r->half.batch);
+    putchar('\n');
+}
+
+static void show_memory(const ech__plan_result *r)
+{
+    if (!r->need.batch)
+        return;
+    putchar('\n');
+    ech__show_need(&r->need);
+    putchar('\n');
+    ech__show_largest(r->limit, r->largest);
+}
+
+static void show_advice(const ech__plan_result *r)
+{
+    const ech__price *best = &r->advice.best.price;
+    if (!r->advised)
+        return;
+    printf("\nAt an efficiency of %.0f %% or more: ", 100 * r->efficiency);
+    if (!r->advice.possible) {
+        puts("one device; no larger number reaches it.");
+        return;
+    }
+    printf("up to %lld device%s with the batch as given (predicted).\n",
+           (long long)r->advice.devices, r->advice.devices == 1 ? "" : "s");
+    printf("Most samples per second: %lld devices with %lld samples each, %.1f samples/s at %.0f "
+           "%% (predicted).\n",
+           (long long)best->devices, (long long)best->batch, best->samples_per_s,
+           100 * r->advice.best.efficiency);
+}
+
+void ech__plan_show(const ech__plan_result *r)
+{
+    show_head(r);
+    printf("%8s %8s %9s %9s %9s %9s %9s %9s %7s %7s %10s %9s %9s\n", "devices", "batch", "step",
+           "compute", "exposed", "wait", "other", "hidden", "speedup", "effic.", "samples/s",
+           "memory", "busiest");
+    printf("%8s %8s %9s %9s %9s %9s %9s %9s %7s %7s %10s %9s %9s\n", "", "/device", "", "", "comm.",
+           "", "", "comm.", "", "", "", "/device", "link");
+    for (size_t i = 0; i < r->count; i++)
+        show_row(&r->rows[i]);
+    show_notes(r);
+    if (ech__strategy_cuts_model(r->strategy)) {
+        show_pipeline(r);
+        return;
+    }
+    show_break_even(r);
+    show_memory(r);
+    show_advice(r);
+}
+
+/* ---- JSON ---- */
+
+static ech_json *row_json(const ech__scaled *s)
+{
+    const ech__price *p = &s->price;
+    ech_json *row = ech__json_object();
+    ech__json_set_int(&row, "devices", p->devices);
+    ech__json_set_string(&row, "clock", clock_of(p));
+    ech__json_set_int(&row, "batch", p->batch);
+    ech__json_set_int(&row, "global_batch", p->global);
+    ech__json_set_bool(&row, "batch_measured", !p->between);
+    ech__json_set_real(&row, "extrapolated", p->extrapolated);
+    if (p->from)
+        ech__json_set_int(&row, "extrapolated_from", p->from);
+    else
+        ech__json_set_string(&row, "extrapolated_from", NULL);
+    ech__json_set_real(&row, "step_time_s", p->step.step_s);
+    ech__json_set_real(&row, "step_time_low_s", p->low_s);
+    ech__json_set_real(&row, "step_time_high_s", p->high_s);
+    ech__json_set_real(&row, "compute_s", p->step.compute_s);
+    ech__json_set_real(&row, "overhead_s", p->overhead_s);
+    ech__json_set_real(&row, "comm_s", p->step.comm_s);
+    ech__json_set_real(&row, "comm_exposed_s", p->step.exposed_s);
+    ech__json_set_real(&row, "comm_hidden_s", p->step.hidden_s);
+    ech__json_set_real(&row, "wait_s", p->wait_s);
+    ech__json_set_real(&row, "other_s", p->other_s);
+    ech__json_set_real(&row, "loading_s", p->loading_s);
+    ech__json_set_int(&row, "micro_batches", p->micros);
+    ech__json_set_real(&row, "bubble", p->bubble);
+    ech__json_set_real(&row, "speedup", s->speedup);
+    ech__json_set_real(&row, "efficiency", s->efficiency);
+    ech__json_set_real(&row, "samples_per_s", p->samples_per_s);
+    ech__json_set_int(&row, "planned_memory_bytes", s->memory);
+    ech__json_set_int(&row, "busiest_link_bytes", (int64_t)p->step.busiest_bytes);
+    ech__json_set_string(&row, "algorithm",
+                         p->devices > 1 ? ech__algorithm_name(p->algorithm) : NULL);
+    return row;
+}
+
+static ech_json *link_json(const ech__link *link)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_real(&json, "bytes_per_s", link->bytes_per_s);
+    ech__json_set_real(&json, "latency_s", link->latency_s);
+    return json;
+}
+
+static ech_json *links_json(const ech__plan_result *r)
+{
+    const ech__cluster *c = ech__pricing_cluster(r->pricing);
+    ech_json *json = ech__json_object();
+    ech__json_set_string(&json, "source", r->given_links ? "given" : "measured");
+    ech__json_set_int(&json, "devices_per_node", c->devices_per_node);
+    ech__json_set(&json, "inside", link_json(&c->inside));
+    ech__json_set(&json, "between", link_json(&c->between));
+    return json;
+}
+
+static ech_json *costs_json(const ech__plan_result *r)
+{
+    int64_t batches[64];
+    const int count = ech__pricing_batches(r->pricing, batches, 64);
+    ech_json *json = ech__json_object(), *list = ech__json_array();
+    for (int i = 0; i < count; i++)
+        ech__json_append_int(&list, batches[i]);
+    ech__json_set_string(&json, "file", r->costs);
+    ech__json_set(&json, "batches", list);
+    ech__json_set_int(&json, "beside", r->beside);
+    return json;
+}
+
+static ech_json *advice_json(const ech__plan_result *r)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_real(&json, "efficiency", r->efficiency);
+    ech__json_set_bool(&json, "possible", r->advice.possible);
+    ech__json_set_int(&json, "devices", r->advice.devices);
+    ech__json_set(&json, "best", row_json(&r->advice.best));
+    return json;
+}
+
+ech_json *ech__plan_json(const ech__plan_result *r)
+{
+    char model[64];
+    ech_json *json = ech__json_object(), *rows = ech__json_array(), *half = ech__json_object();
+    ech__json_set_string(&json, "model", ech__plan_model(r->config, model, sizeof model));
+    ech__json_set_int(&json, "parameters", ech__pricing_params(r->pricing));
+    ech__json_set_string(&json, "parallel", ech__strategy_name(r->strategy));
+    ech__json_set_string(&json, "optimizer", ech__optimizer_name(r->config->train.optimizer));
+    ech__json_set_int(&json, "threads", r->config->train.threads);
+    ech__json_set_int(&json, "accum", r->config->train.accum);
+    ech__json_set_string(&json, "amp", ech__amp_name(r->config->train.amp));
+    ech__json_set_string(&json, "grad_dtype", ech__dtype_name(r->config->train.grad_dtype));
+    ech__json_set_int(&json, "exchanged_bytes", ech__pricing_exchanged(r->pricing));
+    ech__json_set(&json, "links", links_json(r));
+    ech__json_set(&json, "costs", costs_json(r));
+    for (size_t i = 0; i < r->count; i++)
+        ech__json_append(&rows, row_json(&r->rows[i]));
+    ech__json_set(&json, "rows", rows);
+    if (r->need.batch) {
+        ech_json *memory = ech__json_object();
+        ech__need_json(&memory, &r->need);
+        ech__json_set_int(&memory, "device_memory", r->limit);
+        ech__json_set_int(&memory, "largest_batch", r->largest);
+        ech__json_set(&json, "memory", memory);
+    }
+    if (r->half.devices)
+        ech__json_set_int(&half, "devices", r->half.devices);
+    else
+        ech__json_set_string(&half, "devices", NULL);
+    ech__json_set_int(&half, "batch_on_2_devices", r->half.batch);
+    if (ech__strategy_cuts_model(r->strategy))
+        ech__json_destroy(half);
+    else
+        ech__json_set(&json, "communication_is_half", half);
+    if (r->advised)
+        ech__json_set(&json, "advice", advice_json(r));
+    return json;
+}

@@ -1,0 +1,203 @@
+#include "cli/train/capacity.h"
+#include "base/format.h"
+#include "cli/cli.h"
+#include "cli/plan/plan.h"
+#include "cli/train/show.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- what is shown ---- */
+
+void ech__show_need(const ech__need *need)
+{
+    printf("A batch of %lld needs, as planned:\n\n", (long long)need->batch);
+    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
+        printf("  %-12s  %10s  %16lld bytes\n", ech__memory_name((ech__memory_kind)k),
+               ech__format_bytes(need->memory[k]).s, (long long)need->memory[k]);
+    printf("  %-12s  %10s  %16lld bytes\n", "total", ech__format_bytes(need->total).s,
+           (long long)need->total);
+}
+
+void ech__show_largest(int64_t limit, int64_t largest)
+{
+    if (largest)
+        printf("The largest batch that fits %s is %lld.\n", ech__format_bytes(limit).s,
+               (long long)largest);
+    else
+        printf("Not even a batch of 1 fits %s.\n", ech__format_bytes(limit).s);
+}
+
+static void show_rows(const ech__capacity *c, const ech__need *needs, size_t count, int64_t largest)
+{
+    char model[64];
+    printf("%s, %s, recompute %s: memory of a batch on one device by kind, as planned\n\n%9s",
+           ech__plan_model(&c->config, model, sizeof model),
+           ech__optimizer_name(c->config.train.optimizer), c->config.train.recompute ? "bn" : "off",
+           "batch");
+    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
+        printf(" %11s", ech__memory_name((ech__memory_kind)k));
+    printf(" %11s %9s\n", "total", "of limit");
+    for (size_t i = 0; i < count; i++) {
+        const ech__need *n = &needs[i];
+        printf("%9lld", (long long)n->batch);
+        if (!n->countable) {
+            printf(" does not fit: its sizes cannot be counted in 64 bits\n");
+            continue;
+        }
+        for (int k = 0; k < ECH__MEMORY_COUNT; k++)
+            printf(" %11s", ech__format_bytes(n->memory[k]).s);
+        printf(" %11s %7.1f %%  %s\n", ech__format_bytes(n->total).s,
+               100 * (double)n->total / (double)c->limit, n->fits ? "fits" : "does not fit");
+    }
+    putchar('\n');
+    ech__show_largest(c->limit, largest);
+}
+
+/* ---- JSON ---- */
+
+void ech__need_json(ech_json **json, const ech__need *need)
+{
+    ech_json *kinds = ech__json_object();
+    ech__json_set_int(json, "batch", need->batch);
+    ech__json_set_bool(json, "fits", need->fits);
+    if (!need->countable) {
+        ech__json_destroy(kinds);
+        return;
+    }
+    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
+        ech__json_set_int(&kinds, ech__memory_name((ech__memory_kind)k), need->memory[k]);
+    ech__json_set_int(json, "planned_memory_bytes", need->total);
+    ech__json_set(json, "memory_by_kind", kinds);
+}
+
+static ech_status print_json(const ech__capacity *c, const ech__need *needs, size_t count,
+                             int64_t largest)
+{
+    char model[64];
+    ech_json *json = ech__json_object(), *rows = ech__json_array();
+    ech__json_set_string(&json, "model", ech__plan_model(&c->config, model, sizeof model));
+    ech__json_set_string(&json, "optimizer", ech__optimizer_name(c->config.train.optimizer));
+    ech__json_set_bool(&json, "recompute", c->config.train.recompute);
+    ech__json_set_int(&json, "device_memory", c->limit);
+    ech__json_set_int(&json, "largest_batch", largest);
+    for (size_t i = 0; i < count; i++) {
+        ech_json *row = ech__json_object();
+        ech__need_json(&row, &needs[i]);
+        ech__json_append(&rows, row);
+    }
+    ech__json_set(&json, "rows", rows);
+    const ech_status status = ech__json_print(c->ctx, json, ECH_JSON_INDENT, stdout);
+    ech__json_destroy(json);
+    return status;
+}
+
+/* ---- echelon train --fit ---- */
+
+static ech_status too_large(const ech__capacity *c, const ech__need *need)
+{
+    if (!need->countable)
+        return ech__fail(c->ctx, ECH_E_LIMIT,
+                         "a batch of %lld does not fit %s: its sizes cannot be counted in 64 bits",
+                         (long long)need->batch, ech__format_bytes(c->limit).s);
+    return ech__fail(c->ctx, ECH_E_LIMIT,
+                     "a batch of %lld needs %lld bytes and the device's limit is %lld bytes",
+                     (long long)need->batch, (long long)need->total, (long long)c->limit);
+}
+
+/* Layers on several devices: what is above is of the one that needs most. */
+static ech_status show_devices(const ech__capacity *c)
+{
+    ech_trainer *trainer;
+    ECH_TRY(ech__capacity_plan(c, c->batch, &trainer));
+    puts("\nThat is the device that needs most of these:\n");
+    ech__show_pipe_memory(trainer->pipe);
+    ech_trainer_destroy(trainer);
+    return ECH_OK;
+}
+
+static ech_status fit(ech_ctx *ctx, const ech__run_config *config, int devices, bool json)
+{
+    ech__capacity c;
+    ech__need need;
+    int64_t largest;
+    ECH_TRY(ech__capacity_init(ctx, config, devices, &c));
+    ECH_TRY(ech__capacity_need(&c, c.batch, &need));
+    ECH_TRY(ech__capacity_largest(&c, &largest));
+    if (json) {
+        ECH_TRY(print_json(&c, &need, 1, largest));
+    } else {
+        if (need.countable)
+            ech__show_need(&need);
+        if (need.countable && config->train.mp_devices)
+            ECH_TRY(show_devices(&c));
+        putchar('\n');
+        ech__show_largest(c.limit, largest);
+        if (config->train.dp_devices)
+            puts("That is device 0, which has the whole batch's loss and the optimizer beside its "
+                 "part.");
+    }
+    return need.fits ? ECH_OK : too_large(&c, &need);
+}
+
+int ech__cli_fit(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
+                 int devices, bool json)
+{
+    return fit(ctx, config, devices, json) < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED)
+                                               : ECH__EXIT_GOOD;
+}
+
+/* ---- echelon plan --fit LIST ---- */
+
+enum { MOST_BATCHES = 64, LARGEST_BATCH = 1 << 30 };
+
+static ech_status parse_list(ech_ctx *ctx, const char *text, int64_t *batches, size_t *count)
+{
+    const char *at = text;
+    for (*count = 0;; at++) {
+        char *end;
+        const bool digit = *at >= '0' && *at <= '9';
+        const long long batch = digit ? strtoll(at, &end, 10) : 0;
+        if (!digit || (*end && *end != ','))
+            return ech__fail(ctx, ECH_E_INVALID, "--fit '%s': must be batches such as 32,128,512",
+                             text);
+        if (batch < 1 || batch > LARGEST_BATCH)
+            return ech__fail(ctx, ECH_E_INVALID, "--fit %s: a batch must be from 1 to %d", text,
+                             LARGEST_BATCH);
+        if (*count == MOST_BATCHES)
+            return ech__fail(ctx, ECH_E_LIMIT, "--fit %s: more than %d batches", text,
+                             MOST_BATCHES);
+        batches[(*count)++] = batch;
+        at = end;
+        if (!*at)
+            return ECH_OK;
+    }
+}
+
+static ech_status fit_list(ech_ctx *ctx, const ech__run_config *config, const int64_t *batches,
+                           size_t count, bool json)
+{
+    ech__capacity c;
+    ech__need needs[MOST_BATCHES];
+    int64_t largest;
+    ECH_TRY(ech__capacity_init(ctx, config, 1, &c));
+    for (size_t i = 0; i < count; i++)
+        ECH_TRY(ech__capacity_need(&c, batches[i], &needs[i]));
+    ECH_TRY(ech__capacity_largest(&c, &largest));
+    if (json)
+        return print_json(&c, needs, count, largest);
+    show_rows(&c, needs, count, largest);
+    return ECH_OK;
+}
+
+int ech__cli_fit_list(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
+                      const char *list, bool json)
+{
+    int64_t batches[MOST_BATCHES];
+    size_t count;
+    if (parse_list(ctx, list, batches, &count) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    return fit_list(ctx, config, batches, count, json) < 0
+               ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED)
+               : ECH__EXIT_GOOD;
+}

@@ -1,0 +1,86 @@
+#include "base/format.h"
+#include "cli/train/show.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void show_layers(const ech__run *run)
+{
+    const ech__layers *layers = &run->trainer->layers;
+    size_t wide = strlen("layer");
+    for (int i = 0; i < layers->count; i++)
+        wide = strlen(layers->at[i].name) > wide ? strlen(layers->at[i].name) : wide;
+    printf("\n%*s  %8s  %12s  %10s  %10s\n", (int)wide, "layer", "device", "parameters", "bytes",
+           "time");
+    for (int i = 0; i < layers->count; i++) {
+        const ech__layer *layer = &layers->at[i];
+        printf("%*s  %8d  %12lld  %10s  %10s\n", (int)wide, layer->name, layer->device,
+               (long long)layer->params, ech__format_bytes(layer->bytes).s,
+               ech__format_seconds(run->pipe_totals.layer_s[i]).s);
+    }
+}
+
+static void show_moves(const ech__run *run)
+{
+    const ech__pipe_totals *t = &run->pipe_totals;
+    printf("\n%8s  %8s  %10s  %10s  %10s  %s\n", "from", "to", "pass", "bytes", "time", "after");
+    for (int i = 0; i < t->nmoves; i++) {
+        const ech__move_total *m = &t->moves[i];
+        printf("%8d  %8d  %10s  %10s  %10s  %s %s\n", m->move.from, m->move.to,
+               m->move.backward ? "backward" : "forward", ech__format_bytes(m->bytes).s,
+               ech__format_seconds(m->copy_s).s, ech__op_name(m->move.op), m->move.after);
+    }
+    printf(
+        "\nmoves        asked for %d in a forward pass, one for each layer; made %d forward and %d "
+        "backward",
+        run->trainer->layers.count, t->forward_moves, t->nmoves - t->forward_moves);
+    if (t->micros > 1)
+        printf(", each in %d parts", t->micros);
+    printf(", %s a step; and %d of inputs and targets, %s\n", ech__format_bytes(t->moved_bytes).s,
+           t->input_moves, ech__format_bytes(t->input_bytes).s);
+}
+
+static void show_devices(const ech__run *run)
+{
+    const ech__pipe_totals *t = &run->pipe_totals;
+    printf("\n%8s  %10s  %10s  %10s  %10s  %10s  %6s\n", "device", "forward", "backward",
+           "optimizer", "fetching", "waiting", "busy");
+    for (int d = 0; d < t->devices; d++) {
+        const ech__stage_total *s = &t->stage[d];
+        printf("%8d  %10s  %10s  %10s  %10s  %10s  %4.0f %%\n", d,
+               ech__format_seconds(s->forward_s).s, ech__format_seconds(s->backward_s).s,
+               ech__format_seconds(s->update_s).s, ech__format_seconds(s->copy_s).s,
+               ech__format_seconds(s->wait_s).s, 100 * s->busy_share);
+    }
+}
+
+void ech__show_pipe_memory(const ech__pipe *pipe)
+{
+    printf("%8s", "device");
+    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
+        printf("  %11s", ech__memory_name((ech__memory_kind)k));
+    printf("  %11s\n", "total");
+    for (int d = 0; d < ech__pipe_devices(pipe); d++) {
+        int64_t memory[ECH__MEMORY_COUNT];
+        ech__pipe_memory(pipe, d, memory);
+        printf("%8d", d);
+        for (int k = 0; k < ECH__MEMORY_COUNT; k++)
+            printf("  %11s", ech__format_bytes(memory[k]).s);
+        printf("  %11s\n", ech__format_bytes(ech__pipe_planned(pipe, d)).s);
+    }
+}
+
+void ech__show_pipe(const ech__run *run)
+{
+    const ech__pipe_totals *t = &run->pipe_totals;
+    if (!t->devices)
+        return;
+    show_layers(run);
+    show_moves(run);
+    show_devices(run);
+    putchar('\n');
+    ech__show_pipe_memory(run->trainer->pipe);
+    printf("\nbubble       %.1f %% of the devices' time until the pipeline is empty (%s); "
+           "(D-1)/(M+D-1) is %.1f %%\n",
+           100 * t->bubble, ech__run_clock(run), 100 * t->ideal);
+}

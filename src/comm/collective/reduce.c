@@ -1,0 +1,37 @@
+#include "comm/collective/reduce_table.h"
+#include "device/isa.h"
+
+const ech__reduce_table *ech__reduce_best(void)
+{
+#ifdef ECH_X86
+    if (ech__isa_level() >= ECH__ISA_AVX512)
+        return &ech__reduce_avx512;
+    if (ech__isa_level() >= ECH__ISA_AVX2)
+        return &ech__reduce_avx2;
+#endif
+    return &ech__reduce_generic;
+}
+
+ech_status ech__reduce(ech_ctx *ctx, ech__reduction reduction, ech_dtype dtype, int64_t count,
+                       const void *const *src, int nsrc, void *const *dst, int ndst, int divisor)
+{
+    const bool known = dtype == ECH_F32 || dtype == ECH_F64 || dtype == ECH_BF16 ||
+                       dtype == ECH_F16 || dtype == ECH_S32;
+    if (!known || (dtype == ECH_S32 && reduction == ECH__REDUCTION_MEAN))
+        return ech__fail(ctx, ECH_E_UNSUPPORTED, "there is no %s over %s",
+                         ech__reduction_name(reduction), ech__dtype_name(dtype));
+    if (nsrc < 1 || nsrc > ECH__MAX_RANKS_PER_NODE)
+        return ech__fail(ctx, ECH_E_LIMIT, "a %s over %d parts: there can be 1 to %d",
+                         ech__reduction_name(reduction), nsrc, (int)ECH__MAX_RANKS_PER_NODE);
+    const ech__reduce_task task = {.reduction = reduction,
+                                   .dtype = dtype,
+                                   .count = count,
+                                   .src = src,
+                                   .dst = dst,
+                                   .nsrc = nsrc,
+                                   .ndst = ndst,
+                                   .divisor = reduction == ECH__REDUCTION_MEAN ? divisor : 1};
+    if (count > 0)
+        ech__reduce_best()->run(&task);
+    return ECH_OK;
+}

@@ -1,0 +1,17 @@
+/* Ranks that mpirun or srun started: MPI as a plugin, so that the program runs where there is no MPI.
+ *
+ * mpi_plugin.c is built as a shared object of its own against Open MPI, loaded with RTLD_NOW|RTLD_GLOBAL when the environment
+ * says that this process is one of several MPI ranks, and hands out one table of functions. hier.c makes an ech__comm of it:
+ * ranks of a node join one memfd (passed over a Unix socket) and reduce in shared memory, owners of shards exchange them with
+ * the other nodes, without waiting. */
+#ifndef ECH_COMM_MPI_MPI_H
+#define ECH_COMM_MPI_MPI_H
+
+#include "comm/comm.h"
+
+/* Whether the environment is that of an MPI rank (Open MPI's mpirun, PMIx, or srun with several tasks). */
+bool ech__mpi_wanted(void);
+
+ech_status ech__mpi_open(ech_ctx *ctx, ech__backend backend, double timeout_s, ech__comm **out);
+
+#endif

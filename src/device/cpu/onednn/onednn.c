@@ -1,0 +1,420 @@
+#include "device/cpu/onednn/onednn.h"
+#include "base/size.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static ech_status failed(ech_ctx *ctx, const char *what, dnnl_status_t status)
+{
+    return ech__fail(ctx, ECH_E_INTERNAL, "oneDNN: %s failed with status %d", what, (int)status);
+}
+
+/* ---- the level of instructions ---- */
+
+static pthread_once_t held = PTHREAD_ONCE_INIT;
+static dnnl_status_t hold_status = dnnl_success;
+
+/* Before anything else is asked of oneDNN: it decides once for the process. Without ECHELON_ISA it takes what it finds, which may
+ * be more than our levels tell apart. */
+static void hold_to_level(void)
+{
+#ifdef ECH_X86
+    static const dnnl_cpu_isa_t isas[] = {
+        [ECH__ISA_GENERIC] = dnnl_cpu_isa_sse41,
+        [ECH__ISA_AVX2] = dnnl_cpu_isa_avx2,
+        [ECH__ISA_AVX512] = dnnl_cpu_isa_avx512_core,
+        [ECH__ISA_AVX512_VNNI] = dnnl_cpu_isa_avx512_core_vnni,
+        [ECH__ISA_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16,
+    };
+    if (ech__isa_is_set())
+        hold_status = dnnl_set_max_cpu_isa(isas[ech__isa_level()]);
+#endif
+}
+
+static dnnl_cpu_isa_t effective_isa(void)
+{
+    pthread_once(&held, hold_to_level);
+    return dnnl_get_effective_cpu_isa();
+}
+
+/* ---- opening ---- */
+
+ech_status ech__onednn_open(ech_ctx *ctx, ech__onednn **out)
+{
+    *out = NULL;
+    pthread_once(&held, hold_to_level);
+    if (hold_status != dnnl_success)
+        return ech__fail(ctx, ECH_E_UNSUPPORTED,
+                         ECH__ISA_VARIABLE " %s: oneDNN cannot be held to it, because this process "
+                                           "has used it before",
+                         ech__isa_name(ech__isa_level()));
+    ech__onednn *onednn = ech__new(ctx, sizeof *onednn);
+    if (!onednn)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the cpu device");
+    dnnl_status_t status = dnnl_engine_create(&onednn->engine, dnnl_cpu, 0);
+    if (status == dnnl_success)
+        status = dnnl_stream_create(&onednn->stream, onednn->engine, dnnl_stream_default_flags);
+    if (status != dnnl_success) {
+        ech__onednn_close(ctx, onednn);
+        return failed(ctx, "opening the cpu engine", status);
+    }
+    *out = onednn;
+    return ECH_OK;
+}
+
+void ech__onednn_close(ech_ctx *ctx, ech__onednn *onednn)
+{
+    if (!onednn)
+        return;
+    if (onednn->stream)
+        dnnl_stream_destroy(onednn->stream);
+    if (onednn->engine)
+        dnnl_engine_destroy(onednn->engine);
+    ech__delete(ctx, onednn, sizeof *onednn);
+}
+
+static const char *isa_name(dnnl_cpu_isa_t isa)
+{
+    switch (isa) {
+    case dnnl_cpu_isa_sse41:
+        return "sse4.1";
+    case dnnl_cpu_isa_avx:
+        return "avx";
+    case dnnl_cpu_isa_avx2:
+        return "avx2";
+    case dnnl_cpu_isa_avx2_vnni:
+        return "avx2+vnni";
+    case dnnl_cpu_isa_avx512_core:
+        return "avx512";
+    case dnnl_cpu_isa_avx512_core_vnni:
+        return "avx512+vnni";
+    case dnnl_cpu_isa_avx512_core_bf16:
+        return "avx512+bf16";
+    case dnnl_cpu_isa_avx512_core_amx:
+        return "amx";
+    default:
+        return "other";
+    }
+}
+
+bool ech__onednn_has_vnni(void)
+{
+    switch (effective_isa()) {
+    case dnnl_cpu_isa_avx2_vnni:
+    case dnnl_cpu_isa_avx512_core_vnni:
+    case dnnl_cpu_isa_avx512_core_bf16:
+    case dnnl_cpu_isa_avx512_core_amx:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void ech__onednn_version(char *out, size_t bytes)
+{
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(out, bytes, "oneDNN %d.%d.%d %s", v->major, v->minor, v->patch,
+             isa_name(effective_isa()));
+}
+
+/* ---- layouts and memory descriptions ---- */
+
+static dnnl_data_type_t type_of(ech_dtype dtype)
+{
+    switch (dtype) {
+    case ECH_F32:
+        return dnnl_f32;
+    case ECH_BF16:
+        return dnnl_bf16;
+    case ECH_S32:
+        return dnnl_s32;
+    case ECH_S8:
+        return dnnl_s8;
+    default:
+        assert(dtype == ECH_U8);
+        return dnnl_u8;
+    }
+}
+
+void ech__onednn_md(const ech__layout *layout, ech_dtype dtype, dnnl_memory_desc_t *md)
+{
+    memset(md, 0, sizeof *md);
+    md->ndims = layout->shape.ndims;
+    md->data_type = type_of(dtype);
+    md->format_kind = dnnl_blocked;
+    for (int k = 0; k < md->ndims; k++) {
+        md->dims[k] = layout->shape.dims[k];
+        md->padded_dims[k] = layout->padded[k];
+        md->format_desc.blocking.strides[k] = layout->strides[k];
+    }
+    md->format_desc.blocking.inner_nblks = layout->nblocks;
+    for (int b = 0; b < layout->nblocks; b++) {
+        md->format_desc.blocking.inner_blks[b] = layout->block_size[b];
+        md->format_desc.blocking.inner_idxs[b] = layout->block_axis[b];
+    }
+}
+
+bool ech__onednn_layout(const dnnl_memory_desc_t *md, ech__layout *layout)
+{
+    const dnnl_blocking_desc_t *blocking = &md->format_desc.blocking;
+    *layout = (ech__layout){.shape = {.ndims = md->ndims}};
+    if (md->format_kind != dnnl_blocked || md->ndims > ECH_MAX_DIMS || md->offset0 != 0 ||
+        md->extra.flags != 0 || blocking->inner_nblks > ECH__MAX_BLOCKS)
+        return false;
+    for (int k = 0; k < md->ndims; k++) {
+        if (md->padded_offsets[k] != 0)
+            return false;
+        layout->shape.dims[k] = md->dims[k];
+        layout->padded[k] = md->padded_dims[k];
+        layout->strides[k] = blocking->strides[k];
+    }
+    layout->nblocks = blocking->inner_nblks;
+    for (int b = 0; b < layout->nblocks; b++) {
+        layout->block_size[b] = blocking->inner_blks[b];
+        layout->block_axis[b] = (int)blocking->inner_idxs[b];
+    }
+    return true;
+}
+
+bool ech__onednn_addresses(const dnnl_memory_desc_t *md)
+{
+    int64_t elements = 1;
+    for (int k = 0; k < md->ndims; k++) {
+        if (!ech__mul(elements, md->padded_dims[k], &elements) || elements > ECH__LIBRARY_ELEMENTS)
+            return false;
+    }
+    return true;
+}
+
+bool ech__onednn_can_ask(const ech__onednn_tensors *t)
+{
+    return ech__onednn_addresses(&t->src) && ech__onednn_addresses(&t->wei) &&
+           ech__onednn_addresses(&t->dst);
+}
+
+/* ---- describing primitives ---- */
+
+dnnl_primitive_attr_t ech__onednn_attributes(void)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    if (dnnl_primitive_attr_create(&attr) != dnnl_success)
+        return NULL;
+    if (dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) != dnnl_success) {
+        dnnl_primitive_attr_destroy(attr);
+        return NULL;
+    }
+    return attr;
+}
+
+const char *ech__onednn_kernel_name(const_dnnl_primitive_desc_t pd)
+{
+    const char *info = "";
+    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&info);
+    return info;
+}
+
+bool ech__onednn_allocates(const char *kernel_name)
+{
+    return strstr(kernel_name, "gemm") && !strstr(kernel_name, "brgemm");
+}
+
+void ech__onednn_offer(const_dnnl_primitive_desc_t pd, ech__create_kernel *create,
+                       const ech__kernel_desc *desc, int free_operand, const ech__layout *layout,
+                       ech__offer *offer)
+{
+    const char *info = ech__onednn_kernel_name(pd);
+    const bool reference = strstr(info, "ref") != NULL;
+    const bool bf16 = desc->operands[0].dtype == ECH_BF16 || desc->operands[1].dtype == ECH_BF16;
+    if (bf16 && (reference || strstr(info, ":any"))) /* number by number, as slow as that */
+        return;
+    char name[40];
+    snprintf(name, sizeof name, "onednn:%s", info);
+    ech__candidate *candidate = ech__offer_add(offer, desc, name, create);
+    if (!candidate)
+        return;
+    const dnnl_memory_desc_t *scratch =
+        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    candidate->layouts[free_operand] = *layout;
+    candidate->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
+    candidate->is_fallback = reference;
+    candidate->stands_in = ech__onednn_allocates(info);
+    candidate->only_timed = strstr(info, "wino") != NULL;
+}
+
+ech__onednn_tensors ech__onednn_hint(ech__op op, const ech__onednn_tensors *tensors)
+{
+    ech__onednn_tensors hint = *tensors;
+    const bool forward = op == ECH__OP_LINEAR || op == ECH__OP_CONV2D;
+    if (!forward && hint.src.data_type == dnnl_bf16) {
+        hint.wei.data_type = dnnl_bf16;
+        hint.wei.format_kind = dnnl_format_kind_any;
+    }
+    return hint;
+}
+
+ech__onednn_directions ech__onednn_directions_of(const ech__kernel_desc *desc)
+{
+    const bool conv = desc->op == ECH__OP_CONV2D || desc->op == ECH__OP_CONV2D_BWD_DATA ||
+                      desc->op == ECH__OP_CONV2D_BWD_WEIGHTS;
+    const ech__op forward = conv ? ECH__OP_CONV2D : ECH__OP_LINEAR;
+    const ech__op data = conv ? ECH__OP_CONV2D_BWD_DATA : ECH__OP_LINEAR_BWD_DATA;
+    const ech__op weights = conv ? ECH__OP_CONV2D_BWD_WEIGHTS : ECH__OP_LINEAR_BWD_WEIGHTS;
+    if (!ech__dtype_is_low(desc->operands[0].dtype))
+        return (ech__onednn_directions){{forward, data, weights}, 3};
+    return desc->op == weights ? (ech__onednn_directions){{weights}, 1}
+                               : (ech__onednn_directions){{forward, data}, 2};
+}
+
+/* ---- kernels ---- */
+
+enum { MAX_ARGS = ECH__ONEDNN_MAX_ARGS + 1, PIECE = 1024 };
+
+typedef struct primitive_kernel {
+    ech__kernel base;
+    ech_ctx *ctx;
+    ech__device *device;
+    dnnl_primitive_t primitive;
+    dnnl_stream_t stream;
+    int nargs;
+    dnnl_exec_arg_t args[MAX_ARGS];
+    void *relu; /* in place, after the primitive; NULL: no ReLU */
+    ech_dtype relu_type;
+    int64_t relu_count; /* elements, padding included */
+} primitive_kernel;
+
+static void relu_piece(const primitive_kernel *k, const ech__vec *vec, int64_t first, int64_t count)
+{
+    if (k->relu_type == ECH_F32) {
+        float *y = (float *)k->relu + first;
+        vec->relu(count, y, y);
+        return;
+    }
+    float wide[PIECE];
+    uint16_t *low = (uint16_t *)k->relu + first;
+    vec->widen(k->relu_type, count, low, wide);
+    vec->relu(count, wide, wide);
+    vec->narrow(k->relu_type, count, wide, low);
+}
+
+/* Not as a post-op of oneDNN, which turns NaN into 0 (it computes max(x, 0) with maxps, which returns the second
+ * operand when one is NaN) and so would hide that a training run diverged. */
+static void relu_all(const primitive_kernel *k)
+{
+    const ech__vec *vec = ((const ech__cpu *)ech__device_state(k->device))->vec;
+    const int64_t pieces = (k->relu_count + PIECE - 1) / PIECE;
+#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+    for (int64_t p = 0; p < pieces; p++) {
+        const int64_t left = k->relu_count - p * PIECE;
+        relu_piece(k, vec, p * PIECE, left < PIECE ? left : PIECE);
+    }
+}
+
+static ech_status run_primitive(ech__kernel *base, const ech__scalars *scalars)
+{
+    (void)scalars;
+    const primitive_kernel *kernel = (const primitive_kernel *)base;
+    const dnnl_status_t status =
+        dnnl_primitive_execute(kernel->primitive, kernel->stream, kernel->nargs, kernel->args);
+    if (status != dnnl_success)
+        return failed(kernel->ctx, "a primitive", status);
+    if (kernel->relu)
+        relu_all(kernel);
+    return ECH_OK;
+}
+
+static void destroy_primitive(ech__kernel *base)
+{
+    primitive_kernel *kernel = (primitive_kernel *)base;
+    for (int i = 0; i < kernel->nargs; i++)
+        dnnl_memory_destroy(kernel->args[i].memory);
+    if (kernel->primitive)
+        dnnl_primitive_destroy(kernel->primitive);
+    ech__delete(kernel->ctx, kernel, sizeof *kernel);
+}
+
+static dnnl_status_t add_arg(primitive_kernel *kernel, dnnl_engine_t engine, int arg,
+                             const dnnl_memory_desc_t *md, void *memory)
+{
+    dnnl_exec_arg_t *place = &kernel->args[kernel->nargs];
+    place->arg = arg;
+    const dnnl_status_t status = dnnl_memory_create(&place->memory, md, engine, memory);
+    if (status == dnnl_success)
+        kernel->nargs++;
+    return status;
+}
+
+ech_status ech__onednn_create(ech__device *device, ech__onednn *onednn, dnnl_primitive_desc_t pd,
+                              const ech__onednn_args *args, void *scratch, ech__kernel **out)
+{
+    *out = NULL;
+    primitive_kernel *kernel = ech__new(device->ctx, sizeof *kernel);
+    if (!kernel)
+        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
+    kernel->base = (ech__kernel){.run = run_primitive, .destroy = destroy_primitive};
+    kernel->ctx = device->ctx;
+    kernel->device = device;
+    kernel->stream = onednn->stream;
+    if (args->relu) {
+        const dnnl_memory_desc_t *md = args->md[args->count - 1];
+        kernel->relu = args->memory[args->count - 1];
+        kernel->relu_type = md->data_type == dnnl_bf16 ? ECH_BF16 : ECH_F32;
+        kernel->relu_count =
+            (int64_t)dnnl_memory_desc_get_size(md) / ech__dtype_bytes(kernel->relu_type);
+    }
+    dnnl_status_t status = pd ? dnnl_primitive_create(&kernel->primitive, pd) : dnnl_unimplemented;
+    for (int i = 0; i < args->count && status == dnnl_success; i++)
+        status = add_arg(kernel, onednn->engine, args->arg[i], args->md[i], args->memory[i]);
+    if (status == dnnl_success) {
+        const dnnl_memory_desc_t *md =
+            dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+        if (dnnl_memory_desc_get_size(md))
+            status = add_arg(kernel, onednn->engine, DNNL_ARG_SCRATCHPAD, md, scratch);
+    }
+    if (status != dnnl_success) {
+        destroy_primitive(&kernel->base);
+        return failed(device->ctx, "preparing a primitive", status);
+    }
+    *out = &kernel->base;
+    return ECH_OK;
+}
+
+void ech__onednn_arg(ech__onednn_args *args, int arg, const dnnl_memory_desc_t *md, void *memory)
+{
+    args->arg[args->count] = arg;
+    args->md[args->count] = md;
+    args->memory[args->count++] = memory;
+}
+
+ech__onednn_args ech__onednn_weighted_args(const ech__kernel_desc *desc,
+                                           const ech__onednn_tensors *t,
+                                           const ech__binding *binding)
+{
+    void *const *at = binding->operands;
+    ech__onednn_args args = {0};
+    switch (desc->op) {
+    case ECH__OP_LINEAR:
+    case ECH__OP_CONV2D: /* x w (b) -> y */
+        ech__onednn_arg(&args, DNNL_ARG_SRC, &t->src, at[0]);
+        ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &t->wei, at[1]);
+        if (t->has_bias)
+            ech__onednn_arg(&args, DNNL_ARG_BIAS, &t->bia, at[2]);
+        ech__onednn_arg(&args, DNNL_ARG_DST, &t->dst, at[t->has_bias ? 3 : 2]);
+        args.relu = desc->attrs.relu;
+        break;
+    case ECH__OP_LINEAR_BWD_DATA:
+    case ECH__OP_CONV2D_BWD_DATA: /* dy w -> dx */
+        ech__onednn_arg(&args, DNNL_ARG_DIFF_DST, &t->dst, at[0]);
+        ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &t->wei, at[1]);
+        ech__onednn_arg(&args, DNNL_ARG_DIFF_SRC, &t->src, at[2]);
+        break;
+    default: /* x dy -> dw (db) */
+        ech__onednn_arg(&args, DNNL_ARG_SRC, &t->src, at[0]);
+        ech__onednn_arg(&args, DNNL_ARG_DIFF_DST, &t->dst, at[1]);
+        ech__onednn_arg(&args, DNNL_ARG_DIFF_WEIGHTS, &t->wei, at[2]);
+        if (t->has_bias)
+            ech__onednn_arg(&args, DNNL_ARG_DIFF_BIAS, &t->bia, at[3]);
+    }
+    return args;
+}

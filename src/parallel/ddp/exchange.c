@@ -1,0 +1,363 @@
+#include "parallel/ddp/exchange.h"
+#include "base/system/clock.h"
+
+#include <string.h>
+
+static ech__ranks *of(ech__exchange *exchange)
+{
+    return (ech__ranks *)exchange;
+}
+
+typedef struct exchange_kernel exchange_kernel;
+
+struct exchange_kernel {
+    ech__kernel base;
+    ech__ranks *ranks;
+    ech_status (*fn)(exchange_kernel *k, const ech__scalars *scalars);
+    ech_dtype dtype;
+    int64_t count; /* elements of the first operand */
+    int64_t M;     /* sync_stats: samples times pixels of this rank */
+    int bucket;
+    size_t bytes;         /* of this kernel, with its staging */
+    ech__kernel *update;  /* of the parameters, in at[1], by the sum of gradients; NULL: none */
+    ech__scalars scalars; /* of the step under way */
+    int nchanged;         /* operands behind the gradients that the update changes */
+    double *staging;      /* sync: this rank's vectors, then all ranks' */
+    void *at[ECH__MAX_OPERANDS];
+};
+
+/* ---- gradients ---- */
+
+/* Updates a stretch of the parameters and states here, and hands the result to all ranks that share memory with this one. */
+static ech_status apply_update(void *user, int64_t first, int64_t count, const void *sum)
+{
+    exchange_kernel *k = user;
+    enum { STRETCH = 4096 };
+    /* On a virtual clock, too, it is this device's work. */
+    const bool virtual = k->ranks->clock != NULL;
+    const int64_t start = virtual ? ech__clock_cpu() : ech__clock_wall();
+    const int64_t each = ech__dtype_bytes(k->dtype);
+    for (int64_t at = 0; at < count; at += STRETCH) {
+        const int64_t n = count - at < STRETCH ? count - at : STRETCH;
+        ECH_TRY(k->update->run_part(k->update, &k->scalars, first + at, n,
+                                    (const char *)sum + at * each));
+        for (int i = 1; i <= k->nchanged; i++) {
+            char *mine = (char *)k->at[i] + (first + at) * each, *other;
+            for (int r = 0; (other = ech__comm_peer(k->ranks->comm, mine, r)) != NULL; r++) {
+                if (other != mine)
+                    memcpy(other, mine, (size_t)(n * each));
+            }
+        }
+    }
+    k->ranks->update_ns += (virtual ? ech__clock_cpu() : ech__clock_wall()) - start;
+    return ECH_OK;
+}
+
+static ech_status run_allreduce(exchange_kernel *k, const ech__scalars *scalars)
+{
+    k->scalars = *scalars;
+    ech__bucket *bucket = &k->ranks->buckets[k->bucket];
+    const ech__coll sum = {.op = ECH__COLL_ALLREDUCE,
+                           .reduction = ECH__REDUCTION_SUM,
+                           .dtype = k->dtype,
+                           .count = k->count,
+                           .src = k->at[0],
+                           .dst = k->at[0],
+                           .apply = k->update ? apply_update : NULL,
+                           .user = k};
+    ECH_TRY(ech__comm_start(k->ranks->comm, &sum, &bucket->ticket));
+    bucket->started = true;
+    if (k->ranks->clock)
+        bucket->times = (ech__coll_times){.ready_ns = k->ranks->clock->now_ns};
+    return ECH_OK;
+}
+
+static ech_status run_wait(exchange_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    ech__ranks *ranks = k->ranks;
+    int64_t work = 0;
+    const int64_t start = ech__clock_wall();
+    for (int i = 0; i < ranks->nbuckets; i++) {
+        ech__bucket *bucket = &ranks->buckets[i];
+        if (!bucket->started)
+            continue;
+        bucket->started = false;
+        if (ranks->clock) { /* it stands still; the price is known when all ranks have reported */
+            ECH_TRY(ech__comm_wait(ranks->comm, bucket->ticket, NULL));
+            continue;
+        }
+        ECH_TRY(ech__comm_wait(ranks->comm, bucket->ticket, &bucket->times));
+        if (bucket->times.start_ns >= start) /* else it was worked on before */
+            work += bucket->times.work_ns;
+    }
+    ranks->wait_ns += ech__clock_wall() - start - work;
+    return ECH_OK;
+}
+
+int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech__coll_times *out,
+                           int64_t *worked_ns)
+{
+    const int world = ranks->comm->world;
+    const bool direct = ranks->algorithm == ECH__ALGORITHM_DIRECT;
+    ech__timeline t;
+    int64_t origin = INT64_MAX;
+    ech__timeline_begin(&t, ranks->cluster, ranks->algorithm, world);
+    for (int i = 0; i < ranks->nbuckets * world; i++)
+        origin = ready_ns[i] < origin ? ready_ns[i] : origin;
+    for (int b = 0; b < ranks->nbuckets; b++) {
+        int64_t ready = ready_ns[b * world];
+        for (int r = 1; r < world; r++)
+            ready = ready_ns[b * world + r] > ready ? ready_ns[b * world + r] : ready;
+        const double free_s = t.done_s;
+        const double ready_s = ech__seconds(ready - origin) + (direct ? t.comm_s : 0);
+        /* Handing the result out is then in the time of the update: the sum alone moves half of the bytes. */
+        const ech__bucket *bucket = &ranks->buckets[b];
+        const double done =
+            ech__timeline_bucket(&t, ready_s, bucket->bytes / (bucket->updates && direct ? 2 : 1));
+        out[b].start_ns = origin + (int64_t)(1e9 * (free_s > ready_s ? free_s : ready_s));
+        out[b].done_ns = origin + (int64_t)(1e9 * done);
+    }
+    *worked_ns = direct ? (int64_t)(1e9 * t.comm_s) : 0;
+    return ranks->nbuckets ? out[ranks->nbuckets - 1].done_ns : 0;
+}
+
+/* On a virtual clock all ranks are where the last one is, plus what a message of so many bytes costs. */
+static ech_status meet(ech__ranks *ranks, int64_t bytes)
+{
+    ech__virtual_clock *clock = ranks->clock;
+    if (!clock)
+        return ECH_OK;
+    int64_t last = clock->now_ns;
+    const ech__coll latest = {.op = ECH__COLL_ALLREDUCE,
+                              .reduction = ECH__REDUCTION_MAX,
+                              .dtype = ECH_F64,
+                              .count = 1,
+                              .src = &(double){(double)last},
+                              .dst = &(double){0}};
+    ECH_TRY(ech__comm_run(ranks->comm, &latest));
+    last = (int64_t) * (double *)latest.dst;
+    const int64_t start = clock->now_ns;
+    clock->now_ns = last + (int64_t)(1e9 * ech__price_allreduce(ranks->cluster, ranks->algorithm,
+                                                                ranks->comm->world, bytes)
+                                               .seconds);
+    ranks->sync_ns += clock->now_ns - start;
+    return ECH_OK;
+}
+
+/* ---- buffers ---- */
+
+static ech_status run_broadcast(exchange_kernel *k, const ech__scalars *scalars)
+{
+    (void)scalars;
+    ech__ranks *ranks = k->ranks;
+    const int64_t bytes = k->count * ech__dtype_bytes(k->dtype);
+    const int64_t start = ech__clock_wall(), before = ranks->sync_ns;
+    ECH_TRY(ech__comm_broadcast(ranks->comm, k->at[0], bytes, 0));
+    if (ranks->clock)
+        ECH_TRY(meet(ranks, bytes));
+    else
+        ranks->sync_ns += ech__clock_wall() - start;
+    ranks->buffers_ns += ranks->sync_ns - before;
+    return ECH_OK;
+}
+
+/* ---- statistics of batch norms ---- */
+
+static double load(const exchange_kernel *k, const void *at, int64_t i)
+{
+    return k->dtype == ECH_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+}
+
+static void store(const exchange_kernel *k, void *at, int64_t i, double value)
+{
+    if (k->dtype == ECH_F64)
+        ((double *)at)[i] = value;
+    else
+        ((float *)at)[i] = (float)value;
+}
+
+/* Both vectors of every rank, as doubles, behind a number of the rank's own: [world][1 + 2*count]. */
+static ech_status gather(exchange_kernel *k, double first, const double **out)
+{
+    const int64_t length = 1 + 2 * k->count;
+    double *mine = k->staging, *all = mine + length;
+    mine[0] = first;
+    for (int64_t c = 0; c < k->count; c++) {
+        mine[1 + c] = load(k, k->at[0], c);
+        mine[1 + k->count + c] = load(k, k->at[1], c);
+    }
+    const int64_t start = ech__clock_wall();
+    ECH_TRY(ech__comm_allgather(k->ranks->comm, mine, all, length * (int64_t)sizeof *all));
+    *out = all;
+    if (k->ranks->clock)
+        return meet(k->ranks, 2 * k->count * ech__dtype_bytes(k->dtype));
+    k->ranks->sync_ns += ech__clock_wall() - start;
+    return ECH_OK;
+}
+
+/* mean and variance over the samples of all ranks, from each rank's mean, variance and number of samples times pixels. The
+ * output has what bn_running must see to correct for bias by this rank's count and end with that of all. */
+static ech_status run_sync_stats(exchange_kernel *k, const ech__scalars *scalars)
+{
+    const double *all;
+    const int64_t length = 1 + 2 * k->count;
+    const int world = k->ranks->comm->world;
+    double total = 0;
+    /* A rank without samples of its own computes on others that do not count. */
+    ECH_TRY(gather(k, scalars->share > 0 ? (double)k->M : 0, &all));
+    for (int r = 0; r < world; r++)
+        total += all[r * length];
+    const double ours = k->M > 1 ? (double)k->M / (double)(k->M - 1) : 1;
+    const double theirs = total > 1 ? total / (total - 1) : 1;
+    for (int64_t c = 0; c < k->count; c++) {
+        double mean = 0, variance = 0;
+        for (int r = 0; r < world; r++)
+            mean += all[r * length] / total * all[r * length + 1 + c];
+        for (int r = 0; r < world; r++) {
+            const double off = all[r * length + 1 + c] - mean;
+            variance += all[r * length] / total * (all[r * length + 1 + k->count + c] + off * off);
+        }
+        store(k, k->at[0], c, mean);
+        store(k, k->at[1], c, variance);
+        store(k, k->at[3], c, variance * theirs / ours);
+    }
+    return ECH_OK;
+}
+
+/* bn_bwd_data divides by this rank's count; the sums over all ranks are to be divided by the count of all. */
+static ech_status run_sync_sums(exchange_kernel *k, const ech__scalars *scalars)
+{
+    const double *all;
+    const int64_t length = 1 + 2 * k->count;
+    const int world = k->ranks->comm->world;
+    ECH_TRY(gather(k, scalars->share, &all));
+    for (int half = 0; half < 2; half++) {
+        for (int64_t c = 0; c < k->count; c++) {
+            double sum = 0;
+            for (int r = 0; r < world; r++)
+                sum += all[r * length + 1 + half * k->count + c];
+            store(k, k->at[2 + half], c, sum * scalars->share);
+        }
+    }
+    return ECH_OK;
+}
+
+/* ---- the table of the plan ---- */
+
+static ech_status run(ech__kernel *base, const ech__scalars *scalars)
+{
+    exchange_kernel *k = (exchange_kernel *)base;
+    return k->fn(k, scalars);
+}
+
+static void destroy(ech__kernel *base)
+{
+    exchange_kernel *k = (exchange_kernel *)base;
+    if (k->update)
+        k->update->destroy(k->update);
+    ech__delete(k->ranks->comm->ctx, k, k->bytes);
+}
+
+typedef ech_status (*exchange_fn)(exchange_kernel *k, const ech__scalars *scalars);
+
+static const exchange_fn functions[ECH__OP_COUNT] = {
+    [ECH__OP_ALLREDUCE] = run_allreduce, [ECH__OP_ALLREDUCE_WAIT] = run_wait,
+    [ECH__OP_BROADCAST] = run_broadcast, [ECH__OP_SYNC_STATS] = run_sync_stats,
+    [ECH__OP_SYNC_SUMS] = run_sync_sums,
+};
+
+static ech_status note_bucket(ech__ranks *ranks, const exchange_kernel *k)
+{
+    if (k->bucket >= ECH__MAX_STARTED)
+        return ech__fail(ranks->comm->ctx, ECH_E_LIMIT,
+                         "%d buckets of gradients: at most %d are possible; make them larger",
+                         k->bucket + 1, ECH__MAX_STARTED);
+    ranks->buckets[k->bucket].bytes = k->count * ech__dtype_bytes(k->dtype);
+    ranks->buckets[k->bucket].updates = k->update != NULL;
+    if (k->bucket >= ranks->nbuckets)
+        ranks->nbuckets = k->bucket + 1;
+    return ECH_OK;
+}
+
+static ech_status create(ech__exchange *exchange, const ech__kernel_desc *desc,
+                         const ech__binding *binding, ech__kernel *update, ech__kernel **out)
+{
+    ech__ranks *ranks = of(exchange);
+    const bool sync = desc->op == ECH__OP_SYNC_STATS || desc->op == ECH__OP_SYNC_SUMS;
+    int64_t count = 0, M = 0;
+    *out = NULL;
+    if (desc->nin)
+        ech__shape_elems(&desc->operands[0].layout.shape, &count);
+    if (desc->op == ECH__OP_SYNC_STATS) { /* samples and pixels of x[N,C,H,W] */
+        const ech__shape *x = &desc->operands[2].layout.shape;
+        M = x->dims[0] * x->dims[2] * x->dims[3];
+    }
+    const size_t vectors = sync ? (size_t)(1 + 2 * count) * sizeof(double) : 0;
+    const size_t bytes = sizeof(exchange_kernel) + vectors * (size_t)(1 + ranks->comm->world);
+    exchange_kernel *k = ech__new(ranks->comm->ctx, bytes);
+    if (!k) {
+        if (update)
+            update->destroy(update);
+        return ech__fail(ranks->comm->ctx, ECH_E_NOMEM, "no memory for %s", ech__op_name(desc->op));
+    }
+    *k = (exchange_kernel){.base = {run, destroy},
+                           .ranks = ranks,
+                           .fn = functions[desc->op],
+                           .dtype = desc->nin ? desc->operands[0].dtype : ECH_F32,
+                           .count = count,
+                           .M = M,
+                           .bucket = (int)desc->attrs.bucket,
+                           .bytes = bytes,
+                           .update = update,
+                           .nchanged = update ? desc->nin - 1 : 0,
+                           .staging = (double *)(void *)(k + 1)};
+    memcpy(k->at, binding->operands, sizeof k->at);
+    if (desc->op == ECH__OP_ALLREDUCE) {
+        const ech_status status = note_bucket(ranks, k);
+        if (status < 0) {
+            destroy(&k->base);
+            return status;
+        }
+    }
+    *out = &k->base;
+    return ECH_OK;
+}
+
+static ech_status alloc(ech__exchange *exchange, int64_t bytes, void **out)
+{
+    return ech__comm_alloc(of(exchange)->comm, bytes, out);
+}
+
+static void free_shared(ech__exchange *exchange, void *ptr)
+{
+    ech__comm_free(of(exchange)->comm, ptr);
+}
+
+static ech_status progress(ech__exchange *exchange)
+{
+    return ech__comm_progress(of(exchange)->comm);
+}
+
+static const ech__exchange_ops exchange_ops = {alloc, free_shared, create, progress};
+
+ech_status ech__ranks_create(ech__comm *comm, ech__ranks **out)
+{
+    ech__ranks *ranks = *out = ech__new(comm->ctx, sizeof *ranks);
+    if (!ranks)
+        return ech__fail(comm->ctx, ECH_E_NOMEM, "no memory for the exchange with other ranks");
+    ranks->base = (ech__exchange){&exchange_ops, comm->rank, comm->world};
+    ranks->comm = comm;
+    return ECH_OK;
+}
+
+void ech__ranks_destroy(ech__ranks *ranks)
+{
+    if (ranks)
+        ech__delete(ranks->comm->ctx, ranks, sizeof *ranks);
+}
+
+ech__exchange *ech__ranks_exchange(ech__ranks *ranks)
+{
+    return ranks ? &ranks->base : NULL;
+}

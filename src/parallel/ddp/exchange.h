@@ -1,0 +1,53 @@
+/* The exchange of a plan (plan/exchange.h) over a group of ranks (comm/comm.h), and what is measured of it.
+ *
+ *     ech__ranks *ranks;
+ *     ECH_TRY(ech__ranks_create(comm, &ranks));
+ *     plan with .exchange = ech__ranks_exchange(ranks), run steps
+ *     ranks->buckets[k].times                          of the last step
+ *     ech__ranks_destroy(ranks);                       after the plans
+ */
+#ifndef ECH_PARALLEL_DDP_EXCHANGE_H
+#define ECH_PARALLEL_DDP_EXCHANGE_H
+
+#include "comm/comm.h"
+#include "plan/exchange.h"
+#include "price/timeline.h"
+
+typedef struct ech__bucket {
+    int64_t bytes; /* with padding */
+    uint64_t ticket;
+    ech__coll_times times; /* of the last step */
+    bool started;
+    bool
+        updates; /* parameters are changed by the sum where it arises, and handed out instead of it */
+} ech__bucket;
+
+typedef struct ech__ranks {
+    ech__exchange base; /* first, so that an ech__exchange is an ech__ranks */
+    ech__comm *comm;    /* borrowed */
+    ech__bucket buckets[ECH__MAX_STARTED];
+    int nbuckets;
+    int64_t
+        wait_ns; /* since it was set to 0: at a step's end, for buckets; without this rank's own work */
+    int64_t
+        update_ns;   /* since it was set to 0: updates of parameters by sums that this rank made */
+    int64_t sync_ns; /* since it was set to 0: broadcasts and statistics, waiting included */
+    int64_t buffers_ns; /* of it, broadcasts of buffers */
+    /* With a virtual clock, what would be exchanged over which links; all NULL by default. */
+    ech__virtual_clock *clock;
+    const ech__cluster *cluster;
+    ech__algorithm algorithm;
+} ech__ranks;
+
+ech_status ech__ranks_create(ech__comm *comm, ech__ranks **out);
+void ech__ranks_destroy(ech__ranks *ranks);
+ech__exchange *ech__ranks_exchange(ech__ranks *ranks); /* NULL for NULL */
+
+/* On a virtual clock, when all ranks have told when their buckets were ready: ready_ns[bucket * world + rank] gives each
+ * bucket's start and end. Returns when the last one ends. In the direct exchange the devices do the work themselves:
+ * *worked_ns is how much later each of them is at its end because of it, and buckets are later by what came before them;
+ * over links it is 0. */
+int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech__coll_times *out,
+                           int64_t *worked_ns);
+
+#endif

@@ -1,0 +1,75 @@
+#include "parallel/ddp/step_report.h"
+
+ech_status ech__reports_init(ech__reports *r, ech__ranks *ranks)
+{
+    const int world = ranks->comm->world;
+    *r = (ech__reports){.ranks = ranks, .nbuckets = ranks->nbuckets};
+    r->stride = sizeof(ech__report) + (size_t)r->nbuckets * sizeof(ech__coll_times);
+    r->mine = ech__new(ranks->comm->ctx, r->stride);
+    r->all = ech__new(ranks->comm->ctx, r->stride * (size_t)world);
+    return r->mine && r->all ? ECH_OK
+                             : ech__fail(ranks->comm->ctx, ECH_E_NOMEM,
+                                         "no memory for the reports of %d ranks", world);
+}
+
+void ech__reports_fini(ech__reports *r)
+{
+    if (!r->ranks)
+        return;
+    const ech__comm *comm = r->ranks->comm;
+    ech__delete(comm->ctx, r->all, r->stride * (size_t)comm->world);
+    ech__delete(comm->ctx, r->mine, r->stride);
+    r->ranks = NULL;
+}
+
+ech_status ech__reports_exchange(ech__reports *r, const ech__report *mine)
+{
+    /* Virtual clocks all begin at 0. */
+    const int64_t offset = r->ranks->clock ? 0 : r->ranks->comm->clock_offset_ns;
+    ech__coll_times *times = (ech__coll_times *)(r->mine + sizeof *mine);
+    *(ech__report *)r->mine = *mine;
+    ((ech__report *)r->mine)->start_ns += offset;
+    for (int i = 0; i < r->nbuckets; i++) {
+        times[i] = r->ranks->buckets[i].times;
+        times[i].ready_ns += offset;
+        times[i].start_ns += offset;
+        times[i].done_ns += offset;
+    }
+    return ech__comm_allgather(r->ranks->comm, r->mine, r->all, (int64_t)r->stride);
+}
+
+const ech__report *ech__reports_of(const ech__reports *r, int rank)
+{
+    return (const ech__report *)(r->all + (size_t)rank * r->stride);
+}
+
+const ech__coll_times *ech__reports_bucket(const ech__reports *r, int rank, int bucket)
+{
+    return (const ech__coll_times *)(r->all + (size_t)rank * r->stride + sizeof(ech__report)) +
+           bucket;
+}
+
+ech__report *ech__reports_change(ech__reports *r, int rank)
+{
+    return (ech__report *)(r->all + (size_t)rank * r->stride);
+}
+
+void ech__reports_set_bucket(ech__reports *r, int rank, int bucket, int64_t start_ns,
+                             int64_t done_ns)
+{
+    char *of = r->all + (size_t)rank * r->stride + sizeof(ech__report);
+    ech__coll_times *times = (ech__coll_times *)of + bucket;
+    times->start_ns = start_ns;
+    times->done_ns = done_ns;
+}
+
+int ech__reports_slowest(const ech__reports *r)
+{
+    int slowest = 0;
+    for (int rank = 1; rank < r->ranks->comm->world && r->nbuckets; rank++) {
+        if (ech__reports_bucket(r, rank, r->nbuckets - 1)->ready_ns >
+            ech__reports_bucket(r, slowest, r->nbuckets - 1)->ready_ns)
+            slowest = rank;
+    }
+    return slowest;
+}

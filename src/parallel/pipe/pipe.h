@@ -1,0 +1,176 @@
+/* A model that is spread over several devices, of one process or one in each of several ranks, each with a worker, memory and a plan of its own. A step is cut
+ * into micro-batches that follow each other through the devices; with one micro-batch, one device works at a time.
+ *
+ *     ech__pipe *pipe;
+ *     ECH_TRY(ech__pipe_create(ctx, &options, &pipe));             opens the devices
+ *     ech__pipe_stage(pipe, d)->graphs[role] = ...                  the parts of ech__cut with all passes, taken over
+ *     ECH_TRY(ech__pipe_plan(pipe, tuning, NULL));                 plans; refuses what does not fit
+ *     ECH_TRY(ech__pipe_ready(pipe));                              allocates, prepares the kernels
+ *     ECH_TRY(ech__pipe_pass_of(pipe, batch, true, &pass));
+ *     ECH_TRY(ech__pipe_write(pipe, pass, "x", data, bytes));      the whole batch, cut into micro-batches
+ *     ECH_TRY(ech__pipe_run(pipe, pass, &scalars));
+ *     ech__pipe_result(pipe, loss)
+ *     ech__pipe_destroy(pipe);
+ *
+ * Every micro-batch has an exec on every device, because its activations live until its backward pass. Micro-batch m uses the
+ * memory of m - slots, which the order of the pipeline says is done (pipe_order.h); inputs are there for all of them. What a
+ * device sends stays in its memory, and the receiver copies it when it gets there (mail.h), so each move is one copy.
+ */
+#ifndef ECH_PARALLEL_PIPE_PIPE_H
+#define ECH_PARALLEL_PIPE_PIPE_H
+
+#include "device/device.h"
+#include "parallel/ddp/exchange.h"
+#include "parallel/mail.h"
+#include "parallel/pipe/order.h"
+#include "plan/plan.h"
+#include "price/timeline.h"
+
+typedef struct ech__pipe ech__pipe;
+typedef struct ech__pass ech__pass;
+
+/* What a micro-batch does with its gradients; each role is a graph of its own. Evaluation is only forward. */
+typedef enum ech__pipe_role {
+    ECH__PIPE_WRITES, /* the first of a step; has the exchange, the optimizer and what follows */
+    ECH__PIPE_ADDS,   /* the others; NULL where there are none */
+    ECH__PIPE_ADDS_APART, /* instead of it where a device has no kernels for it; may be NULL */
+    ECH__PIPE_EVALUATES,  /* NULL until it is needed */
+    ECH__PIPE_ROLES
+} ech__pipe_role;
+
+/* What one device did in the last step, in ns of the clock that it runs by. */
+typedef struct ech__stage_work {
+    int64_t forward_ns, backward_ns, update_ns; /* in kernels */
+    int64_t copy_ns;                            /* fetching what others sent */
+    int64_t wait_ns;                            /* until it was there */
+    int64_t exchange_ns;                        /* with other groups, waiting included */
+    int64_t flushed_ns, end_ns;                 /* its last backward pass, and all, were over */
+    int64_t bytes_in, bytes_out;                /* from and to other devices; without inputs */
+    int64_t moves_in;
+    int64_t peak; /* most bytes that it has ever had */
+} ech__stage_work;
+
+typedef struct ech__stage_plan ech__stage_plan;
+
+typedef struct ech__stage {
+    ech__exchange exchange; /* first: what its plans ask for of others */
+    ech__pipe *pipe;
+    int index;
+    ech_ctx *ctx; /* of its own: two that fail at the same time would write into one sentence */
+    ech__device *device;
+    ech_graph *graphs[ECH__PIPE_ROLES];
+    ech__plan *plan;        /* of a full micro-batch that writes */
+    ech__exec *exec;        /* of the first micro-batch: it has the parameters */
+    ech__stage_plan *plans; /* all of them */
+    ech__virtual_clock clock;
+    int slots;
+    int64_t input_bytes, slot_bytes; /* of one micro-batch */
+    int64_t activation_bytes;        /* of slot_bytes; the rest is workspace */
+    void **inputs;                   /* [micros] */
+    void **activations;              /* [slots] */
+    ech__bell bell;                  /* rings when something was sent or taken */
+    ech__stage_work work;            /* of the last step */
+    struct ech__link_end *pending;   /* to be sent to another rank later; NULL: nothing */
+    /* Known of all devices, also of those in other processes. */
+    int64_t memory[ECH__MEMORY_COUNT]; /* planned */
+    int64_t written_bytes, writes;     /* inputs and targets of a full step */
+} ech__stage;
+
+typedef struct ech__pipe_options {
+    int devices, micros;
+    int64_t batch; /* of a full step; micros divide it */
+    ech_pipeline order;
+    ech__device_options device; /* as for ech__dp_open_device */
+    ech__comm
+        *comm; /* device d is in the process of its rank d; borrowed; NULL: all are in this one */
+    ech__ranks *ranks; /* groups that train with other samples; borrowed; NULL: none */
+    const ech__cluster
+        *links; /* between the devices, for the virtual clock, borrowed; NULL: the real clock */
+    const ech_value *
+        watched; /* kept scalars whose sum over the micro-batches is wanted; the first is a mean: the loss */
+    int nwatched;
+} ech__pipe_options;
+
+enum { ECH__PIPE_MOST_WATCHED = 4, ECH__PIPE_MOST_MICROS = 1024 };
+
+ech_status ech__pipe_create(ech_ctx *ctx, const ech__pipe_options *options, ech__pipe **out);
+void ech__pipe_destroy(ech__pipe *pipe);
+
+int ech__pipe_devices(const ech__pipe *pipe);
+int ech__pipe_micros(const ech__pipe *pipe);
+ech_pipeline ech__pipe_order(const ech__pipe *pipe);
+ech__stage *ech__pipe_stage(const ech__pipe *pipe, int device);
+/* Whether a device is in this process; of the others only the figures are known. */
+bool ech__pipe_has(const ech__pipe *pipe, int device);
+/* The first that is. */
+int ech__pipe_first(const ech__pipe *pipe);
+
+/* Stage after stage. choices: kernels and layouts to be taken again, those of all stages one behind the other; NULL: choose. */
+ech_status ech__pipe_plan(ech__pipe *pipe, ech__tuning *tuning, const ech__choices *choices);
+/* Forgets the plans, so that ech__pipe_plan can be called again. */
+void ech__pipe_unplan(ech__pipe *pipe);
+ech_status ech__pipe_ready(ech__pipe *pipe);
+
+/* The status, whose sentence, if it is a failure, goes to the pipe's context with the device's number. */
+ech_status ech__stage_result(const ech__stage *stage, ech_status status);
+
+/* Planned bytes of a device by kind, and their sum. */
+void ech__pipe_memory(const ech__pipe *pipe, int device, int64_t out[ECH__MEMORY_COUNT]);
+int64_t ech__pipe_planned(const ech__pipe *pipe, int device);
+
+/* Where a value with a name (a parameter, buffer or state) lives; NULL: nowhere. */
+const ech__stage *ech__pipe_find(const ech__pipe *pipe, const char *name, ech_value *there);
+
+/* ---- passes: a batch size, for training or evaluation ---- */
+
+struct ech__pass {
+    int64_t batch;
+    bool training;
+    int micros;
+    int64_t *first, *count; /* [micros] samples of each */
+    ech__plan **plans;      /* [devices][micros]; NULL for devices of other processes */
+    ech__exec **execs;      /* [devices][micros]; likewise */
+    ech__mail *mails; /* [links][micros]; those behind the last that is known here are left out */
+    int links;
+    ech__task *tasks; /* [devices][ntasks] */
+    int ntasks;
+    ech__pass *next;
+};
+
+/* Made when it is not there yet; at most as many samples as a full step has. */
+ech_status ech__pipe_pass_of(ech__pipe *pipe, int64_t batch, bool training, const ech__pass **out);
+
+/* A whole input, row-major, to all devices that use it, or out of the first of them. */
+ech_status ech__pipe_write(ech__pipe *pipe, const ech__pass *pass, const char *name,
+                           const void *data, size_t bytes);
+ech_status ech__pipe_read(ech__pipe *pipe, const ech__pass *pass, const char *name, void *data,
+                          size_t bytes);
+/* Inputs of one pass become those of another one of the same batch. */
+ech_status ech__pipe_take_inputs(ech__pipe *pipe, const ech__pass *from, const ech__pass *to);
+
+/* All micro-batches; in training with the update. start_ns: where the virtual clocks begin. */
+ech_status ech__pipe_run(ech__pipe *pipe, const ech__pass *pass, const ech__scalars *scalars,
+                         int64_t start_ns);
+/* Copies of parameters that were written from outside. */
+ech_status ech__pipe_refresh(ech__pipe *pipe, const ech__scalars *scalars);
+
+/* ---- of the last run ---- */
+
+double ech__pipe_result(const ech__pipe *pipe, ech_value watched);
+const ech__pass *ech__pipe_last(const ech__pipe *pipe);
+/* What first was not finite in a run that gave a loss which is not, and the device that it is on: an operator of the device that
+ * makes the loss, or what a device sent; its node is NULL where nothing was found in this process. */
+ech__culprit ech__pipe_culprit(const ech__pipe *pipe, int *device);
+/* How often the devices of this process began to change parameters, over all runs. */
+int64_t ech__pipe_updates(const ech__pipe *pipe);
+/* Start of the run, when the pipeline was empty, and the end. */
+void ech__pipe_span(const ech__pipe *pipe, int64_t *start_ns, int64_t *flushed_ns, int64_t *end_ns);
+/* In kernels, and fetching from others: of a device, and the mean of all. */
+double ech__stage_busy_s(const ech__stage *stage);
+double ech__pipe_busy_s(const ech__pipe *pipe);
+/* The idle share of all devices until the pipeline was empty. */
+double ech__pipe_measured_bubble(const ech__pipe *pipe);
+/* Bytes of inputs and targets that a full step takes, and how many moves that are. */
+int64_t ech__pipe_input_bytes(const ech__pipe *pipe, int *moves);
+
+#endif

@@ -1,0 +1,43 @@
+/* Checkpoints of a run: saving one, and going on from one to the bits that a run without a break would have.
+ *
+ *     ech__checkpoint *from;
+ *     ECH_TRY(ech__checkpoint_open(ctx, "ckpt", &from));           all of it is checked, nothing is changed
+ *     ECH_TRY(ech__checkpoint_agree(from, run));                   same model, data, optimizer, threads, ...
+ *     ... make the trainer from ech__checkpoint_model and from->state.choices ...
+ *     ECH_TRY(ech__checkpoint_restore(from, run));                 optimizer, step, sums of the epoch
+ *
+ *     ECH_TRY(ech__checkpoint_save(run));                          into run->checkpoints
+ *
+ * checkpoint_dir.h has what happens on disk, checkpoint_state.h what is kept beside tensors.
+ */
+#ifndef ECH_TRAIN_CHECKPOINT_CHECKPOINT_H
+#define ECH_TRAIN_CHECKPOINT_CHECKPOINT_H
+
+#include "train/checkpoint/dir.h"
+#include "train/checkpoint/state.h"
+#include "train/run.h"
+
+struct ech__checkpoint {
+    ech_ctx *ctx;
+    char path[ECH_DIR_MAX_PATH];  /* "ckpt/step-000120" */
+    char model[ECH_DIR_MAX_PATH]; /* its file of parameters */
+    ech__checkpoint_state state;
+};
+
+ech_status ech__checkpoint_open(ech_ctx *ctx, const char *dir, ech__checkpoint **out);
+/* NULL is fine. */
+void ech__checkpoint_close(ech__checkpoint *checkpoint);
+
+/* The run needs its configuration and its data for this, no trainer yet. */
+ech_status ech__checkpoint_agree(const ech__checkpoint *checkpoint, const ech__run *run);
+/* Everything but the parameters, which the trainer was made with. */
+ech_status ech__checkpoint_restore(const ech__checkpoint *checkpoint, ech__run *run);
+
+/* Where it fails the error message says which checkpoint still stands. Called on every rank of a run that saves; all but
+ * rank 0 only hand in what they have of their own. */
+ech_status ech__checkpoint_save(ech__run *run);
+/* At the end of a run that saves: where the newest checkpoint is not of the last step, because no step was left to do and
+ * the run goes on from one that is elsewhere. On every rank. */
+ech_status ech__checkpoint_save_last(ech__run *run);
+
+#endif

@@ -1,0 +1,94 @@
+/* Checkpoints on disk: complete or absent, whenever the power goes.
+ *
+ *     DIR/LATEST                 the name of the newest: "step-000120"
+ *     DIR/step-000120/           model.safetensors, optimizer.safetensors, state.json: the parts; and where every rank has
+ *                                running statistics of its own, buffers.safetensors
+ *                                MANIFEST.json: size and SHA-256 of every part
+ *                                COMPLETE: SHA-256 of the manifest, written last
+ *     DIR/step-000100/           the one before, until there is a third
+ *
+ * A checkpoint is written into a directory with another name: the parts, the manifest, the marker, each durable
+ * before the next; then it is renamed, then LATEST is replaced, and only then older ones go.
+ *
+ *     ech__checkpoint_dir *dir;
+ *     ECH_TRY(ech__checkpoint_dir_open(ctx, "ckpt", NULL, &dir));         no other run may write there meanwhile
+ *     ECH_TRY(ech__checkpoint_begin(dir, 120));
+ *     ... write the parts at ech__checkpoint_part(dir, ECH__PART_MODEL, path) ...
+ *     s = ech__checkpoint_commit(dir);                                    now, and not before, it is there
+ *     ech__checkpoint_dir_close(dir);                                     removes what was not committed
+ *
+ *     char path[ECH_DIR_MAX_PATH];
+ *     ECH_TRY(ech__checkpoint_find(ctx, "ckpt", path));                   "ckpt/step-000120"
+ *     ECH_TRY(ech__checkpoint_verify(ctx, path));                         every size and hash
+ */
+#ifndef ECH_TRAIN_CHECKPOINT_DIR_H
+#define ECH_TRAIN_CHECKPOINT_DIR_H
+
+#include "base/file/dir.h"
+
+#define ECH__PART_LIST(X)                                                                          \
+    X(MODEL, "model.safetensors")                                                                  \
+    X(OPTIMIZER, "optimizer.safetensors")                                                          \
+    X(STATE, "state.json")                                                                         \
+    X(BUFFERS, "buffers.safetensors")
+
+typedef enum ech__part {
+#define ECH__PART_ENUM(id, name) ECH__PART_##id,
+    ECH__PART_LIST(ECH__PART_ENUM)
+#undef ECH__PART_ENUM
+        ECH__PART_COUNT
+} ech__part;
+
+enum {
+    ECH__PART_NEEDED = ECH__PART_BUFFERS, /* those before it are in every checkpoint */
+    ECH__CHECKPOINT_FORMAT = 1,
+    ECH__CHECKPOINT_NAME = 32, /* bytes of "step-000120", with its NUL */
+};
+
+/* The path of a part of the checkpoint at `checkpoint`, whether it is there or not. */
+ech_status ech__part_path(ech_ctx *ctx, const char *checkpoint, ech__part part,
+                          char out[ECH_DIR_MAX_PATH]);
+
+/* ---- manifest ---- */
+
+typedef struct ech__manifest {
+    int64_t bytes[ECH__PART_COUNT]; /* -1: there is no such part */
+    char sha256[ECH__PART_COUNT][65];
+} ech__manifest;
+
+/* what names the text in error messages. Every part that is needed must be there, and no other file. */
+ech_status ech__manifest_parse(ech_ctx *ctx, const char *what, const char *text, size_t bytes,
+                               ech__manifest *out);
+
+/* ---- reading ---- */
+
+/* The checkpoint that dir stands for: the one that its LATEST names, the one with most steps where there is no
+ * LATEST, or dir itself where it is a checkpoint. */
+ech_status ech__checkpoint_find(ech_ctx *ctx, const char *dir, char out[ECH_DIR_MAX_PATH]);
+/* Whether it is complete and its parts are what the manifest says. Reads every byte. */
+ech_status ech__checkpoint_verify(ech_ctx *ctx, const char *checkpoint);
+
+/* ---- writing ---- */
+
+typedef struct ech__checkpoint_dir ech__checkpoint_dir;
+
+/* resumed is the checkpoint that the run goes on from, or NULL: a directory that holds checkpoints of another run is
+ * refused, and so is one that another run has open. */
+ech_status ech__checkpoint_dir_open(ech_ctx *ctx, const char *dir, const char *resumed,
+                                    ech__checkpoint_dir **out);
+/* NULL is fine. A directory that was made for it and is still empty is gone then. */
+void ech__checkpoint_dir_close(ech__checkpoint_dir *dir);
+
+ech_status ech__checkpoint_begin(ech__checkpoint_dir *dir, int64_t step);
+/* Where to write a part of the checkpoint that was begun. */
+ech_status ech__checkpoint_part(ech__checkpoint_dir *dir, ech__part part,
+                                char out[ECH_DIR_MAX_PATH]);
+/* All parts that are needed must have been written. Where it fails, what was there before is still there. */
+ech_status ech__checkpoint_commit(ech__checkpoint_dir *dir);
+/* Removes what was begun. */
+void ech__checkpoint_abort(ech__checkpoint_dir *dir);
+
+/* The step of the newest checkpoint here that this run saved or goes on from; -1: none. */
+int64_t ech__checkpoint_last(const ech__checkpoint_dir *dir);
+
+#endif

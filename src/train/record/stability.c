@@ -1,0 +1,319 @@
+#include "train/record/stability.h"
+#include "base/file/file.h"
+#include "train/run.h"
+#include "train/record/step_lines.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a line of steps.jsonl says. There are not more of them than its rule of thinning leaves. */
+typedef struct known_loss {
+    int64_t step;
+    double loss;
+} known_loss;
+
+struct ech__baseline {
+    known_loss *losses; /* [count], steps ascending */
+    size_t count, room;
+    size_t next; /* the first that was not asked for yet */
+};
+
+enum { MAX_RECORD = 64 << 20 };
+
+/* ---- is it the same training? ---- */
+
+/* The members of run.json's "config" that losses depend on, but for the precision. */
+static ech_json *terms_of(const ech__run *run)
+{
+    const ech__run_config *c = &run->config;
+    const ech_train_options *o = &c->train;
+    ech_json *json = ech__json_object();
+    ech__json_set_string(&json, "model", ech__model_name(c->model.kind));
+    if (c->model.kind == ECH__MODEL_LINEAR) {
+        ech__json_set_int(&json, "dim", c->model.dim);
+        ech__json_set_int(&json, "depth", c->model.depth);
+    }
+    ech__json_set_string(&json, "data", c->data ? c->data : "synthetic");
+    ech__json_set_int(&json, "limit", c->limit);
+    ech__json_set_int(&json, "global_batch", run->feed.global);
+    ech__json_set_string(&json, "optimizer", ech__optimizer_name(o->optimizer));
+    ech__json_set_real(&json, "lr", o->lr);
+    ech__json_set_string(&json, "lr_schedule", ech__schedule_name(c->schedule.kind));
+    ech__json_set_real(&json, "momentum", o->momentum);
+    ech__json_set_real(&json, "weight_decay", o->weight_decay);
+    ech__json_set_string(&json, "amp", "off");
+    return json;
+}
+
+static char *text_of(const ech_json *value)
+{
+    char *text = NULL;
+    return value && ech__json_dump(NULL, value, ECH_JSON_LINE, &text, NULL) == ECH_OK ? text : NULL;
+}
+
+static ech_status same_member(ech_ctx *ctx, const char *key, const ech_json *theirs,
+                              const ech_json *ours)
+{
+    char *a = text_of(theirs), *b = text_of(ours);
+    const bool same = a && b && !strcmp(a, b);
+    ech_status status = ECH_OK;
+    if (!same && !strcmp(key, "amp"))
+        status = ech__fail(ctx, ECH_E_INVALID, "it is a run with amp %s; an f32 run is needed",
+                           a ? a : "unknown");
+    else if (!same)
+        status = ech__fail(ctx, ECH_E_INVALID,
+                           "it has %s %s and this run has %s: losses of another training say "
+                           "nothing about this one",
+                           key, a ? a : "unknown", b ? b : "unknown");
+    free(a);
+    free(b);
+    return status;
+}
+
+static ech_status same_training(const ech__run *run, const ech_json *doc)
+{
+    ech_ctx *ctx = run->ctx;
+    const ech_json *config;
+    int64_t seed;
+    ECH_TRY(ech__json_get_int(ctx, doc, "seed", &seed));
+    ECH_TRY(ech__json_get_object(ctx, doc, "config", &config));
+    if (seed != (int64_t)run->config.train.seed)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "it has seed %lld and this run has %lld: losses of another training say "
+                         "nothing about this one",
+                         (long long)seed, (long long)run->config.train.seed);
+    ech_json *ours = terms_of(run);
+    ech_status status = ECH_OK;
+    for (ech__json_iter it = ech__json_begin(ours); it.key && status == ECH_OK; ech__json_next(&it))
+        status = same_member(ctx, it.key, ech__json_find(config, it.key), it.value);
+    ech__json_destroy(ours);
+    return status;
+}
+
+/* ---- its losses ---- */
+
+/* Where a step comes again, the later line counts, and the run went on from there. */
+static bool keep_loss(ech__baseline *b, int64_t step, double loss)
+{
+    while (b->count && b->losses[b->count - 1].step >= step)
+        b->count--;
+    if (b->count == b->room) {
+        const size_t room = b->room ? 2 * b->room : 1024;
+        known_loss *larger = realloc(b->losses, room * sizeof *larger);
+        if (!larger)
+            return false;
+        b->losses = larger;
+        b->room = room;
+    }
+    b->losses[b->count++] = (known_loss){step, loss};
+    return true;
+}
+
+/* Whether there was memory for it. */
+static bool take_line(ech__baseline *b, int64_t steps, const char *line, size_t bytes)
+{
+    ech_json *json;
+    int64_t step;
+    double loss;
+    bool kept = true;
+    if (ech__json_parse(NULL, "a line", line, bytes, &json) < 0)
+        return true; /* the last one of a run that was killed */
+    if (ech__json_int(ech__json_find(json, "step"), &step) && step >= 1 && step <= steps &&
+        (ech__step_has_line(step) || step == steps) &&
+        ech__json_real(ech__json_find(json, "loss"), &loss))
+        kept = keep_loss(b, step, loss);
+    ech__json_destroy(json);
+    return kept;
+}
+
+static ech_status read_losses(ech_ctx *ctx, const char *path, int64_t steps, ech__baseline *b)
+{
+    FILE *file = fopen(path, "re");
+    char *line = NULL;
+    size_t room = 0;
+    bool kept = true;
+    if (!file)
+        return ech__fail(ctx, ECH_E_IO, "%s cannot be read: %s", path, strerror(errno));
+    for (ssize_t bytes; kept && (bytes = getline(&line, &room, file)) > 0;)
+        kept = take_line(b, steps, line, (size_t)bytes);
+    const bool good = !ferror(file);
+    free(line);
+    fclose(file);
+    if (!kept)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the losses of %s", path);
+    if (good && b->count)
+        return ECH_OK;
+    return ech__fail(ctx, ECH_E_FORMAT, "%s has no loss of a step of this run", path);
+}
+
+static ech_status read_all(const ech__run *run, const char *dir, ech__baseline *b)
+{
+    char path[4096];
+    ech_json *doc;
+    if (snprintf(path, sizeof path, "%s/run.json", dir) >= (int)sizeof path - 8)
+        return ech__fail(run->ctx, ECH_E_INVALID, "the path of the f32 run is too long");
+    ECH_TRY(ech__json_load(run->ctx, path, MAX_RECORD, &doc));
+    ech_status status = same_training(run, doc);
+    ech__json_destroy(doc);
+    if (status < 0)
+        return ech__fail_in(run->ctx, status, "%s", path);
+    snprintf(path, sizeof path, "%s/steps.jsonl", dir);
+    return read_losses(run->ctx, path, run->config.steps, b);
+}
+
+ech_status ech__baseline_open(const ech__run *run, const char *dir, ech__baseline **out)
+{
+    *out = NULL;
+    ech__baseline *b = ech__new(run->ctx, sizeof *b);
+    if (!b)
+        return ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the losses of %s", dir);
+    const ech_status status = read_all(run, dir, b);
+    if (status < 0) {
+        ech__baseline_close(run->ctx, b);
+        return status;
+    }
+    *out = b;
+    return ECH_OK;
+}
+
+void ech__baseline_close(ech_ctx *ctx, ech__baseline *b)
+{
+    if (!b)
+        return;
+    free(b->losses);
+    ech__delete(ctx, b, sizeof *b);
+}
+
+/* Of a step after those that were asked for before; NaN where it has none. */
+static double loss_of(ech__baseline *b, int64_t step)
+{
+    while (b->next < b->count && b->losses[b->next].step < step)
+        b->next++;
+    return b->next < b->count && b->losses[b->next].step == step ? b->losses[b->next].loss
+                                                                 : (double)NAN;
+}
+
+/* ---- figures ---- */
+
+bool ech__run_is_watched(const ech__run *run)
+{
+    return run->config.train.amp != ECH_AMP_OFF || run->trainer->checks || run->config.against;
+}
+
+bool ech__step_is_broken(const ech__run_step *step)
+{
+    const ech_step *r = &step->result;
+    return r->skipped || !isfinite(r->loss) || !isfinite(r->grad_norm);
+}
+
+ech_status ech__stability_init(ech_ctx *ctx, ech__stability *s)
+{
+    *s = (ech__stability){.ctx = ctx};
+    s->events = ech__new(ctx, ECH__STABILITY_EVENTS * sizeof *s->events);
+    s->changes = ech__new(ctx, ECH__STABILITY_EVENTS * sizeof *s->changes);
+    return s->events && s->changes
+               ? ECH_OK
+               : ech__fail(ctx, ECH_E_NOMEM, "no memory for %d events", ECH__STABILITY_EVENTS);
+}
+
+void ech__stability_fini(ech__stability *s)
+{
+    if (s->events)
+        ech__delete(s->ctx, s->events, ECH__STABILITY_EVENTS * sizeof *s->events);
+    if (s->changes)
+        ech__delete(s->ctx, s->changes, ECH__STABILITY_EVENTS * sizeof *s->changes);
+    *s = (ech__stability){.ctx = NULL};
+}
+
+static void compare(ech__stability *s, ech__baseline *b, const ech__run_step *step)
+{
+    const double theirs = loss_of(b, step->step);
+    const double apart = fabs(step->result.loss - theirs) / fabs(theirs);
+    if (isnan(theirs))
+        return;
+    s->compared++;
+    s->final = apart;
+    if (!(apart <= s->worst)) { /* also where ours is not a number */
+        s->worst = apart;
+        s->worst_step = step->step;
+    }
+}
+
+void ech__stability_add(ech__stability *s, ech__baseline *baseline, const ech__run_step *step)
+{
+    const double scale = step->result.scale;
+    s->least = !s->steps || scale < s->least ? scale : s->least;
+    s->most = scale > s->most ? scale : s->most;
+    if (!s->steps || scale != s->scale) {
+        if (s->nchanges < ECH__STABILITY_EVENTS)
+            s->changes[s->nchanges] = (ech__scale_change){step->step, scale};
+        s->nchanges++;
+    }
+    s->scale = scale;
+    s->steps++;
+    if (!ech__step_is_broken(step)) {
+        s->largest = fmax(s->largest, step->result.grad_max);
+    } else {
+        if (s->broken < ECH__STABILITY_EVENTS)
+            s->events[s->broken] = step->step;
+        s->broken++;
+    }
+    if (baseline)
+        compare(s, baseline, step);
+}
+
+static int64_t listed(int64_t count)
+{
+    return count < ECH__STABILITY_EVENTS ? count : ECH__STABILITY_EVENTS;
+}
+
+/* [[step, scale], ...]: the first step, and each whose scale is another than that of the step before. */
+static ech_json *history_json(const ech__stability *s)
+{
+    ech_json *array = ech__json_array();
+    for (int64_t i = 0; i < listed(s->nchanges); i++) {
+        ech_json *entry = ech__json_array();
+        ech__json_append_int(&entry, s->changes[i].step);
+        ech__json_append_real(&entry, s->changes[i].scale);
+        ech__json_append(&array, entry);
+    }
+    return array;
+}
+
+static ech_json *events_json(const ech__stability *s)
+{
+    ech_json *array = ech__json_array();
+    for (int64_t i = 0; i < listed(s->broken); i++)
+        ech__json_append_int(&array, s->events[i]);
+    return array;
+}
+
+static ech_json *against_json(const ech__run *run, const ech__stability *s)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_string(&json, "run", run->config.against);
+    ech__json_set_int(&json, "steps", s->compared);
+    ech__json_set_real(&json, "largest", s->worst);
+    ech__json_set_int(&json, "largest_at_step", s->worst_step);
+    ech__json_set_real(&json, "final", s->final);
+    return json;
+}
+
+ech_json *ech__stability_json(const ech__run *run)
+{
+    const ech__stability *s = &run->stability;
+    ech_json *json = ech__json_object();
+    ech__json_set_int(&json, "skipped_steps", run->trainer->scaler.skipped);
+    ech__json_set(&json, "scale_history", history_json(s));
+    if (s->nchanges > ECH__STABILITY_EVENTS)
+        ech__json_set_int(&json, "scale_changes", s->nchanges);
+    if (run->trainer->checks)
+        ech__json_set_real(&json, "largest_gradient", s->largest);
+    ech__json_set_int(&json, "nonfinite_steps", s->broken);
+    ech__json_set(&json, "nonfinite_events", events_json(s));
+    if (run->baseline)
+        ech__json_set(&json, "loss_against_f32", against_json(run, s));
+    return json;
+}

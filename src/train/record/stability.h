@@ -1,0 +1,61 @@
+/* How stable a training run was: steps that were skipped, how the loss scale went, the largest gradient, what was not finite, and
+ * how far the losses were from those of an f32 run of the same training. What is kept of the steps is bounded.
+ *
+ *     ech__baseline *f32;
+ *     ECH_TRY(ech__baseline_open(run, "runs/f32", &f32));     refuses a run of another training
+ *     ECH_TRY(ech__stability_init(ctx, &s));
+ *     ech__stability_add(&s, f32, &step);                     after each step; f32 may be NULL
+ *     ech__stability_fini(&s);
+ *     ech__baseline_close(run->ctx, f32);
+ */
+#ifndef ECH_TRAIN_RECORD_STABILITY_H
+#define ECH_TRAIN_RECORD_STABILITY_H
+
+#include "base/file/json.h"
+#include "train/record/history.h"
+
+typedef struct ech__run ech__run;
+typedef struct ech__baseline ech__baseline;
+
+/* Reads run.json and steps.jsonl of a run directory. The run needs its configuration and its data, no trainer yet. */
+ech_status ech__baseline_open(const ech__run *run, const char *dir, ech__baseline **out);
+/* NULL is fine. */
+void ech__baseline_close(ech_ctx *ctx, ech__baseline *baseline);
+
+enum { ECH__STABILITY_EVENTS = 10000 }; /* of each kind that are listed; all are counted */
+
+typedef struct ech__scale_change {
+    int64_t step;
+    double scale; /* in this step and those that follow */
+} ech__scale_change;
+
+typedef struct ech__stability {
+    ech_ctx *ctx;
+    int64_t steps;              /* of this run, so far */
+    double least, most;         /* loss scale in them */
+    double largest;             /* magnitude in a gradient that was finite; 0 where nobody looked */
+    int64_t broken;             /* steps whose gradient or loss was not finite */
+    int64_t *events;            /* [broken] the first ECH__STABILITY_EVENTS of them */
+    int64_t nchanges;           /* of the scale, the first step's included */
+    ech__scale_change *changes; /* [nchanges] the first ECH__STABILITY_EVENTS of them */
+    double scale;               /* of the last step */
+    /* Of losses by the baseline's, relative: over `compared` steps that both have. */
+    int64_t compared, worst_step;
+    double worst, final;
+} ech__stability;
+
+ech_status ech__stability_init(ech_ctx *ctx, ech__stability *stability);
+void ech__stability_fini(ech__stability *stability);
+/* Steps come in their order. */
+void ech__stability_add(ech__stability *stability, ech__baseline *baseline,
+                        const ech__run_step *step);
+
+/* Whether a run has something to say about it. */
+bool ech__run_is_watched(const ech__run *run);
+/* Whether a step's gradient or loss was not finite. */
+bool ech__step_is_broken(const ech__run_step *step);
+
+/* The object "stability" of run.json. */
+ech_json *ech__stability_json(const ech__run *run);
+
+#endif

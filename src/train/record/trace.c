@@ -1,0 +1,339 @@
+#include "train/record/trace.h"
+#include "base/file/json.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEVICE, EXCHANGE = 1000 }; /* threads of a process: its devices, and what is between them */
+
+struct ech__trace {
+    ech_ctx *ctx;
+    char *path;   /* NULL: rank 0 writes */
+    FILE *file;   /* NULL likewise */
+    FILE *events; /* of the step under way, one a line, into text */
+    char *text;
+    size_t bytes;
+    ech_status status; /* first failure of the step under way */
+    int64_t origin_ns; /* time 0, by rank 0's clock; 0: not known yet */
+    int64_t offset_ns; /* of this rank's clock */
+    int rank;
+    int arrows; /* so far */
+    bool named, has_event;
+    int error; /* errno of the first write that failed */
+};
+
+ech_status ech__trace_open(ech_ctx *ctx, const char *path, ech__trace **out)
+{
+    ech__trace *t = *out = ech__new(ctx, sizeof *t);
+    if (!t)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a trace");
+    t->ctx = ctx;
+    if (!path)
+        return ECH_OK;
+    t->path = strdup(path);
+    t->file = t->path ? fopen(path, "we") : NULL;
+    if (t->file)
+        return ECH_OK;
+    const ech_status status =
+        ech__fail(ctx, ECH_E_IO, "%s cannot be written: %s", path, strerror(errno));
+    ech__trace_close(t);
+    *out = NULL;
+    return status;
+}
+
+/* ---- one event ---- */
+
+static void add_event(ech__trace *t, ech_json *event)
+{
+    char *line = NULL;
+    if (t->status == ECH_OK)
+        t->status = ech__json_dump(t->ctx, event, ECH_JSON_LINE, &line, NULL);
+    ech__json_destroy(event);
+    if (line)
+        fprintf(t->events, "%s\n", line);
+    free(line);
+}
+
+static ech_json *new_event(const ech__trace *t, const char *name, const char *kind, int thread)
+{
+    ech_json *event = ech__json_object();
+    ech__json_set_string(&event, "name", name);
+    ech__json_set_string(&event, "ph", kind);
+    ech__json_set_int(&event, "pid", t->rank);
+    ech__json_set_int(&event, "tid", thread);
+    return event;
+}
+
+static void add_name(ech__trace *t, const char *what, int thread, const char *name)
+{
+    ech_json *args = ech__json_object(), *event = new_event(t, what, "M", thread);
+    ech__json_set_string(&args, "name", name);
+    ech__json_set(&event, "args", args);
+    add_event(t, event);
+}
+
+/* A bar from start to end, by rank 0's clock. Takes args over, which may be NULL. */
+static void add_span(ech__trace *t, const char *name, const char *category, int thread,
+                     ech__span span, ech_json *args)
+{
+    ech_json *event = new_event(t, name, "X", thread);
+    ech__json_set_string(&event, "cat", category);
+    ech__json_set_real(&event, "ts", (double)(span.start_ns - t->origin_ns) * 1e-3);
+    ech__json_set_real(&event, "dur", (double)(span.end_ns - span.start_ns) * 1e-3);
+    if (args)
+        ech__json_set(&event, "args", args);
+    add_event(t, event);
+}
+
+/* ---- a step ---- */
+
+static bool begin(ech__trace *t, const ech_trainer *trainer)
+{
+    if (t->events)
+        return true;
+    t->rank = ech__trainer_rank(trainer);
+    t->offset_ns = trainer->comm     ? trainer->comm->clock_offset_ns
+                   : trainer->stages ? trainer->stages->clock_offset_ns
+                                     : 0;
+    if (!t->origin_ns) /* near enough to rank 0's: all begin their first step together */
+        t->origin_ns = trainer->report.start_ns + t->offset_ns;
+    t->events = open_memstream(&t->text, &t->bytes);
+    if (!t->events) {
+        t->status = ech__fail(t->ctx, ECH_E_NOMEM, "no memory for the trace of a step");
+        return false;
+    }
+    if (t->named)
+        return true;
+    char name[32];
+    snprintf(name, sizeof name, "rank %d", t->rank);
+    add_name(t, "process_name", DEVICE, name);
+    const int devices = ech__trainer_devices(trainer);
+    const int first = trainer->pipe ? t->rank * devices : t->rank;
+    for (int d = 0; d < devices; d++) {
+        if (trainer->stages && d != t->rank)
+            continue;
+        snprintf(name, sizeof name, "device %d", trainer->stages ? d : first + d);
+        add_name(t, "thread_name", DEVICE + d, name);
+    }
+    if (trainer->ranks)
+        add_name(t, "thread_name", EXCHANGE, "gradients under way");
+    t->named = true;
+    return true;
+}
+
+static void add_ops(ech__trace *t, const ech_trainer *trainer, const ech__plan *plan,
+                    const ech__exec *exec, int thread)
+{
+    const ech__span *spans = ech__exec_spans(exec);
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        const ech__instr *instr = &plan->instrs[n];
+        /* What a micro-step leaves to the last one has the times of an earlier step. */
+        if (ech__plan_is_idle(plan, instr) || spans[n].start_ns < trainer->report.start_ns)
+            continue;
+        char name[128];
+        ech_json *args = ech__json_object();
+        ech__json_set_string(&args, "kernel", instr->choice.name);
+        snprintf(name, sizeof name, "%s %s", ech__op_name(instr->node->op), instr->node->name);
+        add_span(t, name, ech__phase_name(instr->node->phase), thread,
+                 (ech__span){spans[n].start_ns + t->offset_ns, spans[n].end_ns + t->offset_ns},
+                 args);
+    }
+}
+
+/* DataParallel: the parts of the step on each device, and in them its operators. */
+static void add_parts(ech__trace *t, const ech_trainer *trainer)
+{
+    const ech__dp *dp = trainer->dp;
+    for (int d = 0; d < ech__dp_devices(dp); d++) {
+        const ech__span *parts = ech__dp_work_of(dp, d)->phases;
+        const ech__plan *plan;
+        const ech__exec *exec;
+        for (int p = 0; p < ECH__DP_PHASES; p++) {
+            if (parts[p].end_ns > parts[p].start_ns)
+                add_span(t, ech__dp_phase_name((ech__dp_phase)p), "part", DEVICE + d, parts[p],
+                         NULL);
+        }
+        if (ech__dp_last(dp, d, &plan, &exec))
+            add_ops(t, trainer, plan, exec, DEVICE + d);
+    }
+}
+
+/* A transfer: waiting for it, fetching it, and an arrow from where it was sent. */
+static void add_move(ech__trace *t, const ech__mail *mail, const char *name, int64_t start_ns,
+                     int id)
+{
+    char text[128];
+    ech_json *args = ech__json_object();
+    const int64_t from = start_ns > mail->fetch_ns ? start_ns : mail->fetch_ns;
+    /* On the virtual clock it may have arrived before the device came to it. */
+    const int64_t until = mail->taken_ns > from ? mail->taken_ns : from;
+    snprintf(text, sizeof text, "wait for device %d", mail->from);
+    if (from > start_ns)
+        add_span(t, text, "wait", DEVICE + mail->to,
+                 (ech__span){start_ns + t->offset_ns, from + t->offset_ns}, NULL);
+    ech__json_set_int(&args, "bytes", mail->bytes);
+    snprintf(text, sizeof text, "transfer %s, device %d to %d", name, mail->from, mail->to);
+    add_span(t, text, "transfer", DEVICE + mail->to,
+             (ech__span){from + t->offset_ns, until + t->offset_ns}, args);
+    for (int end = 0; mail->sent_ns && end < 2; end++) {
+        ech_json *arrow =
+            new_event(t, "transfer", end ? "f" : "s", DEVICE + (end ? mail->to : mail->from));
+        const int64_t at = (end ? until : mail->sent_ns) + t->offset_ns;
+        ech__json_set_string(&arrow, "cat", "transfer");
+        ech__json_set_int(&arrow, "id", id);
+        ech__json_set_real(&arrow, "ts", (double)(at - t->origin_ns) * 1e-3);
+        if (end)
+            ech__json_set_string(&arrow, "bp", "e");
+        add_event(t, arrow);
+    }
+}
+
+/* One micro-batch on one device of a pipe: operators, and its ends of transfers. */
+static void add_micro(ech__trace *t, const ech_trainer *trainer, const ech__pass *pass, int device,
+                      int micro)
+{
+    const ech__plan *plan = pass->plans[device * pass->micros + micro];
+    if (!plan) /* another process has it */
+        return;
+    const ech__span *spans = ech__exec_spans(pass->execs[device * pass->micros + micro]);
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        const ech__node *node = plan->instrs[n].node;
+        if (ech__plan_is_idle(plan, &plan->instrs[n]) ||
+            spans[n].start_ns < trainer->report.start_ns)
+            continue;
+        if (node->op == ECH__OP_RECV) {
+            const int at = (int)node->attrs.link * pass->micros + micro;
+            add_move(t, &pass->mails[at], node->name, spans[n].start_ns, ++t->arrows);
+            continue;
+        }
+        char name[128];
+        ech_json *args = ech__json_object();
+        ech__json_set_string(&args, "kernel", plan->instrs[n].choice.name);
+        ech__json_set_int(&args, "micro_batch", micro);
+        snprintf(name, sizeof name, "%s %s", ech__op_name(node->op), node->name);
+        add_span(t, name, ech__phase_name(node->phase), DEVICE + device,
+                 (ech__span){spans[n].start_ns + t->offset_ns, spans[n].end_ns + t->offset_ns},
+                 args);
+    }
+}
+
+static void add_pipe(ech__trace *t, const ech_trainer *trainer)
+{
+    const ech__pass *pass = ech__pipe_last(trainer->pipe);
+    for (int d = 0; d < ech__pipe_devices(trainer->pipe); d++) {
+        for (int m = 0; m < pass->micros; m++)
+            add_micro(t, trainer, pass, d, m);
+    }
+}
+
+void ech__trace_ops(ech__trace *t, const ech_trainer *trainer, const ech__variant *variant)
+{
+    if (!t || !begin(t, trainer))
+        return;
+    if (trainer->pipe) {
+        add_pipe(t, trainer);
+        return;
+    }
+    if (trainer->dp) /* before the loss's own operators, which lie inside of a part */
+        add_parts(t, trainer);
+    add_ops(t, trainer, variant->plan, variant->exec, DEVICE);
+}
+
+/* On its way a bucket waits until it is ready everywhere, and then is reduced. */
+static void add_buckets(ech__trace *t, const ech_trainer *trainer)
+{
+    for (int b = 0; trainer->ranks && b < trainer->reports.nbuckets; b++) {
+        const ech__coll_times *times = ech__reports_bucket(&trainer->reports, t->rank, b);
+        char name[48];
+        ech_json *args = ech__json_object();
+        ech__json_set_int(&args, "bytes", trainer->ranks->buckets[b].bytes);
+        snprintf(name, sizeof name, "bucket %d waits", b);
+        if (times->start_ns > times->ready_ns)
+            add_span(t, name, "wait", EXCHANGE, (ech__span){times->ready_ns, times->start_ns},
+                     NULL);
+        snprintf(name, sizeof name, "bucket %d allreduce", b);
+        add_span(t, name, "allreduce", EXCHANGE, (ech__span){times->start_ns, times->done_ns},
+                 args);
+    }
+}
+
+/* Lines become elements of the array. */
+static void write_lines(ech__trace *t, char *text)
+{
+    char *rest;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        if (fprintf(t->file, "%s%s", t->has_event ? ",\n" : "[\n", line) < 0 && !t->error)
+            t->error = errno;
+        t->has_event = true;
+    }
+}
+
+static ech_status write_step(ech__trace *t, const ech_trainer *trainer)
+{
+    ech__comm *comm = trainer->comm ? trainer->comm : trainer->stages;
+    if (!comm) {
+        write_lines(t, t->text);
+        return ECH_OK;
+    }
+    const int world = comm->world;
+    char **texts = calloc((size_t)world, sizeof *texts);
+    if (!texts)
+        return ech__fail(t->ctx, ECH_E_NOMEM, "no memory for the traces of %d ranks", world);
+    const ech_status status = ech__comm_gather_texts(comm, t->text, texts);
+    for (int rank = 0; rank < world; rank++) {
+        if (status == ECH_OK && t->file && texts[rank])
+            write_lines(t, texts[rank]);
+        free(texts[rank]);
+    }
+    free(texts);
+    return status;
+}
+
+ech_status ech__trace_step(ech__trace *t, const ech_trainer *trainer, const ech__run_step *step)
+{
+    if (!t)
+        return ECH_OK;
+    char name[32];
+    const int64_t start = trainer->report.start_ns + t->offset_ns;
+    if (begin(t, trainer)) {
+        ech_json *args = ech__json_object();
+        ech__json_set_real(&args, "loss", step->result.loss);
+        ech__json_set_real(&args, "lr", step->lr);
+        snprintf(name, sizeof name, "step %lld", (long long)step->step);
+        add_span(t, name, "step", DEVICE,
+                 (ech__span){start, start + (int64_t)(step->result.time_s * 1e9)}, args);
+        add_buckets(t, trainer);
+        if (fclose(t->events) != 0 && t->status == ECH_OK)
+            t->status = ech__fail(t->ctx, ECH_E_NOMEM, "no memory for the trace of a step");
+        t->events = NULL;
+    }
+    if (t->status == ECH_OK)
+        t->status = write_step(t, trainer);
+    free(t->text);
+    t->text = NULL;
+    return t->status;
+}
+
+ech_status ech__trace_close(ech__trace *t)
+{
+    if (!t)
+        return ECH_OK;
+    ech_status status = ECH_OK;
+    if (t->events)
+        fclose(t->events);
+    free(t->text);
+    if (t->file) {
+        if (t->has_event && fputs("\n]\n", t->file) < 0 && !t->error)
+            t->error = errno;
+        if (fclose(t->file) != 0 && !t->error)
+            t->error = errno;
+        if (t->error)
+            status = ech__fail(t->ctx, ECH_E_IO, "%s cannot be written: %s", t->path,
+                               strerror(t->error));
+    }
+    free(t->path);
+    ech__delete(t->ctx, t, sizeof *t);
+    return status;
+}

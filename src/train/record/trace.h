@@ -1,0 +1,22 @@
+/* trace.json: Chrome's trace events, for Perfetto; a process for each rank, in it a thread for the device and one for the
+ * gradients that are under way. Every rank collects its own; rank 0 writes them all.
+ *
+ *     ECH_TRY(ech__trace_open(ctx, path, &trace));            path: NULL on ranks that do not write
+ *     ech__trace_ops(trace, trainer, variant);                after each micro-step
+ *     ECH_TRY(ech__trace_step(trace, trainer, step));         after each step; collective
+ *     ECH_TRY(ech__trace_close(trace));
+ */
+#ifndef ECH_TRAIN_RECORD_TRACE_H
+#define ECH_TRAIN_RECORD_TRACE_H
+
+#include "train/run.h"
+
+ech_status ech__trace_open(ech_ctx *ctx, const char *path, ech__trace **out);
+/* The operators of a micro-step. A failure is reported by ech__trace_step. NULL is fine. */
+void ech__trace_ops(ech__trace *trace, const ech_trainer *trainer, const ech__variant *variant);
+ech_status ech__trace_step(ech__trace *trace, const ech_trainer *trainer,
+                           const ech__run_step *step);
+/* NULL is fine. */
+ech_status ech__trace_close(ech__trace *trace);
+
+#endif

@@ -1,0 +1,274 @@
+#include "train/record/traffic.h"
+#include "base/system/clock.h"
+#include "base/stats.h"
+
+#include <math.h>
+
+enum { MOST_BYTES = 64 << 20 }; /* of records that are kept */
+
+static size_t report_bytes(const ech__traffic *t)
+{
+    return (size_t)t->steps * (size_t)t->world * sizeof *t->reports;
+}
+
+static size_t bucket_bytes(const ech__traffic *t)
+{
+    return (size_t)t->steps * (size_t)t->world * (size_t)t->nbuckets * sizeof *t->buckets;
+}
+
+ech_status ech__traffic_init(ech__traffic *t, const ech_trainer *trainer, int64_t steps)
+{
+    *t = (ech__traffic){.ctx = trainer->ctx, .world = 1, .straggler = {.rank = -1}};
+    if (!trainer->ranks)
+        return ECH_OK;
+    t->world = trainer->comm->world;
+    t->nbuckets = trainer->reports.nbuckets;
+    for (int d = 0; d < (trainer->pipe ? ech__trainer_devices(trainer) : 1); d++) {
+        const ech__ddp_bytes own = ech__ddp_count(ech__trainer_plan_of(trainer, d)->graph);
+        t->bytes.gradients += own.gradients;
+        t->bytes.buffers += own.buffers;
+        t->bytes.statistics += own.statistics;
+    }
+    const size_t each =
+        (size_t)t->world * (sizeof(ech__report) + (size_t)t->nbuckets * sizeof(ech__coll_times));
+    t->steps = steps < (int64_t)(MOST_BYTES / each) ? steps : (int64_t)(MOST_BYTES / each) + 1;
+    t->reports = ech__new(t->ctx, report_bytes(t));
+    t->buckets = ech__new(t->ctx, bucket_bytes(t));
+    t->step_s = ech__new(t->ctx, (size_t)t->steps * sizeof *t->step_s);
+    t->ranks = ech__new(t->ctx, (size_t)t->world * sizeof *t->ranks);
+    t->bucket_totals = ech__new(t->ctx, (size_t)t->nbuckets * sizeof *t->bucket_totals);
+    return t->reports && t->buckets && t->step_s && t->ranks && t->bucket_totals
+               ? ECH_OK
+               : ech__fail(t->ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",
+                           (long long)t->steps);
+}
+
+void ech__traffic_fini(ech__traffic *t)
+{
+    if (!t->ctx || t->world == 1)
+        return;
+    ech__delete(t->ctx, t->bucket_totals, (size_t)t->nbuckets * sizeof *t->bucket_totals);
+    ech__delete(t->ctx, t->ranks, (size_t)t->world * sizeof *t->ranks);
+    ech__delete(t->ctx, t->step_s, (size_t)t->steps * sizeof *t->step_s);
+    ech__delete(t->ctx, t->buckets, bucket_bytes(t));
+    ech__delete(t->ctx, t->reports, report_bytes(t));
+    t->ctx = NULL;
+}
+
+void ech__traffic_add(ech__traffic *t, const ech_trainer *trainer, double step_s)
+{
+    if (t->kept == t->steps)
+        return;
+    for (int r = 0; r < t->world; r++) {
+        const int64_t row = t->kept * t->world + r;
+        t->reports[row] = *ech__reports_of(&trainer->reports, r);
+        for (int b = 0; b < t->nbuckets; b++)
+            t->buckets[row * t->nbuckets + b] = *ech__reports_bucket(&trainer->reports, r, b);
+    }
+    t->step_s[t->kept++] = step_s;
+}
+
+/* ---- summing up ---- */
+
+static const ech__report *report_of(const ech__traffic *t, int64_t step, int rank)
+{
+    return &t->reports[step * t->world + rank];
+}
+
+static const ech__coll_times *bucket_of(const ech__traffic *t, int64_t step, int rank, int bucket)
+{
+    return &t->buckets[(step * t->world + rank) * t->nbuckets + bucket];
+}
+
+/* When the last rank had a bucket ready, and which rank that was. */
+static int64_t last_ready(const ech__traffic *t, int64_t step, int bucket, int *rank)
+{
+    *rank = 0;
+    for (int r = 1; r < t->world; r++) {
+        if (bucket_of(t, step, r, bucket)->ready_ns > bucket_of(t, step, *rank, bucket)->ready_ns)
+            *rank = r;
+    }
+    return bucket_of(t, step, *rank, bucket)->ready_ns;
+}
+
+/* How long any bucket was under way on a rank; buckets begin and end in their order. */
+static double in_flight(const ech__traffic *t, int64_t step, int rank)
+{
+    int64_t sum = 0, end = 0;
+    for (int b = 0; b < t->nbuckets; b++) {
+        const ech__coll_times *times = bucket_of(t, step, rank, b);
+        const int64_t from = times->ready_ns > end ? times->ready_ns : end;
+        if (times->done_ns > from)
+            sum += times->done_ns - from;
+        if (times->done_ns > end)
+            end = times->done_ns;
+    }
+    return ech__seconds(sum);
+}
+
+enum { FORWARD, BACKWARD, OPTIMIZER, EXPOSED, HIDDEN, WAIT, SYNC, BUFFERS, BUSY };
+
+static double pick(const ech__traffic *t, int64_t step, int rank, int what)
+{
+    const ech__report *r = report_of(t, step, rank);
+    int slowest;
+    switch (what) {
+    case FORWARD:
+        return r->forward_s;
+    case BACKWARD:
+        return r->backward_s;
+    case OPTIMIZER:
+        return r->optimizer_s;
+    case EXPOSED:
+        return r->comm_s;
+    case HIDDEN: {
+        const double hidden = in_flight(t, step, rank) - (r->comm_s - r->sync_s);
+        return hidden > 0 ? hidden : 0;
+    }
+    case WAIT:
+        return t->nbuckets ? ech__seconds(last_ready(t, step, t->nbuckets - 1, &slowest) -
+                                          bucket_of(t, step, rank, t->nbuckets - 1)->ready_ns)
+                           : 0;
+    case SYNC:
+        return r->sync_s;
+    case BUFFERS:
+        return r->buffers_s;
+    default: { /* steps of ranks end together, but begin when each is ready for the next */
+        const double busy = r->forward_s + r->backward_s + r->optimizer_s, own = busy + r->comm_s;
+        return busy / (own > t->step_s[step] ? own : t->step_s[step]);
+    }
+    }
+}
+
+static double median_of(const ech__traffic *t, double *samples, int rank, int what)
+{
+    for (int64_t i = 0; i < t->kept; i++)
+        samples[i] = pick(t, i, rank, what);
+    return ech__stats_of(samples, (size_t)t->kept).median;
+}
+
+/* The rank that comes last waits for nobody. */
+static double least_buffers(const ech__traffic *t, double *samples)
+{
+    for (int64_t i = 0; i < t->kept; i++) {
+        samples[i] = report_of(t, i, 0)->buffers_s;
+        for (int r = 1; r < t->world; r++)
+            samples[i] = fmin(samples[i], report_of(t, i, r)->buffers_s);
+    }
+    return ech__stats_of(samples, (size_t)t->kept).median;
+}
+
+static void sum_up_buckets(ech__traffic *t, double *samples)
+{
+    const double factor = 2.0 * (t->world - 1) / t->world;
+    for (int b = 0; b < t->nbuckets; b++) {
+        ech__bucket_traffic *bucket = &t->bucket_totals[b];
+        int slowest;
+        for (int64_t i = 0; i < t->kept; i++)
+            samples[i] = ech__seconds(last_ready(t, i, b, &slowest) - report_of(t, i, 0)->start_ns);
+        bucket->ready_s = ech__stats_of(samples, (size_t)t->kept).median;
+        for (int64_t i = 0; i < t->kept; i++) {
+            int64_t done = 0;
+            for (int r = 0; r < t->world; r++) {
+                if (bucket_of(t, i, r, b)->done_ns > done)
+                    done = bucket_of(t, i, r, b)->done_ns;
+            }
+            samples[i] = ech__seconds(done - last_ready(t, i, b, &slowest));
+        }
+        bucket->transfer_s = ech__stats_of(samples, (size_t)t->kept).median;
+        if (bucket->transfer_s > 0)
+            bucket->bus_bytes_per_s = factor * (double)bucket->bytes / bucket->transfer_s;
+    }
+}
+
+/* A rank's time in a phase above the mean of the others'. */
+static double excess(const ech__traffic *t, int64_t step, int rank, int what)
+{
+    double others = 0;
+    for (int r = 0; r < t->world; r++) {
+        if (r != rank)
+            others += pick(t, step, r, what);
+    }
+    return pick(t, step, rank, what) - others / (t->world - 1);
+}
+
+static void find_straggler(ech__traffic *t, double *samples)
+{
+    int best = 0;
+    int64_t most = 0;
+    for (int r = 0; r < t->world && t->nbuckets; r++) {
+        int64_t times = 0;
+        for (int64_t i = 0; i < t->kept; i++) {
+            int slowest;
+            last_ready(t, i, t->nbuckets - 1, &slowest);
+            times += slowest == r;
+        }
+        if (times > most) {
+            most = times;
+            best = r;
+        }
+    }
+    const double step = ech__stats_of(t->step_s, (size_t)t->kept).median;
+    ech__straggler found = {.rank = -1};
+    static const ech__phase phases[] = {ECH__PHASE_FORWARD, ECH__PHASE_BACKWARD};
+    for (int what = FORWARD; what <= BACKWARD; what++) {
+        for (int64_t i = 0; i < t->kept; i++)
+            samples[i] = excess(t, i, best, what);
+        const double late = ech__stats_of(samples, (size_t)t->kept).median;
+        if (late > found.seconds)
+            found = (ech__straggler){.rank = best,
+                                     .phase = phases[what],
+                                     .seconds = late,
+                                     .share = (double)most / (double)t->kept};
+    }
+    if (found.seconds < 1e-4 || found.seconds < 0.02 * step || found.share < 0.5)
+        found = (ech__straggler){.rank = -1};
+    t->straggler = found;
+}
+
+static ech_status gather_memory(ech__traffic *t, const ech_trainer *trainer)
+{
+    int64_t mine[2] = {ech_trainer_peak_memory(trainer), ech_trainer_planned_memory(trainer)};
+    const size_t bytes = (size_t)t->world * sizeof mine;
+    int64_t *all = ech__new(t->ctx, bytes);
+    if (!all)
+        return ech__fail(t->ctx, ECH_E_NOMEM, "no memory to sum up %d ranks", t->world);
+    const ech_status status = ech__comm_allgather(trainer->comm, mine, all, sizeof mine);
+    for (int r = 0; status == ECH_OK && r < t->world; r++) {
+        t->ranks[r].peak_memory = all[(ptrdiff_t)2 * r];
+        t->ranks[r].planned_memory = all[(ptrdiff_t)2 * r + 1];
+    }
+    ech__delete(t->ctx, all, bytes);
+    return status;
+}
+
+ech_status ech__traffic_sum_up(ech__traffic *t, const ech_trainer *trainer)
+{
+    if (t->world == 1)
+        return ECH_OK;
+    ECH_TRY(gather_memory(t, trainer));
+    for (int b = 0; b < t->nbuckets; b++)
+        t->bucket_totals[b].bytes = trainer->ranks->buckets[b].bytes;
+    if (!t->kept)
+        return ECH_OK;
+    double *samples = ech__new(t->ctx, (size_t)t->kept * sizeof *samples);
+    if (!samples)
+        return ech__fail(t->ctx, ECH_E_NOMEM, "no memory to sum up %lld steps", (long long)t->kept);
+    for (int r = 0; r < t->world; r++) {
+        ech__rank_traffic *rank = &t->ranks[r];
+        rank->forward_s = median_of(t, samples, r, FORWARD);
+        rank->backward_s = median_of(t, samples, r, BACKWARD);
+        rank->optimizer_s = median_of(t, samples, r, OPTIMIZER);
+        rank->exposed_s = median_of(t, samples, r, EXPOSED);
+        rank->hidden_s = median_of(t, samples, r, HIDDEN);
+        rank->wait_s = median_of(t, samples, r, WAIT);
+        rank->sync_s = median_of(t, samples, r, SYNC);
+        rank->buffers_s = median_of(t, samples, r, BUFFERS);
+        rank->busy = median_of(t, samples, r, BUSY);
+    }
+    t->buffers_s = least_buffers(t, samples);
+    sum_up_buckets(t, samples);
+    find_straggler(t, samples);
+    ech__delete(t->ctx, samples, (size_t)t->kept * sizeof *samples);
+    return ECH_OK;
+}

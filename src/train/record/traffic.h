@@ -1,0 +1,61 @@
+/* What the exchange between ranks cost over the timed steps of a run: every rank's time by what it did, every bucket's way,
+ * and the rank that the others waited for. */
+#ifndef ECH_TRAIN_RECORD_TRAFFIC_H
+#define ECH_TRAIN_RECORD_TRAFFIC_H
+
+#include "parallel/ddp/ddp.h"
+#include "train/step/trainer.h"
+
+/* Medians over the steps, in seconds. */
+typedef struct ech__rank_traffic {
+    double forward_s, backward_s, optimizer_s;
+    double exposed_s; /* not computing because of the exchange: working on it, or waiting */
+    double hidden_s;  /* gradients were under way while it computed */
+    double wait_s;    /* of exposed: for the rank that was ready last */
+    double sync_s;    /* of exposed: buffers and statistics of batch norms */
+    double buffers_s; /* of sync: buffers, waiting for the other ranks included */
+    double busy;      /* share of the step that it computed */
+    int64_t peak_memory, planned_memory;
+} ech__rank_traffic;
+
+typedef struct ech__bucket_traffic {
+    int64_t bytes;
+    double ready_s;         /* from the start of the step until the last rank had it ready */
+    double transfer_s;      /* from there until all had the sum */
+    double bus_bytes_per_s; /* 2 (N-1)/N bytes by that time */
+} ech__bucket_traffic;
+
+/* The rank that is ready last in most steps, and where it spends more time than the others: none where no rank is late by
+ * more than a tenth of a millisecond and two per cent of the step. */
+typedef struct ech__straggler {
+    int rank; /* -1: none */
+    ech__phase phase;
+    double seconds; /* median over the steps of its time in that phase above the others' */
+    double share;   /* of the steps that it was the last */
+} ech__straggler;
+
+typedef struct ech__traffic {
+    ech_ctx *ctx;
+    int world, nbuckets;
+    int64_t steps, kept;      /* room, and how many are in it */
+    ech__report *reports;     /* [steps][world] */
+    ech__coll_times *buckets; /* [steps][world][nbuckets] */
+    double *step_s;           /* [steps] */
+    /* after ech__traffic_sum_up */
+    ech__ddp_bytes bytes;
+    /* Broadcasting buffers, without waiting for ranks that are late: median of the least time that a rank took in a step. */
+    double buffers_s;
+    ech__rank_traffic *ranks;           /* [world] */
+    ech__bucket_traffic *bucket_totals; /* [nbuckets] */
+    ech__straggler straggler;
+} ech__traffic;
+
+/* Room for at most this many steps. With one rank it stays empty. */
+ech_status ech__traffic_init(ech__traffic *traffic, const ech_trainer *trainer, int64_t steps);
+void ech__traffic_fini(ech__traffic *traffic);
+/* Keeps what the trainer's last step reported, while there is room. */
+void ech__traffic_add(ech__traffic *traffic, const ech_trainer *trainer, double step_s);
+/* Collective: ranks tell their memory. */
+ech_status ech__traffic_sum_up(ech__traffic *traffic, const ech_trainer *trainer);
+
+#endif

@@ -1,0 +1,152 @@
+#include "train/step/clock.h"
+#include "base/system/cpus.h"
+#include "comm/group.h"
+#include "device/device.h"
+#include "price/costs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- cores ---- */
+
+typedef struct seat {
+    ech__cpus cores; /* that a rank may use */
+    int node;
+} seat;
+
+/* Ranks on a node, and the cores that they have together. */
+static ech__crowd crowd_of(const seat *seats, int world, int node)
+{
+    ech__cpus together = {0};
+    ech__crowd crowd = {0};
+    for (int r = 0; r < world; r++) {
+        if (seats[r].node != node)
+            continue;
+        ech__cpus_add_all(&together, &seats[r].cores);
+        crowd.devices++;
+    }
+    crowd.cores = ech__cpus_count(&together);
+    return crowd;
+}
+
+static bool is_scarcer(const ech__crowd *a, const ech__crowd *b)
+{
+    return (int64_t)a->devices * b->cores > (int64_t)b->devices * a->cores;
+}
+
+ech_status ech__crowd_count(ech_ctx *ctx, const ech_train_options *o, ech__crowd *out)
+{
+    ech__comm *comm = o->group ? o->group->comm : NULL;
+    const int inside = o->dp_devices ? o->dp_devices : o->mp_ranks ? 0 : o->mp_devices;
+    const int each = inside > 0 ? inside : 1;
+    *out = (ech__crowd){.devices = each, .cores = ech__device_cores(), .one_machine = true};
+    if (!comm || comm->world == 1)
+        return ECH_OK;
+    seat mine = {.node = comm->node};
+    seat *all = ech__new(ctx, (size_t)comm->world * sizeof *all);
+    if (!all)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the cores of %d ranks", comm->world);
+    ech__cpus_read(&mine.cores);
+    const ech_status status = ech__comm_allgather(comm, &mine, all, (int64_t)sizeof mine);
+    *out = (ech__crowd){.cores = 1};
+    for (int r = 0; status == ECH_OK && r < comm->world; r++) {
+        ech__crowd crowd = crowd_of(all, comm->world, all[r].node);
+        crowd.devices *= each;
+        if (is_scarcer(&crowd, out))
+            *out = crowd;
+    }
+    out->one_machine = comm->local_world == comm->world;
+    ech__delete(ctx, all, (size_t)comm->world * sizeof *all);
+    return status;
+}
+
+/* ---- choice ---- */
+
+ech_status ech__clock_choose(ech_ctx *ctx, const ech__crowd *crowd, ech_train_options *o,
+                             ech__clock_kind *kind)
+{
+    const bool possible = !o->dp_devices && !o->mp_ranks && o->threads <= 1;
+    if (*kind == ECH__CLOCK_AUTO)
+        *kind = crowd->devices > crowd->cores && crowd->one_machine && possible ? ECH__CLOCK_VIRTUAL
+                                                                                : ECH__CLOCK_REAL;
+    if (*kind == ECH__CLOCK_REAL)
+        return ECH_OK;
+    if (o->dp_devices)
+        return ech__fail(ctx, ECH_E_UNSUPPORTED,
+                         "the virtual clock is not supported with DataParallel");
+    if (o->threads > 1)
+        return ech__fail(ctx, ECH_E_INVALID, "%d threads: on the virtual clock a device has one",
+                         o->threads);
+    o->threads = 1;
+    return ECH_OK;
+}
+
+/* ---- what a program is asked ---- */
+
+/* What travels at a time, which says how fast the memory is: all gradients, or a full bucket. 0: unknown. */
+static int64_t bytes_at_a_time(const ech_graph *graph, int64_t bucket_bytes)
+{
+    int64_t all = 0, largest = bucket_bytes, elements;
+    for (size_t v = 0; graph && v < graph->nvalues; v++) {
+        if (graph->values[v].kind != ECH__VALUE_PARAM ||
+            !ech__shape_elems(&graph->values[v].type.shape, &elements))
+            continue;
+        const int64_t bytes = elements * (int64_t)sizeof(float);
+        all += bytes;
+        largest = bytes > largest ? bytes : largest;
+    }
+    return largest < all ? largest : all;
+}
+
+ech__emulation ech__emulation_here(ech_ctx *ctx, const ech_graph *graph, int64_t bucket_bytes)
+{
+    ech__emulation e = {.cluster = ech__cluster_defaults(), .algorithm = ECH__ALGORITHM_DIRECT};
+    char path[4096];
+    ech__costs *costs;
+    if (ech__costs_default_path(ctx, path, sizeof path) == ECH_OK && *path &&
+        ech__costs_open(ctx, path, NULL, &costs) == ECH_OK) {
+        const int64_t bytes = bytes_at_a_time(graph, bucket_bytes);
+        if (ech__costs_link(costs, bytes, false, &e.cluster.inside))
+            e.cluster.between = e.cluster.inside;
+        ech__costs_close(costs);
+    }
+    ctx->error[0] = 0;
+    return e;
+}
+
+const char *ech__clock_kind_name(ech__clock_kind kind)
+{
+    static const char *const names[] = {
+#define NAME(id, text) text,
+        ECH__CLOCK_LIST(NAME)
+#undef NAME
+    };
+    return names[kind];
+}
+
+static ech_status clock_named(ech_ctx *ctx, const char *name, ech__clock_kind *out)
+{
+    for (*out = ECH__CLOCK_AUTO; *out <= ECH__CLOCK_VIRTUAL; ++*out) {
+        if (!strcmp(name, ech__clock_kind_name(*out)))
+            return ECH_OK;
+    }
+    return ech__fail(ctx, ECH_E_INVALID, "ECHELON_CLOCK '%.40s': must be auto, real or virtual",
+                     name);
+}
+
+ech_status ech__clock_asked(ech_ctx *ctx, const ech_graph *graph, int64_t bucket_bytes,
+                            ech__clock_kind *kind, ech__emulation *emulation)
+{
+    const char *clock = getenv("ECHELON_CLOCK"), *link = getenv("ECHELON_LINK");
+    *kind = ECH__CLOCK_REAL;
+    if (clock && *clock)
+        ECH_TRY(clock_named(ctx, clock, kind));
+    if (*kind == ECH__CLOCK_REAL)
+        return ECH_OK;
+    *emulation = ech__emulation_here(ctx, graph, bucket_bytes);
+    if (!link || !*link)
+        return ECH_OK;
+    emulation->algorithm = ECH__ALGORITHM_BEST; /* of a link that is given, as echelon train does */
+    const ech_status status = ech__link_parse(ctx, link, &emulation->cluster.inside);
+    return status < 0 ? ech__fail_in(ctx, status, "ECHELON_LINK") : ECH_OK;
+}

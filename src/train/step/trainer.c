@@ -1,0 +1,693 @@
+#include "train/step/trainer.h"
+#include "base/system/available.h"
+#include "base/system/clock.h"
+#include "base/format.h"
+#include "comm/group.h"
+#include "train/step/clock.h"
+#include "train/step/params.h"
+#include "train/step/passes.h"
+#include "train/step/trainer_dp.h"
+#include "train/step/trainer_pipe.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+ech_train_options ech_train_defaults(void)
+{
+    return (ech_train_options){.batch = 64,
+                               .optimizer = ECH_SGD,
+                               .lr = 0.01,
+                               .beta1 = 0.9,
+                               .beta2 = 0.999,
+                               .epsilon = 1e-8,
+                               .tune = true,
+                               .recompute = true,
+                               .accum = 1,
+                               .bucket_bytes = 25 << 20,
+                               .broadcast_buffers = true,
+                               .shared_update = true,
+                               .slots = 8,
+                               .pipeline = ECH_PIPELINE_ONE_F_ONE_B};
+}
+
+ech__virtual_clock *ech__trainer_clock(ech_trainer *trainer)
+{
+    return trainer->emulated ? &trainer->clock : NULL;
+}
+
+int ech__trainer_world(const ech_trainer *trainer)
+{
+    return trainer->comm ? trainer->comm->world : 1;
+}
+
+int ech__trainer_rank(const ech_trainer *trainer)
+{
+    return trainer->comm ? trainer->comm->rank : trainer->stages ? trainer->stages->rank : 0;
+}
+
+/* All ranks that work on this training. */
+static ech__comm *everyone(const ech_trainer *trainer)
+{
+    return trainer->comm ? trainer->comm : trainer->stages;
+}
+
+/* ---- graphs ---- */
+
+static int log2_of(int power)
+{
+    int log = 0;
+    while (1 << log < power)
+        log++;
+    return log;
+}
+
+/* How the micro-steps of a role add up. */
+static ech__accumulation accumulation_of(const ech_trainer *trainer, int role)
+{
+    const int levels = trainer->tree ? log2_of(trainer->micro_steps) : 0;
+    if (!trainer->tree)
+        return (ech__accumulation){.onto = true};
+    return role ? (ech__accumulation){.levels = levels, .adds = role - 1, .into = role - 1}
+                : (ech__accumulation){.levels = levels, .adds = levels, .into = levels};
+}
+
+/* Whether the rank that has a stretch of the sum updates the parameters for all. With several threads each rank updates
+ * by all of them instead; and devices that are emulated without shared memory have only their own. */
+static bool updates_together(const ech_trainer *trainer, const ech_train_options *options)
+{
+    const int threads = options->threads ? options->threads : ech__device_cores();
+    const bool memory = !trainer->emulated || trainer->emulation.algorithm == ECH__ALGORITHM_DIRECT;
+    /* Nor can anything be changed before all gradients have been looked at. */
+    const bool seen = !trainer->checks && options->grad_dtype == ECH_F32;
+    return options->shared_update && threads == 1 && memory && seen;
+}
+
+static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role, ech_value loss,
+                          const ech__trainer_options *o)
+{
+    const ech_train_options *options = o->train;
+    const ech__accumulation how = accumulation_of(trainer, role);
+    const bool adds = role || (trainer->tree && trainer->micro_steps > 1);
+    const bool several = trainer->ranks || o->pretended_ranks > 1;
+    const bool sharded = several && updates_together(trainer, options);
+    const ech__ddp_options exchange = {.bucket_bytes = options->bucket_bytes,
+                                       .broadcast_buffers = options->broadcast_buffers,
+                                       .sync_bn = options->sync_bn,
+                                       .wire = options->grad_dtype,
+                                       .group_params = sharded,
+                                       .like = role ? trainer->graphs[0] : NULL};
+    ECH_TRY(ech__passes_forward(graph));
+    ECH_TRY(ech__passes_backward(graph, (ech__backward_from){loss, -1}, options));
+    return ech__passes_step(
+        graph, &(ech__step_passes){.train = options,
+                                   .accumulation = adds ? &how : NULL,
+                                   .exchange = several ? &exchange : NULL,
+                                   .checks = trainer->checks,
+                                   .updates = true,
+                                   .sharded_update = sharded,
+                                   .delay_s = (options->delay_ms + o->straggle_ms) * 1e-3});
+}
+
+static ech_status make_graphs(ech_trainer *trainer, const ech_graph *graph, ech_value loss,
+                              const ech__trainer_options *o)
+{
+    trainer->nroles = 1;
+    if (trainer->tree)
+        trainer->nroles = 1 + log2_of(trainer->micro_steps);
+    else if (trainer->micro_steps > 1)
+        trainer->nroles = 2;
+    ECH_TRY(ech__graph_clone(graph, &trainer->model));
+    if (o->train->dp_devices)
+        return ech__trainer_dp_graph(trainer, loss, o->train);
+    if (o->train->mp_devices)
+        return ech__trainer_pipe_graph(trainer, o->train);
+    for (int role = 0; role < trainer->nroles; role++) {
+        ECH_TRY(ech__graph_clone(graph, &trainer->graphs[role]));
+        ECH_TRY(rewrite(trainer, trainer->graphs[role], role, loss, o));
+    }
+    trainer->graph = trainer->graphs[0];
+    return ECH_OK;
+}
+
+double ech__loss_scale(const ech_train_options *o)
+{
+    if (o->loss_scale != 0)
+        return o->loss_scale > 0 ? o->loss_scale : 0;
+    return o->amp == ECH_AMP_FP16 ? ECH__SCALER_INITIAL : 0;
+}
+
+bool ech__checks_gradients(const ech_train_options *o)
+{
+    return ech__loss_scale(o) > 0 || o->clip_norm > 0;
+}
+
+const char *ech__amp_name(ech_amp amp)
+{
+    static const char *const names[] = {
+#define NAME(id, text) text,
+        ECH_AMP_LIST(NAME)
+#undef NAME
+    };
+    return names[amp];
+}
+
+static ech_status check_precision(ech_ctx *ctx, const ech_train_options *o)
+{
+    if (o->amp < ECH_AMP_OFF || o->amp > ECH_AMP_FP16)
+        return ech__fail(ctx, ECH_E_INVALID, "mixed precision of kind %d: there are 0 to %d",
+                         (int)o->amp, (int)ECH_AMP_FP16);
+    if (!isfinite(o->clip_norm) || o->clip_norm < 0)
+        return ech__fail(ctx, ECH_E_INVALID, "gradients clipped to a norm of %g: must be 0 or more",
+                         o->clip_norm);
+    if (!(o->loss_scale <= 0 ||
+          (o->loss_scale >= ECH__SCALER_LEAST && o->loss_scale <= (double)FLT_MAX)))
+        return ech__fail(ctx, ECH_E_INVALID, "a loss scale of %g: must be from %g to %g, or 0",
+                         o->loss_scale, ECH__SCALER_LEAST, (double)FLT_MAX);
+    if (o->grad_dtype != ECH_F32 && o->grad_dtype != ECH_BF16)
+        return ech__fail(ctx, ECH_E_INVALID, "gradients exchanged in %s: f32 and bf16 are possible",
+                         ech__dtype_name(o->grad_dtype));
+    if (o->grad_dtype == ECH_BF16 && o->reproducible)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "gradients exchanged in bf16: one rank, which exchanges nothing, would "
+                         "not have the same bits; the reproducible mode needs f32");
+    return ECH_OK;
+}
+
+static ech_status check(ech_ctx *ctx, const ech_train_options *o)
+{
+    if (o->batch < 1)
+        return ech__fail(ctx, ECH_E_INVALID, "a batch of %lld samples: at least 1 is needed",
+                         (long long)o->batch);
+    if ((int)o->optimizer < ECH_SGD || o->optimizer > ECH_ADAMW)
+        return ech__fail(ctx, ECH_E_INVALID, "unknown optimizer %d: there are 0 to %d",
+                         (int)o->optimizer, (int)ECH_ADAMW);
+    if (!isfinite(o->lr) || o->lr < 0)
+        return ech__fail(ctx, ECH_E_INVALID, "learning rate %g: must be 0 or more", o->lr);
+    if (!(o->delay_ms >= 0 && o->delay_ms <= 60000))
+        return ech__fail(ctx, ECH_E_INVALID, "delay of %g ms: from 0 to 60000 are possible",
+                         o->delay_ms);
+    if (o->accum < 1 || o->accum > 1000000)
+        return ech__fail(ctx, ECH_E_INVALID, "accumulation over %d micro-steps: from 1 to 1000000",
+                         o->accum);
+    if (o->bucket_bytes < 1)
+        return ech__fail(ctx, ECH_E_INVALID, "buckets of %lld bytes: at least 1 is needed",
+                         (long long)o->bucket_bytes);
+    if (o->device_memory < 0)
+        return ech__fail(ctx, ECH_E_INVALID, "device memory of %lld bytes: must be 0 or more",
+                         (long long)o->device_memory);
+    return check_precision(ctx, o);
+}
+
+/* Micro-steps of this rank in a step, and how they add up. */
+static ech_status check_slots(ech_trainer *trainer, const ech_train_options *o)
+{
+    const int world = ech__trainer_world(trainer), slots = o->slots;
+    trainer->micro_steps = o->accum;
+    trainer->tree = o->reproducible;
+    if (!o->reproducible)
+        return ECH_OK;
+    if (slots < 1 || slots > 64 || (slots & (slots - 1)))
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "%d slots: the reproducible mode needs a power of two up to 64", slots);
+    if (slots % (world * o->accum))
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "%d ranks with %d micro-steps each: the reproducible mode divides its %d "
+                         "slots evenly among them",
+                         world, o->accum, slots);
+    if (o->sync_bn)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "the reproducible mode has the batch statistics of a slot; it goes "
+                         "without synchronised batch norms");
+    trainer->micro_steps = slots / world;
+    return ECH_OK;
+}
+
+/* ---- the other ranks ---- */
+
+static ech_status join(ech_trainer *trainer, const ech__trainer_options *o)
+{
+    const ech_train_options *options = o->train;
+    if (o->emulation) {
+        trainer->emulated = true;
+        trainer->emulation = *o->emulation;
+    }
+    if (options->mp_ranks) {
+        const int world = options->group ? options->group->comm->world : 1;
+        if (world != options->mp_devices)
+            return ech__fail(trainer->ctx, ECH_E_INVALID,
+                             "%d model-parallel devices in %d ranks: each rank has one",
+                             options->mp_devices, world);
+        if (o->emulation)
+            return ech__fail(trainer->ctx, ECH_E_UNSUPPORTED,
+                             "the virtual clock has model-parallel devices in one process");
+        trainer->stages = options->group ? options->group->comm : NULL;
+        return ECH_OK;
+    }
+    if (!options->group || options->group->comm->world == 1)
+        return ECH_OK;
+    trainer->comm = options->group->comm;
+    ECH_TRY(ech__ranks_create(trainer->comm, &trainer->ranks));
+    if (trainer->emulated) {
+        trainer->ranks->clock = &trainer->clock;
+        trainer->ranks->cluster = &trainer->emulation.cluster;
+        trainer->ranks->algorithm = trainer->emulation.algorithm;
+    }
+    return ECH_OK;
+}
+
+/* One line for each thing that ranks must have in common. */
+static void describe(const ech_trainer *trainer, const ech_train_options *o, FILE *out)
+{
+    const ech_graph *g = trainer->model;
+    fprintf(out, "values in the model: %zu\noperators in the model: %zu\n", g->nvalues, g->nnodes);
+    for (size_t v = 0; v < g->nvalues; v++) {
+        const ech__value *value = &g->values[v];
+        if (value->kind == ECH__VALUE_ACTIVATION)
+            continue;
+        fprintf(out, "%s: %s %s\n", value->name, ech__dtype_name(value->type.dtype),
+                ech__shape_format(&value->type.shape).s);
+    }
+    for (size_t n = 0; n < g->nnodes; n++)
+        fprintf(out, "operator %zu: %s %s\n", n, ech__op_name(g->nodes[n].op), g->nodes[n].name);
+    fprintf(out, "batch: %lld\naccum: %d\noptimizer: %d\nlr: %.17g\nmomentum: %.17g\n",
+            (long long)o->batch, o->accum, (int)o->optimizer, o->lr, o->momentum);
+    fprintf(out, "weight decay: %.17g\nnesterov: %d\nbeta1: %.17g\nbeta2: %.17g\nepsilon: %.17g\n",
+            o->weight_decay, o->nesterov, o->beta1, o->beta2, o->epsilon);
+    fprintf(out, "tune: %d\nrecompute: %d\nbucket bytes: %lld\nbroadcast buffers: %d\n", o->tune,
+            o->recompute, (long long)o->bucket_bytes, o->broadcast_buffers);
+    fprintf(out, "mp: %d\nplacement: %s\nmicro-batches: %d\npipeline: %d\n", o->mp_devices,
+            o->placement ? o->placement : "even", o->micro_batches, (int)o->pipeline);
+    fprintf(out, "sync bn: %d\nreproducible: %d\nslots: %d\nthreads: %d\n", o->sync_bn,
+            o->reproducible, o->slots, trainer->device->threads);
+    fprintf(out, "amp: %s\nclip norm: %.17g\nloss scale: %.17g\ngradient type: %s\n",
+            ech__amp_name(o->amp), o->clip_norm, ech__loss_scale(o),
+            ech__dtype_name(o->grad_dtype));
+}
+
+static ech_status agree(ech_trainer *trainer, const ech_train_options *options)
+{
+    if (!everyone(trainer))
+        return ECH_OK;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (out)
+        describe(trainer, options, out);
+    if (!out || fclose(out) != 0) {
+        free(text);
+        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory to compare ranks");
+    }
+    const ech_status status = ech__comm_agree(everyone(trainer), text);
+    free(text);
+    return status;
+}
+
+/* ---- tuning ---- */
+
+/* Only rank 0 times kernels and writes to the file; the others get its times, and so choose as it does. */
+static ech_status open_tuning(ech_trainer *trainer, const ech_train_options *options)
+{
+    char path[4096];
+    if (ech__trainer_rank(trainer) != 0)
+        return ech__tuning_open(trainer->ctx, NULL, &trainer->tuning);
+    if (options->tuning_file)
+        return ech__tuning_open(trainer->ctx, options->tuning_file, &trainer->tuning);
+    ECH_TRY(ech__tuning_default_path(trainer->ctx, path, sizeof path));
+    return ech__tuning_open(trainer->ctx, path, &trainer->tuning);
+}
+
+/* Timings that cannot be kept cost time at the next start, no more. */
+static void save_tuning(ech_trainer *trainer)
+{
+    if (!trainer->tuning || ech__tuning_save(trainer->tuning) == ECH_OK)
+        return;
+    ech__log(trainer->ctx, "kernel timings are not kept: %s", trainer->ctx->error);
+    trainer->ctx->error[0] = 0;
+}
+
+static ech_status send_timings(ech_trainer *trainer)
+{
+    char *text, *none;
+    ECH_TRY(ech__tuning_text(trainer->tuning, &text));
+    const ech_status status = ech__comm_share_text(everyone(trainer), text, &none);
+    free(text);
+    if (status == ECH_OK)
+        free(none);
+    return status;
+}
+
+static ech_status receive_timings(ech_trainer *trainer)
+{
+    char *text;
+    ECH_TRY(ech__comm_share_text(everyone(trainer), NULL, &text));
+    const ech_status status = ech__tuning_merge_text(trainer->tuning, text);
+    free(text);
+    return status;
+}
+
+/* By the choices that are handed in where that is possible, or else by measurement. */
+static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices *choices)
+{
+    ech_ctx *ctx = trainer->ctx;
+    ech__plan_options options = {.batch = batch,
+                                 .choices = choices,
+                                 .exchange = ech__ranks_exchange(trainer->ranks),
+                                 .clock = ech__trainer_clock(trainer),
+                                 .guests = trainer->graphs + 1,
+                                 .nguests = trainer->nroles - 1};
+    if (choices) {
+        const ech_status status =
+            ech__plan_create(trainer->graph, trainer->device, &options, &trainer->plan);
+        if (status != ECH_E_UNSUPPORTED && status != ECH_E_LIMIT)
+            return status;
+        ech__log(ctx, "kernels are chosen anew, so results will agree in rounding only: %s",
+                 ctx->error);
+        ctx->error[0] = 0;
+        trainer->chosen_anew = true;
+    }
+    options.choices = NULL;
+    options.tuning = trainer->tuning;
+    return ech__plan_create(trainer->graph, trainer->device, &options, &trainer->plan);
+}
+
+/* Rank 0 first, since it times kernels while nobody else computes. */
+static ech_status plan_in_turn(ech_trainer *trainer, ech_value loss, const ech__trainer_options *o)
+{
+    const bool shared = everyone(trainer) && trainer->tuning;
+    if (shared && ech__trainer_rank(trainer) != 0)
+        ECH_TRY(receive_timings(trainer));
+    ECH_TRY(trainer->pipe ? ech__trainer_pipe_plan(trainer, loss, o->train, o->choices)
+                          : choose(trainer, ech__trainer_dp_batch(o->train), o->choices));
+    trainer->timed_kernels = trainer->tuning ? ech__tuning_added(trainer->tuning) : 0;
+    save_tuning(trainer);
+    return shared && ech__trainer_rank(trainer) == 0 ? send_timings(trainer) : ECH_OK;
+}
+
+static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_value loss,
+                            const ech__trainer_options *o)
+{
+    ech_ctx *ctx = trainer->ctx;
+    const ech_train_options *options = o->train;
+    const int64_t start = ech__clock_wall();
+    ECH_TRY(check(ctx, options));
+    ECH_TRY(ech_graph_status(graph));
+    ECH_TRY(join(trainer, o));
+    ECH_TRY(check_slots(trainer, options));
+    if (options->init) /* a wrong file is found before anything takes time */
+        ECH_TRY(ech__params_check(graph, options->init));
+    ECH_TRY(make_graphs(trainer, graph, loss, o));
+    if (o->only_graphs && !options->mp_devices)
+        return ECH_OK;
+    const ech__device_options device = {.kind = ECH__DEVICE_CPU,
+                                        .threads = options->threads,
+                                        .memory_limit = options->device_memory,
+                                        .sharers = trainer->comm ? trainer->comm->local_world : 1};
+    ECH_TRY(options->dp_devices   ? ech__trainer_dp_device(trainer, options)
+            : options->mp_devices ? ech__trainer_pipe_open(trainer, loss, options)
+                                  : ech__device_create(ctx, &device, &trainer->device));
+    ECH_TRY(agree(trainer, options));
+    if (options->tune)
+        ECH_TRY(open_tuning(trainer, options));
+    if (options->tune && o->only_plan)
+        ech__tuning_freeze(trainer->tuning);
+    ECH_TRY(plan_in_turn(trainer, loss, o));
+    if (options->dp_devices)
+        ECH_TRY(ech__trainer_dp_plan(trainer, options));
+    trainer->planning_s = ech__seconds(ech__clock_wall() - start);
+    return ECH_OK;
+}
+
+static ech_status plan_it(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
+                          const ech__trainer_options *options, ech_trainer **out)
+{
+    *out = NULL;
+    ech_trainer *trainer = ech__new(ctx, sizeof *trainer);
+    if (!trainer)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a trainer");
+    trainer->ctx = ctx;
+    trainer->seed = options->train->seed;
+    trainer->amp = options->train->amp;
+    trainer->counted = -1;
+    trainer->scaler = ech__scaler_start(ech__loss_scale(options->train));
+    trainer->clip_norm = options->train->clip_norm;
+    trainer->checks = ech__checks_gradients(options->train);
+    trainer->scalars = (ech__scalars){
+        .lr = options->train->lr, .loss_scale = 1, .grad_factor = 1, .step = 1, .share = 1};
+    const ech_status status = make_plan(trainer, graph, loss, options);
+    if (status < 0) {
+        ech_trainer_destroy(trainer);
+        return status;
+    }
+    *out = trainer;
+    return ECH_OK;
+}
+
+ech_status ech__trainer_plan(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
+                             const ech_train_options *options, ech_trainer **out)
+{
+    const ech__trainer_options o = {.train = options, .only_plan = true};
+    return plan_it(ctx, graph, loss, &o, out);
+}
+
+/* Every rank starts from rank 0's parameters and buffers. */
+static ech_status share_weights(ech_trainer *trainer)
+{
+    if (trainer->pipe)
+        return ech__trainer_pipe_share_weights(trainer);
+    if (!trainer->comm)
+        return ECH_OK;
+    int64_t bytes;
+    void *weights = ech__exec_block(trainer->exec, ECH__MEMORY_WEIGHTS, &bytes);
+    return ech__comm_broadcast(trainer->comm, weights, bytes, 0);
+}
+
+/* The least that a rank of this machine has found, so that all of them say the same. */
+static ech_status find_available(const ech_trainer *trainer, int64_t *out)
+{
+    typedef struct found {
+        int64_t node, bytes;
+    } found;
+    ech__comm *comm = everyone(trainer);
+    *out = ech__machine_available();
+    if (!comm)
+        return ECH_OK;
+    const found mine = {comm->node, *out};
+    const size_t bytes = (size_t)comm->world * sizeof(found);
+    found *all = ech__new(trainer->ctx, bytes);
+    if (!all)
+        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory to ask %d ranks", comm->world);
+    const ech_status status = ech__comm_allgather(comm, &mine, all, (int64_t)sizeof mine);
+    for (int r = 0; status == ECH_OK && r < comm->world; r++) {
+        if (all[r].node == comm->node && all[r].bytes < *out)
+            *out = all[r].bytes;
+    }
+    ech__delete(trainer->ctx, all, bytes);
+    return status;
+}
+
+/* Ranks of one machine come here before any of them has touched what it planned: the system hands out more addresses than
+ * it has memory, and would kill a rank later. */
+static ech_status check_available(const ech_trainer *trainer, const ech_train_options *options)
+{
+    const int sharers = everyone(trainer) ? everyone(trainer)->local_world : 1;
+    const int64_t need =
+        trainer->pipe ? ech__trainer_pipe_planned(trainer) : trainer->plan->total_bytes;
+    int64_t can;
+    ECH_TRY(find_available(trainer, &can));
+    const int devices = options->dp_devices                         ? options->dp_devices
+                        : options->mp_devices && !options->mp_ranks ? options->mp_devices
+                                                                    : 1;
+    if (need <= can / sharers)
+        return ech__memory_check(trainer->ctx, "training", need, 1,
+                                 trainer->device->threads * devices);
+    char whose[48] = "";
+    if (sharers > 1)
+        snprintf(whose, sizeof whose, " on each of %d ranks", sharers);
+    return ech__fail(trainer->ctx, ECH_E_NOMEM,
+                     "training needs %lld bytes (%s)%s, and %lld bytes (%s) are available on this "
+                     "machine",
+                     (long long)need, ech__format_bytes(need).s, whose, (long long)can,
+                     ech__format_bytes(can).s);
+}
+
+/* Whether each device has as many cores of its own as it has threads. */
+static ech_status find_crowd(ech_trainer *trainer, const ech_train_options *options)
+{
+    ech__crowd crowd;
+    ECH_TRY(ech__crowd_count(trainer->ctx, options, &crowd));
+    trainer->sharing = crowd.devices;
+    trainer->shared = crowd.cores;
+    trainer->oversubscribed =
+        !trainer->emulated && (int64_t)crowd.devices * trainer->device->threads > crowd.cores;
+    return ECH_OK;
+}
+
+static ech_status make_exec(ech_trainer *trainer, const ech_train_options *options)
+{
+    ECH_TRY(check_available(trainer, options));
+    ECH_TRY(find_crowd(trainer, options));
+    if (trainer->pipe) {
+        ECH_TRY(ech__trainer_pipe_ready(trainer, options));
+    } else {
+        ECH_TRY(ech__exec_create(trainer->plan, NULL, &trainer->exec));
+        trainer->variants[trainer->nvariants++] = (ech__variant){.batch = options->batch,
+                                                                 .training = true,
+                                                                 .plan = trainer->plan,
+                                                                 .exec = trainer->exec};
+    }
+    ECH_TRY(options->init ? ech_trainer_load(trainer, options->init) : ech__params_init(trainer));
+    ECH_TRY(share_weights(trainer));
+    trainer->stale = true;
+    if (options->amp == ECH_AMP_BF16 && options->loss_scale == 0 && ech__trainer_rank(trainer) == 0)
+        ech__log(trainer->ctx, "the loss is not scaled: bf16 has the exponents of f32, so that "
+                               "nothing vanishes or overflows in it that would not in f32");
+    if (options->dp_devices)
+        return ech__trainer_dp_create(trainer, options);
+    return trainer->ranks ? ech__reports_init(&trainer->reports, trainer->ranks) : ECH_OK;
+}
+
+ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
+                               const ech__trainer_options *o, ech_trainer **out)
+{
+    ECH_TRY(plan_it(ctx, graph, loss, o, out));
+    if (o->only_plan || o->only_graphs)
+        return ECH_OK;
+    ech_status status = make_exec(*out, o->train);
+    const ech_trainer *t = *out;
+    if (status == ECH_OK && (!t->comm || t->comm->rank == 0) &&
+        (!t->stages || t->stages->rank == 0))
+        status = ech__turns_open(ctx, ech_clock_name(ech_trainer_clock(t)), &(*out)->turns);
+    if (status < 0) {
+        ech_trainer_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
+                              const ech_train_options *options, ech_trainer **out)
+{
+    ech_train_options all = *options;
+    ech__emulation emulation;
+    ech__clock_kind kind;
+    ech__crowd crowd;
+    *out = NULL;
+    ECH_TRY(ech__clock_asked(ctx, graph, options->bucket_bytes, &kind, &emulation));
+    if (kind != ECH__CLOCK_REAL) {
+        ECH_TRY(ech__crowd_count(ctx, options, &crowd));
+        ECH_TRY(ech__clock_choose(ctx, &crowd, &all, &kind));
+    }
+    const ech__trainer_options o = {.train = &all,
+                                    .emulation = kind == ECH__CLOCK_VIRTUAL ? &emulation : NULL};
+    return ech__trainer_create(ctx, graph, loss, &o, out);
+}
+
+const char *ech_clock_name(ech_clock clock)
+{
+    static const char *const names[] = {
+#define NAME(id, text) text,
+        ECH_CLOCK_LIST(NAME)
+#undef NAME
+    };
+    return names[clock];
+}
+
+ech_clock ech_trainer_clock(const ech_trainer *trainer)
+{
+    return trainer->emulated         ? ECH_CLOCK_EMULATED
+           : trainer->oversubscribed ? ECH_CLOCK_OVERSUBSCRIBED
+                                     : ECH_CLOCK_MEASURED;
+}
+
+void ech_trainer_destroy(ech_trainer *trainer)
+{
+    if (!trainer)
+        return;
+    for (int i = trainer->nvariants - 1; i > 0; i--) {
+        if (trainer->pipe || (trainer->dp && trainer->variants[i].training))
+            continue; /* they belong to it */
+        ech__exec_destroy(trainer->variants[i].exec);
+        ech__plan_destroy(trainer->variants[i].plan);
+    }
+    ech__turns_close(trainer->turns);
+    ech__trainer_dp_destroy(trainer);
+    ech__trainer_pipe_destroy(trainer);
+    ech__reports_fini(&trainer->reports);
+    ech__exec_destroy(trainer->exec);
+    ech__plan_destroy(trainer->plan);
+    ech__ranks_destroy(trainer->ranks);
+    ech__tuning_close(trainer->tuning);
+    ech__device_destroy(trainer->device);
+    for (int role = 0; role < ECH__MAX_ROLES; role++)
+        ech_graph_destroy(trainer->graphs[role]);
+    ech_graph_destroy(trainer->evaluated);
+    ech_graph_destroy(trainer->model);
+    ech__delete(trainer->ctx, trainer, sizeof *trainer);
+}
+
+void ech_trainer_set_lr(ech_trainer *trainer, double lr)
+{
+    trainer->scalars.lr = lr;
+}
+
+int ech__trainer_devices(const ech_trainer *trainer)
+{
+    return trainer->pipe ? ech__pipe_devices(trainer->pipe)
+           : trainer->dp ? ech__dp_devices(trainer->dp)
+                         : 1;
+}
+
+const ech__plan *ech__trainer_plan_of(const ech_trainer *trainer, int device)
+{
+    return trainer->pipe ? ech__pipe_stage(trainer->pipe, device)->plan : trainer->plan;
+}
+
+const ech__exec *ech__trainer_exec_of(const ech_trainer *trainer, int device)
+{
+    return trainer->pipe ? ech__pipe_stage(trainer->pipe, device)->exec : trainer->exec;
+}
+
+bool ech__trainer_home(const ech_trainer *trainer, ech_value value, const ech__plan **plan,
+                       const ech__exec **exec, ech_value *there)
+{
+    *plan = trainer->plan;
+    *exec = trainer->exec;
+    *there = value;
+    if (trainer->pipe) {
+        const char *name = trainer->graph->values[value].name;
+        const ech__stage *stage = ech__pipe_find(trainer->pipe, name, there);
+        if (!stage)
+            return false;
+        *plan = stage->plan;
+        *exec = stage->exec;
+    }
+    return (*plan)->places[*there].used;
+}
+
+/* The most of any device of a pipe. */
+static int64_t most_of(const ech__pipe *pipe, bool planned)
+{
+    int64_t most = 0;
+    for (int d = 0; d < ech__pipe_devices(pipe); d++) {
+        const ech__stage *stage = ech__pipe_stage(pipe, d);
+        const int64_t taken = stage->device ? stage->device->memory_peak : stage->work.peak;
+        const int64_t bytes = planned ? ech__pipe_planned(pipe, d) : taken;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+int64_t ech_trainer_planned_memory(const ech_trainer *trainer)
+{
+    if (trainer->pipe)
+        return most_of(trainer->pipe, true);
+    return trainer->plan->total_bytes + (trainer->whole ? trainer->whole->total_bytes : 0);
+}
+
+int64_t ech_trainer_peak_memory(const ech_trainer *trainer)
+{
+    return trainer->pipe ? most_of(trainer->pipe, false) : trainer->device->memory_peak;
+}

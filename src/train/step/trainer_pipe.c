@@ -1,0 +1,369 @@
+#include "train/step/trainer_pipe.h"
+#include "base/system/clock.h"
+#include "train/step/optimizer.h"
+#include "train/step/passes.h"
+
+static int micros_of(const ech_train_options *o)
+{
+    return o->micro_batches ? o->micro_batches : 1;
+}
+
+/* What does not go together with it, or NULL. */
+static const char *too_much(const ech_train_options *o)
+{
+    return o->dp_devices              ? "with DataParallel"
+           : o->accum > 1             ? "with accumulation"
+           : o->reproducible          ? "in the reproducible mode"
+           : o->sync_bn               ? "with synchronised batch norms"
+           : o->amp != ECH_AMP_OFF    ? "in mixed precision"
+           : o->loss_scale != 0       ? "with a scaled loss"
+           : o->clip_norm != 0        ? "with clipped gradients"
+           : o->grad_dtype != ECH_F32 ? "with gradients in 16 bits"
+                                      : NULL;
+}
+
+static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
+{
+    ech_ctx *ctx = trainer->ctx;
+    if (o->mp_devices < 0 || o->mp_devices > ECH__MAX_STAGES)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "%d model-parallel devices: from 1 to %d are possible, or 0 for none",
+                         o->mp_devices, ECH__MAX_STAGES);
+    if (too_much(o))
+        return ech__fail(
+            ctx, ECH_E_UNSUPPORTED,
+            "%d model-parallel devices %s: a model that is spread over devices has its "
+            "micro-batches, f32, and the batch norms of each micro-batch",
+            o->mp_devices, too_much(o));
+    if (o->micro_batches < 0 || o->micro_batches > ECH__PIPE_MOST_MICROS)
+        return ech__fail(ctx, ECH_E_INVALID, "%d micro-batches: from 1 to %d are possible",
+                         o->micro_batches, ECH__PIPE_MOST_MICROS);
+    if (o->batch % micros_of(o))
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "a batch of %lld samples in %d micro-batches: they must divide it",
+                         (long long)o->batch, micros_of(o));
+    return ECH_OK;
+}
+
+/* ---- graphs ---- */
+
+/* Of each parameter: itself, its gradient and the optimizer's states. */
+static int copies_of(const ech_train_options *o)
+{
+    return 2 + ech__optimizer_states(o);
+}
+
+static ech__placement placement_of(const ech_train_options *o)
+{
+    return (ech__placement){.text = o->placement,
+                            .devices = o->mp_devices,
+                            .copies = copies_of(o),
+                            .batch = o->batch / micros_of(o)};
+}
+
+static ech_status check_order(const ech_trainer *trainer, const ech_train_options *o)
+{
+    return (micros_of(o) == 1 && !o->mp_ranks) || ech__layers_in_order(&trainer->layers)
+               ? ECH_OK
+               : ech__fail(trainer->ctx, ECH_E_INVALID,
+                           "placement '%s' with %d micro-batches%s: a pipeline needs its layers in "
+                           "the order of the devices",
+                           o->placement, micros_of(o), o->mp_ranks ? " between ranks" : "");
+}
+
+ech_status ech__trainer_pipe_graph(ech_trainer *trainer, const ech_train_options *o)
+{
+    ECH_TRY(check(trainer, o));
+    trainer->nroles = 1;
+    ECH_TRY(ech__graph_clone(trainer->model, &trainer->graphs[0]));
+    trainer->graph = trainer->graphs[0];
+    ECH_TRY(ech__passes_forward(trainer->graph));
+    ECH_TRY(ech__layers_find(trainer->graph, &trainer->layers));
+    /* What is wrong with a placement is said before anything takes time; balancing may come out otherwise later. */
+    const ech__placement placement = placement_of(o);
+    ECH_TRY(ech__placement_apply(trainer->ctx, &placement, &trainer->layers));
+    return check_order(trainer, o);
+}
+
+static ech_status watch(const ech_trainer *trainer, ech_value loss, ech_value *out, int *count)
+{
+    *count = 0;
+    out[(*count)++] = loss;
+    for (size_t v = 0; v < trainer->model->nvalues; v++) {
+        const ech__value *value = &trainer->model->values[v];
+        if (!value->kept || value->type.shape.ndims || (ech_value)v == loss)
+            continue;
+        if (*count == ECH__PIPE_MOST_WATCHED)
+            return ech__fail(trainer->ctx, ECH_E_LIMIT, "more than %d counts of a model",
+                             ECH__PIPE_MOST_WATCHED - 1);
+        out[(*count)++] = (ech_value)v;
+    }
+    return ECH_OK;
+}
+
+/* The first device that is in this process. */
+static ech__stage *own_stage(const ech_trainer *trainer)
+{
+    return ech__pipe_stage(trainer->pipe, ech__pipe_first(trainer->pipe));
+}
+
+ech_status ech__trainer_pipe_open(ech_trainer *trainer, ech_value loss, const ech_train_options *o)
+{
+    ech_value watched[ECH__PIPE_MOST_WATCHED];
+    const int here = trainer->stages ? 1 : o->mp_devices;
+    const int local = trainer->comm     ? trainer->comm->local_world
+                      : trainer->stages ? trainer->stages->local_world
+                                        : 1;
+    ech__pipe_options options = {.devices = o->mp_devices,
+                                 .micros = micros_of(o),
+                                 .batch = o->batch,
+                                 .order = o->pipeline,
+                                 .device = {.kind = ECH__DEVICE_CPU,
+                                            .threads = o->threads,
+                                            .memory_limit = o->device_memory,
+                                            .sharers = local * here},
+                                 .comm = trainer->stages,
+                                 .ranks = trainer->ranks,
+                                 .links = trainer->emulated ? &trainer->emulation.cluster : NULL,
+                                 .watched = watched};
+    ECH_TRY(watch(trainer, loss, watched, &options.nwatched));
+    ECH_TRY(ech__pipe_create(trainer->ctx, &options, &trainer->pipe));
+    trainer->device = own_stage(trainer)->device;
+    return ECH_OK;
+}
+
+/* ---- what layers cost ---- */
+
+/* Plans the training as if it were on one device, which times each kernel once; the plans of the parts then find its times. */
+static ech_status time_layers(ech_trainer *trainer, ech_graph *graph, ech_value loss,
+                              const ech_train_options *o)
+{
+    ech__device *device = trainer->device;
+    const int64_t limit = device->memory_limit;
+    ech__plan *plan;
+    ECH_TRY(ech__passes_backward(graph, (ech__backward_from){loss, -1}, o));
+    ECH_TRY(ech__passes_step(graph, &(ech__step_passes){.train = o, .updates = true}));
+    device->memory_limit = 0; /* nothing of it is allocated */
+    const ech_status status = ech__plan_create(
+        graph, device,
+        &(ech__plan_options){.batch = o->batch / micros_of(o), .tuning = trainer->tuning}, &plan);
+    device->memory_limit = limit;
+    ECH_TRY(status);
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        const int layer = ech__layer_of(trainer->graph, &trainer->layers, plan->instrs[n].node);
+        if (layer >= 0)
+            trainer->layers.at[layer].seconds += plan->instrs[n].seconds;
+    }
+    ech__plan_destroy(plan);
+    return ECH_OK;
+}
+
+static ech_status find_seconds(ech_trainer *trainer, ech_value loss, const ech_train_options *o)
+{
+    if (!trainer->tuning)
+        return ECH_OK;
+    ech_graph *graph;
+    ECH_TRY(ech__graph_clone(trainer->graph, &graph));
+    graph->ctx = own_stage(trainer)->ctx; /* its device's sentences go there */
+    const ech_status status = time_layers(trainer, graph, loss, o);
+    ech_graph_destroy(graph);
+    return ech__stage_result(own_stage(trainer), status);
+}
+
+/* ---- parts ---- */
+
+/* The graph of all micro-batches but the first. */
+static ech_status make_adding(ech__stage *stage, ech__pipe_role role, double delay_s)
+{
+    ech_graph **graph = &stage->graphs[role];
+    const ech__accumulation how = {.onto = true, .inside = role == ECH__PIPE_ADDS};
+    ECH_TRY(ech__graph_clone(stage->graphs[ECH__PIPE_WRITES], graph));
+    return ech__passes_step(*graph, &(ech__step_passes){.accumulation = &how, .delay_s = delay_s});
+}
+
+static ech_status add_passes(const ech_trainer *trainer, ech__stage *stage,
+                             const ech_train_options *o, int *buckets)
+{
+    ech_graph *writes = stage->graphs[ECH__PIPE_WRITES];
+    const bool last = stage->index == o->mp_devices - 1;
+    const double delay_s = last ? o->delay_ms * 1e-3 : 0;
+    if (micros_of(o) > 1) {
+        ECH_TRY(make_adding(stage, ECH__PIPE_ADDS, delay_s));
+        ECH_TRY(make_adding(stage, ECH__PIPE_ADDS_APART, delay_s));
+    }
+    const ech__ddp_options exchange = {.bucket_bytes = o->bucket_bytes,
+                                       .broadcast_buffers = o->broadcast_buffers,
+                                       .first_bucket = *buckets};
+    ECH_TRY(
+        ech__passes_step(writes, &(ech__step_passes){.train = o,
+                                                     .exchange = trainer->ranks ? &exchange : NULL,
+                                                     .updates = true,
+                                                     .delay_s = delay_s}));
+    for (size_t n = 0; n < writes->nnodes; n++)
+        *buckets += writes->nodes[n].op == ECH__OP_ALLREDUCE;
+    return ECH_OK;
+}
+
+static ech_status cut_graph(ech_trainer *trainer, const ech_train_options *o)
+{
+    int buckets = 0;
+    for (int d = 0; d < o->mp_devices; d++) {
+        ech__stage *stage = ech__pipe_stage(trainer->pipe, d);
+        if (!ech__pipe_has(trainer->pipe, d))
+            continue;
+        ECH_TRY(ech__cut(trainer->graph, d, stage->ctx, &stage->graphs[ECH__PIPE_WRITES]));
+        ECH_TRY(ech__stage_result(stage, add_passes(trainer, stage, o, &buckets)));
+    }
+    return ECH_OK;
+}
+
+static ech_status make_parts(ech_trainer *trainer, ech_value loss, const ech_train_options *o)
+{
+    const ech__placement placement = placement_of(o);
+    if (ech__placement_wants_seconds(o->placement))
+        ECH_TRY(find_seconds(trainer, loss, o));
+    ECH_TRY(ech__placement_apply(trainer->ctx, &placement, &trainer->layers));
+    ECH_TRY(ech__place_layers(trainer->graph, &trainer->layers));
+    ECH_TRY(ech__passes_backward(trainer->graph, (ech__backward_from){loss, -1}, o));
+    ECH_TRY(cut_graph(trainer, o));
+    return ech__optimize(trainer->graph, o); /* so that its values are all that there are */
+}
+
+static ech_status plan_parts(ech_trainer *trainer, const ech__choices *choices)
+{
+    ech_ctx *ctx = trainer->ctx;
+    if (choices) {
+        const ech_status status = ech__pipe_plan(trainer->pipe, NULL, choices);
+        if (status != ECH_E_UNSUPPORTED && status != ECH_E_LIMIT)
+            return status;
+        ech__log(ctx, "kernels are chosen anew, so results will agree in rounding only: %s",
+                 ctx->error);
+        ctx->error[0] = 0;
+        trainer->chosen_anew = true;
+        ech__pipe_unplan(trainer->pipe);
+    }
+    return ech__pipe_plan(trainer->pipe, trainer->tuning, NULL);
+}
+
+ech_status ech__trainer_pipe_plan(ech_trainer *trainer, ech_value loss, const ech_train_options *o,
+                                  const ech__choices *choices)
+{
+    ECH_TRY(make_parts(trainer, loss, o));
+    ECH_TRY(plan_parts(trainer, choices));
+    trainer->plan = own_stage(trainer)->plan;
+    return ECH_OK;
+}
+
+/* ---- life ---- */
+
+ech_status ech__trainer_pipe_ready(ech_trainer *trainer, const ech_train_options *o)
+{
+    ECH_TRY(ech__pipe_ready(trainer->pipe));
+    trainer->exec = own_stage(trainer)->exec;
+    ech__variant *first = &trainer->variants[trainer->nvariants++];
+    *first = (ech__variant){.batch = o->batch, .training = true};
+    return ech__trainer_pipe_variant(trainer, first);
+}
+
+void ech__trainer_pipe_destroy(ech_trainer *trainer)
+{
+    if (!trainer->pipe)
+        return;
+    ech__pipe_destroy(trainer->pipe);
+    trainer->pipe = NULL;
+    trainer->plan = NULL; /* they were its first device's */
+    trainer->exec = NULL;
+    trainer->device = NULL;
+}
+
+/* The forward pass by running statistics, cut as the training is. */
+static ech_status make_evaluated(ech_trainer *trainer)
+{
+    ech__layers layers;
+    if (!trainer->evaluated) {
+        ECH_TRY(ech__graph_clone(trainer->model, &trainer->evaluated));
+        ech__graph_keep(trainer->evaluated, trainer->graph->loss);
+        ECH_TRY(ech__passes_infer(trainer->evaluated));
+        ECH_TRY(ech__layers_find(trainer->evaluated, &layers));
+        if (layers.count != trainer->layers.count)
+            return ech__fail(trainer->ctx, ECH_E_INTERNAL,
+                             "a model of %d layers has %d when it is evaluated",
+                             trainer->layers.count, layers.count);
+        for (int i = 0; i < layers.count; i++)
+            layers.at[i].device = trainer->layers.at[i].device;
+        ECH_TRY(ech__place_layers(trainer->evaluated, &layers));
+    }
+    for (int d = 0; d < ech__pipe_devices(trainer->pipe); d++) {
+        ech__stage *stage = ech__pipe_stage(trainer->pipe, d);
+        if (ech__pipe_has(trainer->pipe, d) && !stage->graphs[ECH__PIPE_EVALUATES])
+            ECH_TRY(
+                ech__cut(trainer->evaluated, d, stage->ctx, &stage->graphs[ECH__PIPE_EVALUATES]));
+    }
+    return ECH_OK;
+}
+
+ech_status ech__trainer_pipe_variant(ech_trainer *trainer, ech__variant *variant)
+{
+    if (!variant->training)
+        ECH_TRY(make_evaluated(trainer));
+    ECH_TRY(ech__pipe_pass_of(trainer->pipe, variant->batch, variant->training, &variant->pass));
+    const int at = ech__pipe_first(trainer->pipe) * variant->pass->micros;
+    variant->plan = variant->pass->plans[at];
+    variant->exec = variant->pass->execs[at];
+    return ECH_OK;
+}
+
+ech_status ech__trainer_pipe_share_weights(ech_trainer *trainer)
+{
+    for (int d = 0; trainer->comm && d < ech__pipe_devices(trainer->pipe); d++) {
+        int64_t bytes;
+        void *weights =
+            ech__exec_block(ech__pipe_stage(trainer->pipe, d)->exec, ECH__MEMORY_WEIGHTS, &bytes);
+        ECH_TRY(ech__comm_broadcast(trainer->comm, weights, bytes, 0));
+    }
+    return ECH_OK;
+}
+
+/* ---- steps ---- */
+
+ech_status ech__trainer_pipe_run(ech_trainer *trainer, const ech__variant *variant,
+                                 const ech__scalars *scalars, ech__phase_times *times)
+{
+    ech__pipe *pipe = trainer->pipe;
+    const int devices = ech__pipe_devices(pipe);
+    int64_t start, flushed, end, forward = 0, backward = 0, update = 0;
+    ECH_TRY(ech__pipe_run(pipe, variant->pass, scalars, trainer->clock.now_ns));
+    ech__pipe_span(pipe, &start, &flushed, &end);
+    for (int d = 0; d < devices; d++) {
+        const ech__stage_work *work = &ech__pipe_stage(pipe, d)->work;
+        forward += work->forward_ns;
+        backward += work->backward_ns;
+        update += work->update_ns;
+    }
+    times->ns[ECH__PHASE_FORWARD] += forward / devices;
+    times->ns[ECH__PHASE_BACKWARD] += backward / devices;
+    times->ns[ECH__PHASE_OPTIMIZER] += update / devices;
+    times->ns[ECH__PHASE_EXCHANGE] += end - start - (forward + backward + update) / devices;
+    if (trainer->emulated)
+        trainer->clock.now_ns = end;
+    return ECH_OK;
+}
+
+/* ---- figures ---- */
+
+int64_t ech__trainer_pipe_planned(const ech_trainer *trainer)
+{
+    int64_t sum = 0;
+    for (int d = 0; d < ech__pipe_devices(trainer->pipe); d++)
+        sum += ech__pipe_planned(trainer->pipe, d);
+    return sum;
+}
+
+ech_json *ech__trainer_pipe_choices(const ech_trainer *trainer)
+{
+    const ech__plan *plans[ECH__MAX_STAGES];
+    const int devices = ech__pipe_devices(trainer->pipe);
+    for (int d = 0; d < devices; d++)
+        plans[d] = ech__pipe_stage(trainer->pipe, d)->plan;
+    return ech__choices_json_of(plans, devices);
+}

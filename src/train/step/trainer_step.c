@@ -1,0 +1,474 @@
+/* Steps of a trainer: the variants of its plan, micro-steps, loss scaling and clipping, and what a step reports. */
+#include "base/system/clock.h"
+#include "base/format.h"
+#include "train/step/divergence.h"
+#include "train/step/params.h"
+#include "train/step/passes.h"
+#include "train/step/trainer.h"
+#include "train/step/trainer_dp.h"
+#include "train/step/trainer_pipe.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* ---- variants ---- */
+
+static ech_status evaluated_graph(ech_trainer *trainer)
+{
+    if (trainer->evaluated)
+        return ECH_OK;
+    ECH_TRY(ech__graph_clone(trainer->model, &trainer->evaluated));
+    ech__graph_keep(trainer->evaluated, trainer->graph->loss);
+    ECH_TRY(ech__passes_infer(trainer->evaluated));
+    /* Copies of weights are refreshed by the training's own plan. */
+    return ech__passes_infer_end(trainer->evaluated, trainer->amp);
+}
+
+static ech_status make_variant(ech_trainer *trainer, ech__variant *v)
+{
+    if (trainer->pipe)
+        return ech__trainer_pipe_variant(trainer, v);
+    if (v->training && trainer->dp)
+        return ech__trainer_dp_variant(trainer, v);
+    if (!v->training)
+        ECH_TRY(evaluated_graph(trainer));
+    const ech__plan_options options = {.batch = v->batch,
+                                       .like = trainer->plan,
+                                       .exchange =
+                                           v->training ? ech__ranks_exchange(trainer->ranks) : NULL,
+                                       .clock = v->training ? ech__trainer_clock(trainer) : NULL};
+    ECH_TRY(ech__plan_create(v->training ? trainer->graphs[v->role] : trainer->evaluated,
+                             trainer->device, &options, &v->plan));
+    const ech_status status = ech__exec_create(v->plan, trainer->exec, &v->exec);
+    if (status < 0) {
+        ech__plan_destroy(v->plan);
+        v->plan = NULL;
+    }
+    return status;
+}
+
+static int trailing_ones(int number)
+{
+    int count = 0;
+    for (; number & 1; number >>= 1)
+        count++;
+    return count;
+}
+
+static int role_of(const ech_trainer *trainer, const ech__micro *micro)
+{
+    if (!trainer->tree)
+        return micro->index ? 1 : 0;
+    return micro->index + 1 == micro->count ? 0 : 1 + trailing_ones(micro->index);
+}
+
+ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, const ech__micro *micro,
+                                const ech__variant **out)
+{
+    const bool training = micro != NULL;
+    const int role = training ? role_of(trainer, micro) : 0;
+    for (int i = 0; i < trainer->nvariants; i++) {
+        const ech__variant *v = &trainer->variants[i];
+        if (v->batch == batch && v->training == training && v->role == role) {
+            *out = v;
+            return ECH_OK;
+        }
+    }
+    *out = NULL;
+    if (trainer->nvariants == ECH__MAX_VARIANTS)
+        return ech__fail(trainer->ctx, ECH_E_LIMIT,
+                         "a trainer takes at most %d batch sizes and places in a step",
+                         ECH__MAX_VARIANTS);
+    ech__variant *v = &trainer->variants[trainer->nvariants];
+    *v = (ech__variant){.batch = batch, .training = training, .role = role};
+    ECH_TRY(make_variant(trainer, v));
+    trainer->nvariants++;
+    *out = v;
+    return ECH_OK;
+}
+
+/* ---- steps that fail ---- */
+
+static int64_t updates_of(const ech_trainer *trainer)
+{
+    int64_t sum = 0;
+    if (trainer->pipe)
+        return ech__pipe_updates(trainer->pipe);
+    if (trainer->dp)
+        return ech__dp_updates(trainer->dp);
+    for (int i = 0; i < trainer->nvariants; i++)
+        sum += ech__exec_updates(trainer->variants[i].exec);
+    return sum;
+}
+
+/* A step that fails before anything was updated can be tried again; after that, parameters may be those of two steps. */
+static ech_status end_step(ech_trainer *trainer, ech_status status)
+{
+    if (status < 0 && !trainer->broken[0] && updates_of(trainer) != trainer->updates)
+        snprintf(trainer->broken, sizeof trainer->broken, "step %lld failed: %.340s",
+                 (long long)trainer->steps_done + 1, trainer->ctx->error);
+    return status;
+}
+
+ech_status ech__trainer_check(const ech_trainer *trainer)
+{
+    return trainer->broken[0]
+               ? ech__fail(trainer->ctx, ECH_E_INVALID,
+                           "the parameters may be those of two steps and cannot be used: %s",
+                           trainer->broken)
+               : ECH_OK;
+}
+
+/* ---- steps ---- */
+
+double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant, ech_value value)
+{
+    if (trainer->pipe)
+        return ech__unsigned_nan(ech__pipe_result(trainer->pipe, value));
+    const void *at = ech__exec_address(variant->exec, value);
+    return ech__unsigned_nan(trainer->graph->values[value].type.dtype == ECH_F64
+                                 ? *(const double *)at
+                                 : (double)*(const float *)at);
+}
+
+/* Outside of the step's time: the optimizer does it otherwise. */
+static ech_status refresh(ech_trainer *trainer)
+{
+    if (trainer->stale)
+        ECH_TRY(trainer->pipe ? ech__pipe_refresh(trainer->pipe, &trainer->scalars)
+                              : ech__exec_run(trainer->exec, ECH__PHASE_BIT(REFRESH),
+                                              &trainer->scalars, NULL));
+    trainer->stale = false;
+    return ECH_OK;
+}
+
+static int64_t now(const ech_trainer *trainer)
+{
+    return trainer->emulated ? trainer->clock.now_ns : ech__clock_wall();
+}
+
+/* Where a rank stands when its gradients are ready and it must wait: behind all but the optimizer's work. */
+static int64_t waits_from(const ech__report *r)
+{
+    return r->start_ns + (int64_t)(1e9 * (r->forward_s + r->backward_s + r->comm_s));
+}
+
+/* On a virtual clock: when each bucket would have been exchanged, and so when the slowest rank would have been done. All
+ * ranks come to the same. */
+static ech_status emulate_exchange(ech_trainer *trainer, ech_step *step)
+{
+    ech__reports *reports = &trainer->reports;
+    const int world = trainer->comm->world, nbuckets = reports->nbuckets;
+    const size_t bytes =
+        (size_t)nbuckets * ((size_t)world * sizeof(int64_t) + sizeof(ech__coll_times));
+    ech__coll_times *times = ech__new(trainer->ctx, bytes);
+    if (!times)
+        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory to emulate %d ranks", world);
+    int64_t *ready = (int64_t *)(times + nbuckets), end = 0, worked;
+    for (int i = 0; i < nbuckets * world; i++)
+        ready[i] = ech__reports_bucket(reports, i % world, i / world)->ready_ns;
+    const int64_t done = ech__ranks_emulate(trainer->ranks, ready, times, &worked);
+    for (int r = 0; r < world; r++) {
+        ech__report *report = ech__reports_change(reports, r);
+        const int64_t from = waits_from(report), able = from + worked;
+        const int64_t until = done > able ? done : able;
+        report->wait_s = ech__seconds(until - able);
+        report->comm_s += ech__seconds(until - from);
+        const int64_t over = until + (int64_t)(1e9 * report->optimizer_s);
+        end = over > end ? over : end;
+        for (int b = 0; b < nbuckets; b++)
+            ech__reports_set_bucket(reports, r, b, times[b].start_ns, times[b].done_ns);
+    }
+    ech__delete(trainer->ctx, times, bytes);
+    step->comm_exposed_s = ech__reports_of(reports, trainer->comm->rank)->comm_s;
+    step->time_s = ech__seconds(end - trainer->report.start_ns);
+    trainer->clock.now_ns = end; /* all begin the next step together */
+    return ECH_OK;
+}
+
+/* Tells the other ranks, and adds up what they tell. Ranks that have just updated wait for the slowest here instead of
+ * at the start of the next exchange. */
+static ech_status exchange_reports(ech_trainer *trainer, ech_step *step)
+{
+    const int64_t start = ech__clock_wall();
+    trainer->report.wait_s = ech__seconds(trainer->ranks->wait_ns);
+    trainer->report.sync_s = ech__seconds(trainer->ranks->sync_ns);
+    trainer->report.buffers_s = ech__seconds(trainer->ranks->buffers_ns);
+    ECH_TRY(ech__reports_exchange(&trainer->reports, &trainer->report));
+    step->loss = 0;
+    for (int rank = 0; rank < trainer->comm->world; rank++)
+        step->loss += ech__reports_of(&trainer->reports, rank)->loss;
+    step->loss = ech__unsigned_nan(step->loss); /* infinities of opposite sign */
+    if (trainer->emulated)
+        return emulate_exchange(trainer, step);
+    const double seconds = ech__seconds(ech__clock_wall() - start);
+    step->time_s += seconds;
+    step->comm_exposed_s += seconds;
+    return ECH_OK;
+}
+
+static ech_status finish(ech_trainer *trainer, ech_step *out)
+{
+    int64_t *ns = trainer->times.ns, inside = 0;
+    if (trainer->ranks) { /* done in the exchange, but the optimizer's work */
+        ns[ECH__PHASE_OPTIMIZER] += trainer->ranks->update_ns;
+        if (trainer->emulated) /* where the exchange takes no time */
+            trainer->time_ns += trainer->ranks->update_ns;
+        else
+            ns[ECH__PHASE_EXCHANGE] -= trainer->ranks->update_ns;
+    }
+    for (int phase = 0; phase < ECH__PHASE_COUNT; phase++)
+        inside += ns[phase];
+    ech_step step = {.loss = ech__unsigned_nan(trainer->report.loss),
+                     .time_s = ech__seconds(trainer->time_ns),
+                     /* Handing over to the device's thread comes before the forward pass. */
+                     .forward_s = ech__seconds(ns[ECH__PHASE_FORWARD] + trainer->time_ns - inside),
+                     .backward_s = ech__seconds(ns[ECH__PHASE_BACKWARD]),
+                     .comm_exposed_s = ech__seconds(ns[ECH__PHASE_EXCHANGE]),
+                     .optimizer_s = ech__seconds(ns[ECH__PHASE_CHECK] + ns[ECH__PHASE_OPTIMIZER] +
+                                                 ns[ECH__PHASE_REFRESH]),
+                     .scale = trainer->verdict.scale,
+                     .skipped = trainer->verdict.skip,
+                     .grad_norm = ech__unsigned_nan(trainer->verdict.norm),
+                     .grad_max = ech__unsigned_nan(trainer->verdict.max)};
+    trainer->report.forward_s = step.forward_s;
+    trainer->report.backward_s = step.backward_s;
+    trainer->report.comm_s = step.comm_exposed_s;
+    trainer->report.optimizer_s = step.optimizer_s;
+    if (trainer->ranks)
+        ECH_TRY(exchange_reports(trainer, &step));
+    trainer->scalars.step += !trainer->verdict.skip; /* which adam corrects its means by */
+    trainer->micro = 0;
+    trainer->steps_done++;
+    trainer->unsettled = trainer->scaler.on;
+    if (out)
+        *out = step;
+    return ech__turns_step(trainer->turns, step.time_s);
+}
+
+static void begin(ech_trainer *trainer)
+{
+    trainer->times = (ech__phase_times){{0}};
+    trainer->time_ns = 0;
+    trainer->report = (ech__report){.start_ns = now(trainer)};
+    trainer->verdict = (ech__verdict){.scale = trainer->scaler.scale};
+    trainer->blame = (ech__blame){.what = ""};
+    trainer->updates = updates_of(trainer);
+    if (trainer->ranks)
+        trainer->ranks->sync_ns = trainer->ranks->buffers_ns = trainer->ranks->wait_ns =
+            trainer->ranks->update_ns = 0;
+}
+
+/* A forward and a backward pass, and what follows them in the last micro-step of a step. */
+static ech_status run_micro_step(ech_trainer *trainer, const ech__variant *variant,
+                                 const ech__micro *micro, unsigned more)
+{
+    const unsigned compute = ECH__PHASE_BIT(FORWARD) | ECH__PHASE_BIT(BACKWARD);
+    ech__scalars scalars = trainer->scalars;
+    ECH_TRY(refresh(trainer));
+    if (micro->index == 0)
+        begin(trainer);
+    scalars.loss_scale = trainer->scaler.scale * micro->weight;
+    scalars.share = micro->share;
+    const int64_t start = now(trainer);
+    trainer->clock.now_ns += trainer->loading_ns;
+    trainer->loading_ns = 0;
+    ECH_TRY(trainer->dp ? ech__trainer_dp_run(trainer, variant, &scalars, &trainer->times)
+            : trainer->pipe
+                ? ech__trainer_pipe_run(trainer, variant, &scalars, &trainer->times)
+                : ech__exec_run(variant->exec, compute | more, &scalars, &trainer->times));
+    trainer->time_ns += now(trainer) - start;
+    trainer->micro = micro->index + 1;
+    const double loss = ech__variant_scalar(trainer, variant, trainer->graph->loss);
+    trainer->report.loss += micro->weight * loss;
+    if (!isfinite(loss) && !trainer->blame.what[0])
+        trainer->blame = ech__blame_of(trainer, variant);
+    if (micro->weight > 0)
+        trainer->report.samples += (double)variant->batch;
+    if (micro->weight > 0 && trainer->counted >= 0)
+        trainer->report.correct += ech__variant_scalar(trainer, variant, trainer->counted);
+    return ECH_OK;
+}
+
+static bool is_last(const ech__micro *micro)
+{
+    return micro->index + 1 == micro->count;
+}
+
+ech_status ech__variant_gradients(ech_trainer *trainer, const ech__variant *variant,
+                                  const ech__micro *micro)
+{
+    const unsigned more = ECH__PHASE_BIT(EXCHANGE) | ECH__PHASE_BIT(CHECK);
+    ECH_TRY(ech__trainer_check(trainer));
+    ECH_TRY(end_step(trainer, run_micro_step(trainer, variant, micro, is_last(micro) ? more : 0)));
+    if (is_last(micro))
+        trainer->ready = variant;
+    return ECH_OK;
+}
+
+/* A step whose gradients nobody looks at goes through in one run. */
+ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
+                             const ech__micro *micro, ech_step *out)
+{
+    const unsigned all = ECH__PHASE_BIT(EXCHANGE) | ECH__PHASE_BIT(CHECK) |
+                         ECH__PHASE_BIT(OPTIMIZER) | ECH__PHASE_BIT(REFRESH);
+    ECH_TRY(ech__trainer_check(trainer));
+    if (!trainer->checks && is_last(micro)) {
+        ECH_TRY(end_step(trainer, run_micro_step(trainer, variant, micro, all)));
+        return end_step(trainer, finish(trainer, out));
+    }
+    ECH_TRY(ech__variant_gradients(trainer, variant, micro));
+    if (!is_last(micro))
+        return ECH_OK;
+    ECH_TRY(ech_trainer_apply(trainer, out));
+    return ech_trainer_update_scale(trainer);
+}
+
+/* ---- the end of a step in parts ---- */
+
+/* Every rank has the same sums of gradients, to the bit, since a sum over ranks is made once and handed to all. What is not
+ * finite on one rank is not finite in the sum, so all ranks find it and decide alike, without a word about it. */
+static ech__verdict look_at_gradients(const ech_trainer *trainer)
+{
+    const ech__variant *variant = trainer->ready;
+    double squares = 0, largest = 0, broken = 0;
+    ech__verdict verdict = {.scale = trainer->scaler.scale};
+    for (size_t n = 0; trainer->checks && n < variant->plan->ninstrs; n++) {
+        const ech__node *node = variant->plan->instrs[n].node;
+        if (node->op != ECH__OP_GRAD_STATS)
+            continue;
+        const double *stats = ech__exec_address(variant->exec, node->out[0]);
+        squares += stats[ECH__GRAD_SQUARES];
+        largest = fmax(largest, stats[ECH__GRAD_LARGEST]);
+        broken += stats[ECH__GRAD_BROKEN];
+    }
+    verdict.norm = sqrt(squares) / verdict.scale;
+    verdict.max = largest / verdict.scale;
+    verdict.broken = broken > 0;
+    verdict.skip = verdict.broken && trainer->scaler.on;
+    return verdict;
+}
+
+/* As torch.nn.utils.clip_grad_norm_ has it, on gradients whose scale has been undone. */
+static double clipping(const ech_trainer *trainer, double norm)
+{
+    const double factor = trainer->clip_norm > 0 ? trainer->clip_norm / (norm + 1e-6) : 1;
+    return factor < 1 ? factor : 1;
+}
+
+ech_status ech_trainer_apply(ech_trainer *trainer, ech_step *out)
+{
+    if (!trainer->ready)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "a step has %d micro-steps, and ech_trainer_apply comes after that many "
+                         "calls of ech_trainer_accumulate; %d came",
+                         trainer->micro_steps, trainer->micro);
+    ECH_TRY(ech__trainer_check(trainer));
+    ech__scalars scalars = trainer->scalars;
+    trainer->verdict = look_at_gradients(trainer);
+    scalars.grad_factor = clipping(trainer, trainer->verdict.norm) / trainer->verdict.scale;
+    const int64_t start = now(trainer);
+    if (!trainer->verdict.skip)
+        ECH_TRY(end_step(trainer, ech__exec_run(trainer->ready->exec,
+                                                ECH__PHASE_BIT(OPTIMIZER) | ECH__PHASE_BIT(REFRESH),
+                                                &scalars, &trainer->times)));
+    trainer->time_ns += now(trainer) - start;
+    trainer->ready = NULL;
+    return end_step(trainer, finish(trainer, out));
+}
+
+ech_status ech_trainer_update_scale(ech_trainer *trainer)
+{
+    if (!trainer->scaler.on)
+        return ECH_OK;
+    if (!trainer->unsettled)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "the loss scale follows from a step: ech_trainer_update_scale comes once "
+                         "after each ech_trainer_apply");
+    trainer->unsettled = false;
+    return ech__scaler_update(trainer->ctx, &trainer->scaler, trainer->verdict.broken);
+}
+
+/* ---- evaluation ---- */
+
+ech_status ech__variant_evaluate(ech_trainer *trainer, const ech__variant *variant)
+{
+    ECH_TRY(ech__trainer_check(trainer));
+    ECH_TRY(refresh(trainer));
+    if (trainer->pipe)
+        return ech__pipe_run(trainer->pipe, variant->pass, &trainer->scalars,
+                             trainer->clock.now_ns);
+    return ech__exec_run(variant->exec, ECH__PHASE_BIT(FORWARD), &trainer->scalars, NULL);
+}
+
+/* ---- a program's own steps ---- */
+
+/* The next micro-step of a program that writes its inputs into the trainer's own plan. */
+static ech_status next_micro_step(ech_trainer *trainer, ech__micro *micro,
+                                  const ech__variant **variant)
+{
+    const int world = ech__trainer_world(trainer), count = trainer->micro_steps;
+    *micro = (ech__micro){.index = trainer->micro,
+                          .count = count,
+                          .weight = 1.0 / ((double)count * world),
+                          .share = 1.0 / world};
+    if (trainer->ready)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "all %d micro-steps of the step came: ech_trainer_apply is next", count);
+    if (trainer->unsettled)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "the loss scale is still that of the last step: ech_trainer_update_scale "
+                         "comes after ech_trainer_apply");
+    ECH_TRY(ech__trainer_variant(trainer, trainer->variants[0].batch, micro, variant));
+    return *variant != &trainer->variants[0]
+               ? ech__variant_take_inputs(trainer, &trainer->variants[0], *variant)
+               : ECH_OK;
+}
+
+ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out)
+{
+    ech__micro micro;
+    const ech__variant *variant;
+    const int count = trainer->micro_steps;
+    if (trainer->micro + 1 < count)
+        return ech__fail(
+            trainer->ctx, ECH_E_INVALID,
+            "a step has %d micro-steps: %d calls of ech_trainer_accumulate and then one "
+            "of ech_trainer_step; %d came",
+            count, count - 1, trainer->micro);
+    ECH_TRY(next_micro_step(trainer, &micro, &variant));
+    return ech__variant_step(trainer, variant, &micro, out);
+}
+
+ech_status ech_trainer_accumulate(ech_trainer *trainer)
+{
+    ech__micro micro;
+    const ech__variant *variant;
+    if (trainer->dp || trainer->pipe)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "%s does all of a step at once: ech_trainer_step",
+                         trainer->dp ? "DataParallel" : "a model on several devices");
+    ECH_TRY(next_micro_step(trainer, &micro, &variant));
+    return ech__variant_gradients(trainer, variant, &micro);
+}
+
+ech_status ech__trainer_check_scalar(const ech_trainer *trainer, ech_value value)
+{
+    const ech_graph *model = trainer->model;
+    if (value < 0 || (size_t)value >= model->nvalues ||
+        model->values[value].type.shape.ndims != 0 || !trainer->graph->values[value].kept)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "value %d is neither the loss nor a count of correct samples", (int)value);
+    return ECH_OK;
+}
+
+ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *out)
+{
+    const ech__variant *training = &trainer->variants[0], *variant;
+    ECH_TRY(ech__trainer_check_scalar(trainer, value));
+    ECH_TRY(ech__trainer_variant(trainer, training->batch, NULL, &variant));
+    ECH_TRY(ech__variant_take_inputs(trainer, training, variant));
+    ECH_TRY(ech__variant_evaluate(trainer, variant));
+    *out = ech__variant_scalar(trainer, variant, value);
+    return ECH_OK;
+}
