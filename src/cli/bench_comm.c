@@ -5,8 +5,8 @@
 #include "cli/cli.h"
 #include "cli/train/ranks.h"
 #include "comm/bench.h"
-#include "comm/mpi/mpi.h"
 #include "comm/collective/reduce.h"
+#include "comm/mpi/mpi.h"
 #include "device/machine.h"
 
 #include <math.h>

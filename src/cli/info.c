@@ -1,7 +1,7 @@
 /* echelon info: the machine, and what this build has. */
 #include "base/format.h"
-#include "cli/cli.h"
 #include "cli/build_parts.h"
+#include "cli/cli.h"
 #include "device/machine.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 #include "comm/bench.h"
 
-#include "base/system/clock.h"
-#include "base/system/cpus.h"
 #include "base/size.h"
 #include "base/stats.h"
+#include "base/system/clock.h"
+#include "base/system/cpus.h"
 #include "base/system/turns.h"
 #include "comm/bench_data.h"
 

@@ -1,7 +1,7 @@
 #include "comm/internal.h"
 
-#include "comm/mpi/mpi.h"
 #include "comm/collective/reduce.h"
+#include "comm/mpi/mpi.h"
 #include "comm/shm/shm.h"
 
 #include <errno.h>

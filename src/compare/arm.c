@@ -1,7 +1,7 @@
 #include "compare/arm.h"
+#include "base/stats.h"
 #include "base/system/clock.h"
 #include "base/system/last_words.h"
-#include "base/stats.h"
 #include "base/system/turns.h"
 
 #include <errno.h>

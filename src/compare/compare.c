@@ -1,8 +1,8 @@
 #include "compare/compare.h"
-#include "base/system/available.h"
-#include "base/system/clock.h"
 #include "base/file/dir.h"
 #include "base/format.h"
+#include "base/system/available.h"
+#include "base/system/clock.h"
 
 #include <errno.h>
 #include <math.h>

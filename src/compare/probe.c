@@ -1,7 +1,7 @@
 #include "compare/probe.h"
+#include "base/stats.h"
 #include "base/system/clock.h"
 #include "base/system/cpus.h"
-#include "base/stats.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 #include "data/loader.h"
-#include "base/system/clock.h"
 #include "base/rng.h"
 #include "base/size.h"
+#include "base/system/clock.h"
 
 #include <assert.h>
 #include <pthread.h>

@@ -1,8 +1,8 @@
 #include "device/device.h"
+#include "base/size.h"
 #include "base/system/available.h"
 #include "base/system/clock.h"
 #include "base/system/cpus.h"
-#include "base/size.h"
 #include "device/isa.h"
 
 #include <assert.h>

@@ -2,8 +2,8 @@
 #ifndef ECH_DEVICE_MACHINE_H
 #define ECH_DEVICE_MACHINE_H
 
-#include "base/system/cpus.h"
 #include "base/file/json.h"
+#include "base/system/cpus.h"
 #include "device/isa.h"
 
 typedef struct ech__machine {

@@ -1,6 +1,6 @@
 #include "lab/lab.h"
-#include "base/system/clock.h"
 #include "base/file/dir.h"
+#include "base/system/clock.h"
 #include "lab/internal.h"
 #include "lab/sheet.h"
 

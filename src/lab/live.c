@@ -1,6 +1,6 @@
 #include "lab/live.h"
-#include "base/system/clock.h"
 #include "base/file/dir.h"
+#include "base/system/clock.h"
 #include "lab/busy.h"
 #include "lab/follow.h"
 #include "report/study/study.h"

@@ -1,6 +1,6 @@
 #include "lab/noise.h"
-#include "base/system/clock.h"
 #include "base/stats.h"
+#include "base/system/clock.h"
 #include "lab/internal.h"
 
 #include <math.h>

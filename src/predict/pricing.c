@@ -1,11 +1,11 @@
 #include "predict/pricing.h"
 #include "data/loader.h"
 #include "device/device.h"
+#include "predict/memory.h"
+#include "predict/points.h"
+#include "predict/pricing_pipe.h"
 #include "train/step/optimizer.h"
 #include "train/step/passes.h"
-#include "predict/memory.h"
-#include "predict/pricing_pipe.h"
-#include "predict/points.h"
 
 #include <math.h>
 #include <string.h>

@@ -20,8 +20,8 @@
 #ifndef ECH_PREDICT_PRICING_H
 #define ECH_PREDICT_PRICING_H
 
-#include "price/timeline.h"
 #include "predict/measure.h"
+#include "price/timeline.h"
 
 #define ECH__STRATEGY_LIST(X)                                                                      \
     X(DDP, "ddp") /* a rank for each device; gradients are added up */                             \

@@ -1,6 +1,6 @@
 #include "quant/ladder.h"
-#include "base/system/clock.h"
 #include "base/stats.h"
+#include "base/system/clock.h"
 
 #include <math.h>
 #include <stdlib.h>

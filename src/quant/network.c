@@ -1,6 +1,6 @@
 #include "quant/network.h"
-#include "base/system/clock.h"
 #include "base/size.h"
+#include "base/system/clock.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #include "quant/quantization.h"
-#include "base/system/clock.h"
 #include "base/file/dir.h"
+#include "base/system/clock.h"
 #include "quant/file.h"
 #include "quant/onnx.h"
 #include "train/checkpoint/dir.h"

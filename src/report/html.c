@@ -1,9 +1,9 @@
 /* report.html: one file with everything in it. All text that comes from records goes through ech__markup_text. */
 #include "base/file/file.h"
 #include "report/markup.h"
-#include "report/style.h"
 #include "report/report.h"
 #include "report/study/wording.h"
+#include "report/style.h"
 
 #include <math.h>
 #include <stdio.h>

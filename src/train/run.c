@@ -1,7 +1,7 @@
 #include "train/run.h"
-#include "base/system/clock.h"
 #include "base/file/dir.h"
 #include "base/file/file.h"
+#include "base/system/clock.h"
 #include "comm/group.h"
 #include "device/device.h"
 #include "train/checkpoint/checkpoint.h"

@@ -1,6 +1,6 @@
 #include "cli/train/show.h"
-#include "base/system/clock.h"
 #include "base/format.h"
+#include "base/system/clock.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/record/record.h"
 

@@ -1,8 +1,8 @@
 /* echelon train and echelon bench step: one run each, through train/run.h, alone or as several ranks. */
 #include "cli/train/capacity.h"
+#include "cli/train/options.h"
 #include "cli/train/ranks.h"
 #include "cli/train/show.h"
-#include "cli/train/options.h"
 #include "comm/group.h"
 #include "comm/mpi/mpi.h"
 

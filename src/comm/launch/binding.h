@@ -2,8 +2,8 @@
 #ifndef ECH_COMM_LAUNCH_BINDING_H
 #define ECH_COMM_LAUNCH_BINDING_H
 
-#include "base/system/cpus.h"
 #include "base/status.h"
+#include "base/system/cpus.h"
 
 typedef enum ech__binding {
     ECH__BINDING_KEEP,   /* each rank has cores for itself, or there are more ranks than cores */

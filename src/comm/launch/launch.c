@@ -1,10 +1,10 @@
 #include "comm/launch/launch.h"
-#include "comm/launch/signals.h"
+#include "comm/collective/reduce.h"
 #include "comm/launch/leftovers.h"
 #include "comm/launch/rank_process.h"
-#include "comm/collective/reduce.h"
-#include "comm/shm/shm.h"
+#include "comm/launch/signals.h"
 #include "comm/launch/supervise.h"
+#include "comm/shm/shm.h"
 #include "device/machine.h"
 
 #include <errno.h>

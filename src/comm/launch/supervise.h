@@ -4,8 +4,8 @@
 
 #include "base/system/clock.h"
 #include "comm/launch/launch.h"
-#include "comm/launch/signals.h"
 #include "comm/launch/rank_lines.h"
+#include "comm/launch/signals.h"
 
 #include <poll.h>
 #include <sys/types.h>

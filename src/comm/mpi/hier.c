@@ -1,11 +1,11 @@
 #include "comm/mpi/hier.h"
 
 #include "base/system/clock.h"
+#include "comm/collective/reduce.h"
 #include "comm/launch/binding.h"
 #include "comm/mpi/inter.h"
-#include "comm/shm/pass_fd.h"
-#include "comm/collective/reduce.h"
 #include "comm/mpi/wire.h"
+#include "comm/shm/pass_fd.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
 #define ECH_COMM_MPI_INTER_H
 
 #include "base/system/clock.h"
-#include "comm/shm/shm.h"
 #include "comm/mpi/wire.h"
+#include "comm/shm/shm.h"
 
 typedef struct ech__between {
     ech__wire *wire;  /* for its table, its time-out and its sentences */

@@ -18,8 +18,8 @@
 #define ECH_COMM_SHM_INTERNAL_H
 
 #include "base/system/cpus.h"
-#include "comm/internal.h"
 #include "comm/collective/reduce_table.h"
+#include "comm/internal.h"
 #include "comm/shm/shm.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 #include "comm/shm/internal.h"
 
-#include "base/system/available.h"
 #include "base/size.h"
+#include "base/system/available.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 #include "report/study/study.h"
 #include "base/file/dir.h"
 #include "base/file/file.h"
-#include "report/study/records.h"
 #include "report/study/internal.h"
+#include "report/study/records.h"
 
 #include <stdio.h>
 #include <stdlib.h>

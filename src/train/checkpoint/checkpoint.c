@@ -1,6 +1,6 @@
 #include "train/checkpoint/checkpoint.h"
-#include "base/system/clock.h"
 #include "base/file/file.h"
+#include "base/system/clock.h"
 #include "device/device.h"
 #include "train/checkpoint/buffers.h"
 #include "train/step/params.h"

@@ -1,6 +1,6 @@
 #include "train/record/dp_totals.h"
-#include "base/system/clock.h"
 #include "base/stats.h"
+#include "base/system/clock.h"
 
 static size_t width_of(const ech__dp_totals *t)
 {

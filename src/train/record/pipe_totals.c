@@ -1,6 +1,6 @@
 #include "train/record/pipe_totals.h"
-#include "base/system/clock.h"
 #include "base/stats.h"
+#include "base/system/clock.h"
 
 enum { FORWARD, BACKWARD, UPDATE, COPY, WAIT, EXCHANGE, BUSY, COLUMNS };
 enum { BUBBLE, STEP, BEHIND };

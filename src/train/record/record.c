@@ -1,7 +1,7 @@
 #include "train/record/record.h"
 #include "base/arena.h"
-#include "base/system/clock.h"
 #include "base/file/dir.h"
+#include "base/system/clock.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/record/step_lines.h"
 

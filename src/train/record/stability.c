@@ -1,7 +1,7 @@
 #include "train/record/stability.h"
 #include "base/file/file.h"
-#include "train/run.h"
 #include "train/record/step_lines.h"
+#include "train/run.h"
 
 #include <errno.h>
 #include <math.h>

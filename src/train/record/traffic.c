@@ -1,6 +1,6 @@
 #include "train/record/traffic.h"
-#include "base/system/clock.h"
 #include "base/stats.h"
+#include "base/system/clock.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 #include "train/step/params.h"
+#include "base/file/sha256.h"
 #include "base/format.h"
 #include "base/rng.h"
-#include "base/file/sha256.h"
 #include "tensor/safetensors.h"
 
 #include <math.h>

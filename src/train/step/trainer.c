@@ -1,7 +1,7 @@
 #include "train/step/trainer.h"
+#include "base/format.h"
 #include "base/system/available.h"
 #include "base/system/clock.h"
-#include "base/format.h"
 #include "comm/group.h"
 #include "train/step/clock.h"
 #include "train/step/params.h"

@@ -5,9 +5,9 @@
 
 #include "base/system/turns.h"
 #include "device/device.h"
+#include "parallel/ddp/step_report.h"
 #include "parallel/dp/dp.h"
 #include "parallel/pipe/pipe.h"
-#include "parallel/ddp/step_report.h"
 #include "plan/plan.h"
 #include "train/step/scaler.h"
 

@@ -15,8 +15,8 @@
  * N samples   I, O channels of x and y   K kernel   B channels in a vector
  */
 #include "base/size.h"
-#include "device/cpu/cpu.h"
 #include "device/cpu/conv/direct.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/share.h"
 
 #include <omp.h>

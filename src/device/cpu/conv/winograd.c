@@ -12,8 +12,8 @@
  * N images   I, O channels of x and y   B channels in a vector   T tiles of all images
  */
 #include "base/size.h"
-#include "device/cpu/cpu.h"
 #include "device/cpu/conv/winograd.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/share.h"
 
 #include <omp.h>
