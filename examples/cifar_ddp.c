@@ -97,9 +97,9 @@ static ech_status run(ech_ctx *ctx, job *j, const char *dir, int epochs, int64_t
     const model m = build(j->graph);
     ech_train_options options = ech_train_defaults();
     options.batch = (GLOBAL_BATCH + size - 1) / size; /* of this rank */
-    options.momentum = 0.9;
-    options.weight_decay = 5e-4;
-    options.group = j->group;
+    options.optimizer.momentum = 0.9;
+    options.optimizer.weight_decay = 5e-4;
+    options.ddp.group = j->group;
     ech_loader_options load = ech_loader_defaults();
     load.dir = dir;
     load.batch = options.batch;

@@ -43,8 +43,8 @@ int main(void)
 
     ech_train_options options = ech_train_defaults();
     options.batch = N;
-    options.lr = 0.05;
-    options.momentum = 0.9;
+    options.optimizer.lr = 0.05;
+    options.optimizer.momentum = 0.9;
     ech_trainer *trainer;
     ech_status status = ech_trainer_create(ctx, g, loss, &options, &trainer);
     double error = 0, right = 0;

@@ -113,7 +113,7 @@ int main(int argc, char **argv)
         const ech_value loss = build(g, dim, depth);
         ech_train_options options = ech_train_defaults();
         options.batch = batch; /* of this rank */
-        options.group = group;
+        options.ddp.group = group;
         x = samples(1, dim, rank * batch, batch);
         y = samples(2, dim, rank * batch, batch);
         if (!x || !y)

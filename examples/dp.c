@@ -106,8 +106,8 @@ int main(int argc, char **argv)
         ech_train_options options = ech_train_defaults();
         options.batch = BATCH;
         options.threads = 1; /* of each device */
-        options.momentum = 0.9;
-        options.dp_devices = devices;
+        options.optimizer.momentum = 0.9;
+        options.dp.devices = devices;
         ech_trainer *t = NULL;
         double median, busy[2] = {0};
         if ((status = ech_trainer_create(ctx, g, loss, &options, &t)) == ECH_OK &&

@@ -115,9 +115,9 @@ int main(int argc, char **argv)
         options.batch = BATCH;
         options.threads = 1;  /* of each device */
         options.tune = false; /* so that all choose the same kernels */
-        options.mp_devices = ways[w].devices;
-        options.micro_batches = ways[w].micro_batches;
-        options.placement = "even"; /* layer i of L on device i*D/L */
+        options.pipeline.devices = ways[w].devices;
+        options.pipeline.micro_batches = ways[w].micro_batches;
+        options.pipeline.placement = "even"; /* layer i of L on device i*D/L */
         ech_trainer *t = NULL;
         if ((status = ech_trainer_create(ctx, g, loss, &options, &t)) == ECH_OK &&
             (status = ech_trainer_write(t, "x", x, bytes)) == ECH_OK &&

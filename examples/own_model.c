@@ -37,7 +37,7 @@ int main(void)
 
     ech_train_options options = ech_train_defaults();
     options.batch = N;
-    options.optimizer = ECH_ADAM;
+    options.optimizer.kind = ECH_OPTIMIZER_ADAM;
     ech_trainer *trainer;
     if (ech_trainer_create(ctx, g, loss, &options, &trainer) < 0 ||
         ech_trainer_write(trainer, "points", points, sizeof points) < 0 ||

@@ -128,9 +128,9 @@ static ech_status run(ech_ctx *ctx, ech_group *group, job *j, float *data)
         return status;
     ech_train_options options = ech_train_defaults();
     options.batch = MICRO_BATCH; /* of this rank and micro-step */
-    options.group = group;
+    options.ddp.group = group;
     options.accum = j->accum;
-    options.amp = j->amp; /* autocast */
+    options.amp.type = j->amp; /* autocast */
     j->rank = ech_group_rank(group);
     j->size = ech_group_size(group);
     status = ech_trainer_create(ctx, g, build(g, j), &options, &t);

@@ -88,7 +88,7 @@ int main(void)
 
     ech_train_options options = ech_train_defaults();
     options.batch = BATCH;
-    options.optimizer = ECH_ADAM;
+    options.optimizer.kind = ECH_OPTIMIZER_ADAM;
     options.tune = false;
     ech_trainer *trainer;
     ech_step step = {0};

@@ -34,7 +34,7 @@
 extern "C" {
 #endif
 
-#define ECH_VERSION "0.1.0"
+#define ECH_VERSION "0.2.0"
 
 #if defined(__GNUC__)
 #define ECH_API __attribute__((visibility("default")))
@@ -236,7 +236,7 @@ ECH_API ech_status ech_loader_next(ech_loader *loader, ech_batch *out);
     X(ADAMW, "adamw")
 
 typedef enum ech_optimizer {
-#define ECH_OPTIMIZER_ENUM(id, text) ECH_##id,
+#define ECH_OPTIMIZER_ENUM(id, text) ECH_OPTIMIZER_##id,
     ECH_OPTIMIZER_LIST(ECH_OPTIMIZER_ENUM)
 #undef ECH_OPTIMIZER_ENUM
 } ech_optimizer;
@@ -267,48 +267,71 @@ typedef enum ech_pipeline {
 } ech_pipeline;
 
 /* PyTorch's rules and defaults, but for lr (0.01). */
-typedef struct ech_train_options {
-    int64_t batch;         /* samples per micro-step, of this rank */
-    int threads;           /* of the device; 0: every core this process may use */
-    int64_t device_memory; /* limit in bytes; 0: what the machine has */
-    uint64_t seed;         /* of the initial parameters */
-    const char *init;      /* safetensors file to take them from instead; NULL: none */
-    ech_optimizer optimizer;
-    double lr, momentum, weight_decay;
-    bool nesterov;
-    double beta1, beta2, epsilon; /* adam, adamw */
-    bool tune;                    /* time candidate kernels once; off: a fixed choice */
-    const char *tuning_file;      /* where timings are kept; NULL: the user's cache directory */
-    bool recompute;   /* batch norms again in the backward pass, instead of keeping their outputs */
-    double delay_ms;  /* idle time before each backward pass */
-    ech_group *group; /* ranks to add gradients up with; borrowed; NULL: none */
-    int accum;        /* micro-steps in an optimizer step; see ech_trainer_accumulate */
+typedef struct ech_optimizer_options {
+    ech_optimizer kind;
+    double lr, momentum, weight_decay; /* momentum: ECH_OPTIMIZER_SGD only */
+    bool nesterov;                     /* requires momentum above 0 */
+    double beta1, beta2, epsilon;      /* ECH_OPTIMIZER_ADAM and ECH_OPTIMIZER_ADAMW */
+    double clip_norm;                  /* clips the global norm of the gradient; 0: no clipping */
+} ech_optimizer_options;
+
+/* Data parallelism over ranks, as DistributedDataParallel. */
+typedef struct ech_ddp_options {
+    ech_group *group;       /* the ranks; borrowed; NULL: this process alone */
     int64_t bucket_bytes;   /* gradients are exchanged in buckets of about this size */
+    ech_dtype grad_dtype;   /* of gradients between ranks: ECH_F32 or ECH_BF16 */
     bool broadcast_buffers; /* rank 0's running statistics on every rank, after each step */
     bool
-        shared_update; /* the rank that has added up a gradient updates for all; off: each for itself */
-    bool sync_bn;      /* batch norms over the samples of all ranks */
+        sharded_update; /* the rank that has summed a slice of the gradient updates it for all; off: each updates all */
+    bool sync_bn; /* batch norm statistics over the samples of all ranks */
     bool
-        reproducible; /* gradients in a fixed tree over slots: the same bits for 1, 2, 4... ranks */
-    int slots;        /* of the reproducible mode: parts of a step, a power of two */
-    int dp_devices; /* DataParallel over this many devices of this process; 0: none. batch is then cut
-                       into parts, one for each device, and threads are those of each; 0: its share */
-    int mp_devices; /* the model's layers are spread over this many devices of this process; 0: over none. threads are
-                       those of each; 0: its share */
+        reproducible; /* gradients are summed in a fixed tree over slots: the same bits on 1, 2, 4... ranks */
+    int slots; /* of the reproducible mode: parts of a step, a power of two */
+} ech_ddp_options;
+
+/* DataParallel: one process, several devices. */
+typedef struct ech_dp_options {
+    int devices; /* the batch is split over this many; 0: no DataParallel */
+} ech_dp_options;
+
+/* Layers spread over devices: model parallelism, or with micro-batches a pipeline. */
+typedef struct ech_pipeline_options {
+    int devices; /* that share the layers; 0: no model parallelism */
     const char *
-        placement; /* which layer is where: even (NULL), half, balanced, balanced-memory, or "0,0,1", a device for
-                              each layer */
-    int micro_batches; /* of a pipeline over these devices: the batch is cut into so many; 0, 1: no pipeline */
-    ech_pipeline pipeline;
+        placement; /* even (NULL), half, balanced, balanced-memory, or "0,0,1": a device for each layer */
+    int micro_batches; /* the batch is split into so many; 0 and 1: no pipeline */
+    ech_pipeline schedule;
     bool
-        mp_ranks; /* these devices are the ranks of the group, one each; every rank then writes the same inputs */
-    ech_amp amp;
-    double clip_norm; /* a gradient longer than this is shortened to it; 0: never */
-    /* Of the loss scaler's first step, 2^-14 or more; 0: 65536 with fp16, and no scaler otherwise; below 0: no scaler. A
-     * step whose gradient is not finite is then skipped on all ranks, and the scale halved; it is doubled after 2000 good
-     * steps in a row. */
+        ranks; /* the devices are the ranks of the group, one each; every rank then writes the same inputs */
+} ech_pipeline_options;
+
+/* Mixed precision. */
+typedef struct ech_amp_options {
+    ech_amp type;
+    /* The loss scaler's first scale, 2^-14 or more; 0: 65536 with fp16 and no scaler otherwise; below 0: no scaler. A step
+     * whose gradient is not finite is skipped on all ranks and halves the scale; 2000 good steps in a row double it. */
     double loss_scale;
-    ech_dtype grad_dtype; /* of gradients on their way between ranks: ECH_F32 or ECH_BF16 */
+} ech_amp_options;
+
+typedef struct ech_train_options {
+    size_t
+        size; /* of this struct, as ech_train_defaults sets it: later versions add members at the end */
+    int64_t batch;         /* samples per micro-step, of this rank */
+    int accum;             /* micro-steps per optimizer step; see ech_trainer_accumulate */
+    int threads;           /* of each device; 0: its share of the cores that this process may use */
+    int64_t device_memory; /* limit in bytes; 0: what the machine has */
+    uint64_t seed;         /* of the initial parameters */
+    const char *init;      /* safetensors file with the initial parameters; NULL: random ones */
+    bool tune;             /* time candidate kernels once; off: a fixed choice */
+    const char *tuning_file; /* where timings are kept; NULL: the user's cache directory */
+    bool
+        recompute; /* compute batch norm outputs again in the backward pass instead of keeping them */
+    double delay_ms; /* idle time before each backward pass; 0: none */
+    ech_optimizer_options optimizer;
+    ech_amp_options amp;
+    ech_ddp_options ddp;
+    ech_dp_options dp;
+    ech_pipeline_options pipeline;
 } ech_train_options;
 
 ECH_API ech_train_options ech_train_defaults(void);

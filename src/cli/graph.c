@@ -121,13 +121,13 @@ static ech_train_options train_options(const args *a)
     o.batch = 8 * micros;
     o.threads = 1;
     o.tune = false;
-    o.clip_norm = a->clip_norm;
+    o.optimizer.clip_norm = a->clip_norm;
     o.delay_ms = a->delay_ms;
-    o.sync_bn = a->sync_bn;
-    o.placement = a->training.placement;
-    o.micro_batches = (int)micros;
-    o.dp_devices = a->training.parallel == ECH__STRATEGY_DP ? (int)a->devices : 0;
-    o.mp_devices = cuts ? (int)a->devices : 0;
+    o.ddp.sync_bn = a->sync_bn;
+    o.pipeline.placement = a->training.placement;
+    o.pipeline.micro_batches = (int)micros;
+    o.dp.devices = a->training.parallel == ECH__STRATEGY_DP ? (int)a->devices : 0;
+    o.pipeline.devices = cuts ? (int)a->devices : 0;
     return o;
 }
 

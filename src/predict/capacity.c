@@ -12,13 +12,13 @@ ech_status ech__capacity_init(ech_ctx *ctx, const ech__run_config *config, int d
     ECH_TRY(ech__run_batch(ctx, config, devices, &out->batch));
     if (!out->limit) {
         ECH_TRY(ech__machine_read(ctx, &machine));
-        out->limit = machine.memory_bytes / (train->dp_devices ? 1 : devices) /
-                     (train->mp_devices ? train->mp_devices : 1);
+        out->limit = machine.memory_bytes / (train->dp.devices ? 1 : devices) /
+                     (train->pipeline.devices ? train->pipeline.devices : 1);
     }
-    train->mp_ranks = false;
-    train->group = NULL; /* a device of several needs what one alone needs, and what travels */
-    if (train->reproducible && train->slots >= devices)
-        train->slots /= devices;
+    train->pipeline.ranks = false;
+    train->ddp.group = NULL; /* a device of several needs what one alone needs, and what travels */
+    if (train->ddp.reproducible && train->ddp.slots >= devices)
+        train->ddp.slots /= devices;
     train->device_memory = INT64_MAX / 4; /* the plan says what it needs, not that it is too much */
     return ECH_OK;
 }
@@ -27,7 +27,7 @@ ech_status ech__capacity_init(ech_ctx *ctx, const ech__run_config *config, int d
 static int64_t micros_of(const ech__capacity *c)
 {
     const ech_train_options *o = &c->config.train;
-    return o->mp_devices && o->micro_batches ? o->micro_batches : 1;
+    return o->pipeline.devices && o->pipeline.micro_batches ? o->pipeline.micro_batches : 1;
 }
 
 ech_status ech__capacity_plan(const ech__capacity *c, int64_t batch, ech_trainer **out)
@@ -59,7 +59,7 @@ static int fullest_of(const ech__pipe *pipe)
 /* Gradients in the type that they travel in, beside those that are computed. */
 static int64_t sent_bytes(const ech__capacity *c, const ech__plan *plan)
 {
-    const ech_dtype type = c->config.train.grad_dtype;
+    const ech_dtype type = c->config.train.ddp.grad_dtype;
     int64_t sum = 0;
     for (size_t v = 0; c->devices > 1 && type != ECH_F32 && v < plan->graph->nvalues; v++) {
         int64_t elements = 0;

@@ -13,11 +13,12 @@ ech__costs_key ech__costs_key_of(const ech__run_config *c)
         n += snprintf(key.s + n, sizeof key.s - (size_t)n, " %lldx%lld", (long long)c->model.dim,
                       (long long)c->model.depth);
     snprintf(key.s + n, sizeof key.s - (size_t)n, ", threads %d, %s%s%s%s%s%s%s%s%s",
-             c->train.threads, ech__optimizer_name(c->train.optimizer),
-             c->train.momentum != 0 ? " momentum" : "", c->train.weight_decay != 0 ? " decay" : "",
+             c->train.threads, ech__optimizer_name(c->train.optimizer.kind),
+             c->train.optimizer.momentum != 0 ? " momentum" : "",
+             c->train.optimizer.weight_decay != 0 ? " decay" : "",
              c->train.recompute ? "" : ", nothing recomputed", c->train.tune ? "" : ", untuned",
-             c->train.dp_devices ? ", dp" : "", c->train.amp != ECH_AMP_OFF ? ", " : "",
-             c->train.amp != ECH_AMP_OFF ? ech__amp_name(c->train.amp) : "",
+             c->train.dp.devices ? ", dp" : "", c->train.amp.type != ECH_AMP_OFF ? ", " : "",
+             c->train.amp.type != ECH_AMP_OFF ? ech__amp_name(c->train.amp.type) : "",
              ech__checks_gradients(&c->train) ? ", gradients checked" : "");
     return key;
 }
@@ -269,10 +270,10 @@ ech_status ech__costs_measure(ech_ctx *ctx, ech__costs *costs, const ech__run_co
     ech__run *run;
     if (comm && comm->world == 1)
         comm = NULL;
-    c.train.group = NULL;
+    c.train.ddp.group = NULL;
     c.clock = ECH__CLOCK_REAL;
     c.straggler = -1;
-    if (c.train.dp_devices)
+    if (c.train.dp.devices)
         c.global_batch = c.train.batch;
     ECH_TRY(size_run(ctx, comm, seconds, &c));
     ECH_TRY(run_steps(ctx, &c, comm, &run));

@@ -10,10 +10,10 @@ static ech_status plan(ech_ctx *ctx, const ech__planned_memory *m, int64_t devic
     const bool layers = ech__strategy_cuts_model(m->strategy) && devices > 1;
     c.global_batch = 0;
     c.train.batch = samples;
-    c.train.group = NULL;
-    c.train.dp_devices = m->strategy == ECH__STRATEGY_DP ? (int)devices : 0;
-    c.train.mp_devices = layers ? (int)devices : 0;
-    c.train.micro_batches =
+    c.train.ddp.group = NULL;
+    c.train.dp.devices = m->strategy == ECH__STRATEGY_DP ? (int)devices : 0;
+    c.train.pipeline.devices = layers ? (int)devices : 0;
+    c.train.pipeline.micro_batches =
         layers ? ech__strategy_micros(m->strategy, m->config, devices, global) : 0;
     ECH_TRY(ech__capacity_init(ctx, &c, 1, &capacity));
     if (m->strategy == ECH__STRATEGY_DDP && devices > 1)

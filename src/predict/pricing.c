@@ -45,12 +45,12 @@ ech__run_config ech__pricing_single(const ech__run_config *config, ech__strategy
     ech__run_config c = *config;
     c.train.batch = batch;
     c.global_batch = 0;
-    c.train.group = NULL;
+    c.train.ddp.group = NULL;
     c.train.accum = 1;
     if (ech__loss_scale(&c.train) == 0) /* as it is, without a word about why */
-        c.train.loss_scale = -1;
-    c.train.dp_devices = strategy == ECH__STRATEGY_DP ? 1 : 0;
-    c.train.mp_devices = 0;
+        c.train.amp.loss_scale = -1;
+    c.train.dp.devices = strategy == ECH__STRATEGY_DP ? 1 : 0;
+    c.train.pipeline.devices = 0;
     return c;
 }
 
@@ -325,9 +325,9 @@ static ech_status prepare_ddp(ech__pricing *p, ech_value loss)
 {
     const ech_train_options *o = &p->options.config->train;
     ECH_TRY(ech__graph_clone(p->model, &p->graph));
-    const ech__ddp_options exchange = {.bucket_bytes = o->bucket_bytes,
-                                       .wire = o->grad_dtype,
-                                       .broadcast_buffers = o->broadcast_buffers};
+    const ech__ddp_options exchange = {.bucket_bytes = o->ddp.bucket_bytes,
+                                       .wire = o->ddp.grad_dtype,
+                                       .broadcast_buffers = o->ddp.broadcast_buffers};
     ECH_TRY(ech__passes_forward(p->graph));
     ECH_TRY(ech__passes_backward(p->graph, (ech__backward_from){loss, -1}, o));
     return ech__passes_step(p->graph, &(ech__step_passes){.train = o,
@@ -360,8 +360,8 @@ static ech_status price_ddp(ech__pricing *p, ech__price *price)
 {
     const ech__priced_op *ops = p->ops;
     const ech_train_options *o = &p->options.config->train;
-    const bool together = !p->options.cluster && o->threads == 1 && o->shared_update &&
-                          o->grad_dtype == ECH_F32 && !ech__checks_gradients(o);
+    const bool together = !p->options.cluster && o->threads == 1 && o->ddp.sharded_update &&
+                          o->ddp.grad_dtype == ECH_F32 && !ech__checks_gradients(o);
     /* A device alone exchanges nothing, and reports to nobody. */
     if (price->devices == 1) {
         const double forward = sum_of(p, ECH__PRICED_FORWARD);
@@ -578,8 +578,8 @@ int ech__strategy_micros(ech__strategy s, const ech__run_config *config, int64_t
 {
     if (s != ECH__STRATEGY_PIPELINE || devices == 1)
         return 1;
-    return config->train.micro_batches ? config->train.micro_batches
-                                       : ech__pipe_default_micros(global, (int)devices);
+    return config->train.pipeline.micro_batches ? config->train.pipeline.micro_batches
+                                                : ech__pipe_default_micros(global, (int)devices);
 }
 
 int64_t ech__strategy_batch(ech__strategy s, const ech__run_config *config, int64_t devices,

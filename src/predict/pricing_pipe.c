@@ -7,7 +7,7 @@
 static ech__placement placement_of(const ech__run_config *config, const ech__price *price)
 {
     const ech_train_options *o = &config->train;
-    return (ech__placement){.text = o->placement,
+    return (ech__placement){.text = o->pipeline.placement,
                             .devices = (int)price->devices,
                             .copies = 2 + ech__optimizer_states(o),
                             .batch = price->batch};
@@ -98,8 +98,8 @@ static ech_status find_moves(ech_ctx *ctx, ech_graph *graph, const ech__spread *
 static ech_status simulate(ech_ctx *ctx, const ech__spread *s, const ech__price *price,
                            const ech__stage_time *stages, ech__pipe_times *out)
 {
-    return ech__pipe_simulate(ctx, s->config->train.pipeline, (int)price->devices, price->micros,
-                              stages, out);
+    return ech__pipe_simulate(ctx, s->config->train.pipeline.schedule, (int)price->devices,
+                              price->micros, stages, out);
 }
 
 /* The device that is busiest waits for the others, as it would if messages took no time, and for messages. */
@@ -138,10 +138,10 @@ static ech_status check_layers(ech_graph *graph, const ech__run_config *config, 
     const ech__price price = {.devices = devices, .batch = 1};
     const ech__placement placement = placement_of(config, &price);
     ECH_TRY(ech__placement_apply(graph->ctx, &placement, &layers));
-    if (config->train.micro_batches > 1 && !ech__layers_in_order(&layers))
+    if (config->train.pipeline.micro_batches > 1 && !ech__layers_in_order(&layers))
         return ech__fail(graph->ctx, ECH_E_INVALID,
                          "placement '%s': a pipeline needs its layers in the order of the devices",
-                         config->train.placement);
+                         config->train.pipeline.placement);
     return ECH_OK;
 }
 

@@ -70,7 +70,7 @@ ech_status ech__run_check(ech_ctx *ctx, const ech__run_config *c)
         return ech__fail(ctx, ECH_E_INVALID,
                          "a checkpoint every %lld steps: needs a directory, and at least 1 step",
                          (long long)c->save_every);
-    if (c->train.mp_ranks && (c->save || c->resume))
+    if (c->train.pipeline.ranks && (c->save || c->resume))
         return ech__fail(
             ctx, ECH_E_UNSUPPORTED,
             "checkpoints of a model whose layers are in several processes: train it in "
@@ -84,7 +84,7 @@ ech_status ech__run_check(ech_ctx *ctx, const ech__run_config *c)
 static int micros_of(const ech__run_config *c, int world)
 {
     const ech_train_options *o = &c->train;
-    return o->reproducible && o->slots / world > 0 ? o->slots / world : o->accum;
+    return o->ddp.reproducible && o->ddp.slots / world > 0 ? o->ddp.slots / world : o->accum;
 }
 
 static ech__feed_options feed_options(const ech__run *run)
@@ -92,7 +92,7 @@ static ech__feed_options feed_options(const ech__run *run)
     const ech__run_config *c = &run->config;
     int64_t global = c->global_batch;
     /* A slot is no batch of the user's: what he gave as one says how large a step is. */
-    if (c->train.reproducible && !global && c->train.batch)
+    if (c->train.ddp.reproducible && !global && c->train.batch)
         global = c->train.batch * run->world * c->train.accum;
     return (ech__feed_options){.model = c->model,
                                .data = c->data,
@@ -102,10 +102,11 @@ static ech__feed_options feed_options(const ech__run *run)
                                .global = global,
                                .rank = run->world > 1 ? run->rank : 0,
                                .world = run->world,
-                               .sharers = c->train.group ? c->train.group->comm->local_world : 1,
+                               .sharers =
+                                   c->train.ddp.group ? c->train.ddp.group->comm->local_world : 1,
                                .micros = micros_of(c, run->world),
                                .undivided = c->undivided,
-                               .drop_last = c->train.reproducible,
+                               .drop_last = c->train.ddp.reproducible,
                                .shuffle = c->shuffle,
                                .augment = c->augment,
                                .checkpointed = c->save || c->resume,
@@ -122,7 +123,7 @@ static int64_t remaining(const ech__run *run)
 static ech_status fill_in_schedule(ech_ctx *ctx, ech__run_config *c, const ech__feed *feed)
 {
     ech__schedule *s = &c->schedule;
-    const double lr = c->train.lr;
+    const double lr = c->train.optimizer.lr;
     s->lr = c->lr_scale_base ? ech__schedule_scale(lr, feed->global, c->lr_scale_base) : lr;
     s->steps = c->steps;
     if (!s->interval)
@@ -290,7 +291,7 @@ static ech_status allocate_totals(ech__run *run)
     ECH_TRY(ech__history_init(run->ctx, &run->history, steps - remaining(run), steps));
     ECH_TRY(ech__stability_init(run->ctx, &run->stability));
     ECH_TRY(ech__traffic_init(&run->traffic, run->trainer, run->op_steps));
-    if (!run->config.train.broadcast_buffers)
+    if (!run->config.train.ddp.broadcast_buffers)
         ECH_TRY(ech__drift_init(&run->drift, run->trainer, run->nepochs));
     ECH_TRY(ech__dp_totals_init(&run->dp_totals, run->trainer, run->op_steps));
     return ech__pipe_totals_init(&run->pipe_totals, run->trainer, run->op_steps);
@@ -338,10 +339,10 @@ static ech_status choose_clock(ech__run *run)
 static ech_status agree(const ech__run *run)
 {
     char *text;
-    if (!run->config.train.group || ech_group_size(run->config.train.group) == 1)
+    if (!run->config.train.ddp.group || ech_group_size(run->config.train.ddp.group) == 1)
         return ECH_OK;
     ECH_TRY(ech__run_terms(run, &text));
-    const ech_status status = ech__comm_agree(run->config.train.group->comm, text);
+    const ech_status status = ech__comm_agree(run->config.train.ddp.group->comm, text);
     free(text);
     return status;
 }
@@ -350,7 +351,7 @@ static ech_status agree(const ech__run *run)
 static ech_status open_resumed(ech__run *run)
 {
     ech__run_config *c = &run->config;
-    const ech_group *group = c->train.group;
+    const ech_group *group = c->train.ddp.group;
     char path[ECH_DIR_MAX_PATH];
     if (group && ech_group_restarts(group) > 0 && c->save) {
         if (ech__checkpoint_find(run->ctx, c->save, path) == ECH_OK)
@@ -400,10 +401,11 @@ ech_status ech__run_create(ech_ctx *ctx, const ech__run_config *config, ech__run
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for a run");
     run->ctx = ctx;
     run->config = *config;
-    run->rank = config->train.group ? ech_group_rank(config->train.group) : 0;
+    run->rank = config->train.ddp.group ? ech_group_rank(config->train.ddp.group) : 0;
     /* Ranks that have the layers of one model have the same samples. */
-    run->world =
-        config->train.group && !config->train.mp_ranks ? ech_group_size(config->train.group) : 1;
+    run->world = config->train.ddp.group && !config->train.pipeline.ranks
+                     ? ech_group_size(config->train.ddp.group)
+                     : 1;
     const ech_status status = set_up(run);
     if (status < 0) {
         ech__run_destroy(run);
@@ -578,8 +580,8 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
     const int64_t start = ech__clock_wall();
     ech_trainer_set_lr(run->trainer, step.lr);
     ECH_TRY(compute(run, &step, &variant));
-    if (index == run->first && c->train.group)
-        ech__comm_begun(c->train.group->comm);
+    if (index == run->first && c->train.ddp.group)
+        ech__comm_begun(c->train.ddp.group->comm);
     run->done = index + 1;
     run->last_loss = step.result.loss;
     if (index == 0)

@@ -13,7 +13,7 @@ static ech_status train(ech_ctx *ctx, ech_graph *g, int64_t width)
     ech_group *group = NULL;
     ech_trainer *trainer = NULL;
     ech_status status = ech_group_open(ctx, &group);
-    options.group = group;
+    options.ddp.group = group;
     options.batch = 8;
     options.threads = 1;
     options.tune = false;

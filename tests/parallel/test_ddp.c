@@ -495,8 +495,8 @@ static void updates_move_into_the_exchange(void **state)
     o.group_params = true;
     ech_graph *graph = with_buckets(NULL, &o);
     ech_train_options train = ech_train_defaults();
-    train.momentum = 0.9;
-    train.weight_decay = 0.25;
+    train.optimizer.momentum = 0.9;
+    train.optimizer.weight_decay = 0.25;
     assert_int_equal(ech__optimize(graph, &train), ECH_OK);
     size_t at[MOST];
     const int buckets = find_buckets(graph, at);

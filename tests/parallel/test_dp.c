@@ -39,8 +39,8 @@ static int set_up(void **state)
     f->options = ech_train_defaults();
     f->options.threads = 1;
     f->options.tune = false;
-    f->options.lr = 0.05;
-    f->options.momentum = 0.9;
+    f->options.optimizer.lr = 0.05;
+    f->options.optimizer.momentum = 0.9;
     *state = f;
     return 0;
 }
@@ -83,7 +83,7 @@ static void build(fixture *f, model which)
 static ech_trainer *create(fixture *f, int devices, int64_t batch)
 {
     ech_trainer *trainer;
-    f->options.dp_devices = devices;
+    f->options.dp.devices = devices;
     f->options.batch = batch;
     if (ech_trainer_create(f->ctx, f->graph, f->loss, &f->options, &trainer) < 0)
         fail_msg("%s", ech_ctx_error(f->ctx));
@@ -199,9 +199,9 @@ static void timed_kernels_do_too(void **state)
     fixture *f = *state;
     f->options.tune = true;
     f->options.tuning_file = ""; /* in memory only */
-    f->options.optimizer = ECH_ADAM;
-    f->options.momentum = 0;
-    f->options.lr = 1e-4;
+    f->options.optimizer.kind = ECH_OPTIMIZER_ADAM;
+    f->options.optimizer.momentum = 0;
+    f->options.optimizer.lr = 1e-4;
     build(f, LENET);
     compare(f, 3, (const int64_t[STEPS]){8, 8, 5, 8});
 }
@@ -254,7 +254,7 @@ static void running_statistics_are_those_of_the_first_part(void **state)
     float a[8], b[8], before[8];
     double correct;
     for (int s = 0; s < 2; s++) {
-        f->options.lr = 0;
+        f->options.optimizer.lr = 0;
         ech_trainer_set_lr(t, 0);
         ech_trainer_set_lr(part, 0);
         good(f, ech_trainer_read(t, "bn.running_mean", before, sizeof before));
@@ -409,17 +409,17 @@ static void what_cannot_be_cut_is_refused(void **state)
     fixture *f = *state;
     build(f, LINEAR);
     f->options.batch = 8;
-    f->options.dp_devices = -1;
+    f->options.dp.devices = -1;
     refused(f, ECH_E_INVALID, "-1 data parallel devices");
-    f->options.dp_devices = 65;
+    f->options.dp.devices = 65;
     refused(f, ECH_E_INVALID, "from 1 to 64");
-    f->options.dp_devices = 2;
+    f->options.dp.devices = 2;
     f->options.accum = 2;
     refused(f, ECH_E_UNSUPPORTED, "with accumulation");
     f->options.accum = 1;
-    f->options.reproducible = true;
+    f->options.ddp.reproducible = true;
     refused(f, ECH_E_UNSUPPORTED, "in the reproducible mode");
-    f->options.reproducible = false;
+    f->options.ddp.reproducible = false;
     f->options.device_memory = 30000; /* enough for nothing */
     refused(f, ECH_E_LIMIT, "limit");
     f->options.device_memory = 0;

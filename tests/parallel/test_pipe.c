@@ -37,8 +37,8 @@ static int set_up(void **state)
     f->options = ech_train_defaults();
     f->options.threads = 1;
     f->options.tune = false;
-    f->options.lr = 0.05;
-    f->options.momentum = 0.9;
+    f->options.optimizer.lr = 0.05;
+    f->options.optimizer.momentum = 0.9;
     *state = f;
     return 0;
 }
@@ -67,8 +67,8 @@ static void build(fixture *f, ech__model_kind kind)
 static ech_trainer *create(fixture *f, int devices, int micros, int64_t batch)
 {
     ech_trainer *trainer;
-    f->options.mp_devices = devices;
-    f->options.micro_batches = micros;
+    f->options.pipeline.devices = devices;
+    f->options.pipeline.micro_batches = micros;
     f->options.batch = batch;
     if (ech_trainer_create(f->ctx, f->graph, f->model.loss, &f->options, &trainer) < 0)
         fail_msg("%s", ech_ctx_error(f->ctx));
@@ -151,15 +151,15 @@ static void so_do_timed_kernels_and_other_rules(void **state)
 {
     fixture *f = *state;
     f->options.tuning_file = ""; /* in memory only: each training times for itself */
-    f->options.optimizer = ECH_ADAMW;
-    f->options.momentum = 0;
-    f->options.weight_decay = 0.01;
+    f->options.optimizer.kind = ECH_OPTIMIZER_ADAMW;
+    f->options.optimizer.momentum = 0;
+    f->options.optimizer.weight_decay = 0.01;
     build(f, ECH__MODEL_LENET);
     same_bits(f, 2, (const int64_t[STEPS]){8, 8, 8});
-    f->options.placement = "0,1,0,1,1";
+    f->options.pipeline.placement = "0,1,0,1,1";
     same_bits(f, 2, (const int64_t[STEPS]){8, 8, 8});
     f->options.tune = true;
-    f->options.placement = "balanced";
+    f->options.pipeline.placement = "balanced";
     ech_trainer *t = create(f, 2, 1, 8);
     double correct;
     assert_true(isfinite(step(f, t, 8, &correct).loss));
@@ -218,7 +218,7 @@ static void micro_batches_add_up_to_the_batch(void **state)
 {
     fixture *f = *state;
     for (int order = 0; order <= ECH_PIPELINE_ONE_F_ONE_B; order++) {
-        f->options.pipeline = (ech_pipeline)order;
+        f->options.pipeline.schedule = (ech_pipeline)order;
         for (int kind = ECH__MODEL_LINEAR; kind <= ECH__MODEL_LENET; kind++) {
             build(f, (ech__model_kind)kind);
             near(f, 1, 4, (const int64_t[STEPS]){16, 16, 16});
@@ -236,7 +236,7 @@ static void every_run_gives_the_same_bits(void **state)
     char first[65], again[65];
     for (int order = 0; order <= ECH_PIPELINE_ONE_F_ONE_B; order++) {
         for (int run = 0; run < 2; run++) {
-            f->options.pipeline = (ech_pipeline)order;
+            f->options.pipeline.schedule = (ech_pipeline)order;
             ech_trainer *t = create(f, 3, 4, 8);
             double correct;
             for (int s = 0; s < STEPS; s++)
@@ -314,7 +314,7 @@ static void memory_is_what_was_planned_for_each(void **state)
     for (int k = 0; k < 2; k++) {
         build(f, kinds[k]);
         for (int order = 0; order <= ECH_PIPELINE_ONE_F_ONE_B; order++) {
-            f->options.pipeline = (ech_pipeline)order;
+            f->options.pipeline.schedule = (ech_pipeline)order;
             ech_trainer *t = create(f, 3, 4, 8);
             double correct, loss;
             for (int s = 0; s < 2; s++)
@@ -391,8 +391,8 @@ static void virtual_clocks_pass_the_baton(void **state)
     for (int micros = 1; micros <= 4; micros += 3) {
         ech__emulation links = {.cluster = ech__cluster_defaults()};
         links.cluster.inside = (ech__link){.bytes_per_s = 1e12, .latency_s = 10};
-        f->options.mp_devices = 5;
-        f->options.micro_batches = micros;
+        f->options.pipeline.devices = 5;
+        f->options.pipeline.micro_batches = micros;
         const ech__trainer_options o = {.train = &f->options, .emulation = &links};
         ech_trainer *t;
         double correct;
@@ -402,7 +402,8 @@ static void virtual_clocks_pass_the_baton(void **state)
         ech__pipe_times times;
         for (int d = 0; d < 5; d++)
             stages[d] = (ech__stage_time){.backward_s = d == 4, .send_s = 10, .send_back_s = 10};
-        good(f, ech__pipe_simulate(f->ctx, f->options.pipeline, 5, micros, stages, &times));
+        good(f,
+             ech__pipe_simulate(f->ctx, f->options.pipeline.schedule, 5, micros, stages, &times));
         assert_true(micros > 1 || times.step_s == 8 * 10 + 1); /* there and back over 4 links */
         for (int s = 0; s < 2; s++) {
             const ech_step one = step(f, t, 8, &correct);
@@ -430,28 +431,28 @@ static void what_cannot_be_spread_is_refused(void **state)
     fixture *f = *state;
     build(f, ECH__MODEL_LINEAR);
     f->options.batch = 8;
-    f->options.mp_devices = -1;
+    f->options.pipeline.devices = -1;
     refused(f, ECH_E_INVALID, "-1 model-parallel devices");
-    f->options.mp_devices = 65;
+    f->options.pipeline.devices = 65;
     refused(f, ECH_E_INVALID, "from 1 to 64");
-    f->options.mp_devices = 7;
+    f->options.pipeline.devices = 7;
     refused(f, ECH_E_INVALID, "7 model-parallel devices for a model of 6 layers");
-    f->options.mp_devices = 2;
-    f->options.micro_batches = 3;
+    f->options.pipeline.devices = 2;
+    f->options.pipeline.micro_batches = 3;
     refused(f, ECH_E_INVALID, "a batch of 8 samples in 3 micro-batches");
-    f->options.micro_batches = 2;
-    f->options.placement = "0,1,0,1,0,1";
+    f->options.pipeline.micro_batches = 2;
+    f->options.pipeline.placement = "0,1,0,1,0,1";
     refused(f, ECH_E_INVALID, "in the order of the devices");
-    f->options.placement = "0,1";
+    f->options.pipeline.placement = "0,1";
     refused(f, ECH_E_INVALID, "for 2 layers");
-    f->options.placement = NULL;
+    f->options.pipeline.placement = NULL;
     f->options.accum = 2;
     refused(f, ECH_E_UNSUPPORTED, "with accumulation");
     f->options.accum = 1;
-    f->options.reproducible = true;
+    f->options.ddp.reproducible = true;
     refused(f, ECH_E_UNSUPPORTED, "in the reproducible mode");
-    f->options.reproducible = false;
-    f->options.sync_bn = true;
+    f->options.ddp.reproducible = false;
+    f->options.ddp.sync_bn = true;
     refused(f, ECH_E_UNSUPPORTED, "with synchronised batch norms");
 }
 
@@ -460,8 +461,8 @@ static void a_device_that_lacks_memory_is_named(void **state)
 {
     fixture *f = *state;
     build(f, ECH__MODEL_LENET);
-    f->options.placement = "0,1,1,1,1"; /* the second has most of the parameters */
-    f->options.pipeline = ECH_PIPELINE_GPIPE;
+    f->options.pipeline.placement = "0,1,1,1,1"; /* the second has most of the parameters */
+    f->options.pipeline.schedule = ECH_PIPELINE_GPIPE;
     ech_trainer *t = create(f, 2, 4, 8);
     const int64_t first = ech__pipe_planned(t->pipe, 0), second = ech__pipe_planned(t->pipe, 1);
     ech_trainer_destroy(t);

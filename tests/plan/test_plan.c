@@ -69,8 +69,8 @@ static ech_graph *training_graph(ech_ctx *ctx, builder build, ech_optimizer opti
     assert_int_equal(ech_graph_create(ctx, &graph), ECH_OK);
     const ech_value loss = build(graph);
     ech_train_options options = ech_train_defaults();
-    options.optimizer = optimizer;
-    options.momentum = 0.9;
+    options.optimizer.kind = optimizer;
+    options.optimizer.momentum = 0.9;
     if (ech__fuse(graph) < 0 || ech__autodiff(graph, loss) < 0 ||
         ech__optimize(graph, &options) < 0)
         fail_msg("%s", ech_ctx_error(ctx));
@@ -277,7 +277,8 @@ static void places_do_not_collide(void **state)
     for (int kind = ECH__DEVICE_CPU; kind <= ECH__DEVICE_REFERENCE; kind++) {
         ech__device *device = open_device(ctx, (ech__device_kind)kind);
         for (int g = 0; g < NBUILDERS * 2; g++) {
-            ech_graph *graph = training_graph(ctx, BUILDERS[g / 2], g % 2 ? ECH_ADAM : ECH_SGD);
+            ech_graph *graph = training_graph(ctx, BUILDERS[g / 2],
+                                              g % 2 ? ECH_OPTIMIZER_ADAM : ECH_OPTIMIZER_SGD);
             for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
                 ech__plan *plan = make_plan(graph, device, batches[b], NULL);
                 shared += check_plan(plan);
@@ -302,7 +303,7 @@ static void timed_plans_hold_the_same(void **state)
     ech__tuning *tuning;
     assert_int_equal(ech__tuning_open(ctx, NULL, &tuning), ECH_OK);
     for (int g = 0; g < NBUILDERS; g++) {
-        ech_graph *graph = training_graph(ctx, BUILDERS[g], ECH_SGD);
+        ech_graph *graph = training_graph(ctx, BUILDERS[g], ECH_OPTIMIZER_SGD);
         ech__plan *plan = make_plan(graph, device, 16, tuning);
         check_plan(plan);
         assert_int_equal(device->memory_used, 0);
@@ -344,7 +345,7 @@ static void the_largest_batch_is_the_largest(void **state)
     ech_ctx *ctx = *state;
     ech__device *device = open_device(ctx, ECH__DEVICE_CPU);
     for (int g = 0; g < NBUILDERS; g++) {
-        ech_graph *graph = training_graph(ctx, BUILDERS[g], ECH_SGD);
+        ech_graph *graph = training_graph(ctx, BUILDERS[g], ECH_OPTIMIZER_SGD);
         int64_t before = 0, largest;
         const int64_t least = bytes_of(graph, device, 1);
         assert_int_equal(ech__plan_largest_batch(graph, device, least - 1, &largest), ECH_OK);
@@ -366,7 +367,7 @@ static void a_batch_that_no_size_can_hold_is_refused(void **state)
 {
     ech_ctx *ctx = *state;
     ech__device *device = open_device(ctx, ECH__DEVICE_CPU);
-    ech_graph *graph = training_graph(ctx, linear_stack, ECH_SGD);
+    ech_graph *graph = training_graph(ctx, linear_stack, ECH_OPTIMIZER_SGD);
     static const int64_t batches[] = {INT64_MAX, INT64_MAX / 40, INT64_MAX / 200};
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
         ech__plan *plan;

@@ -234,7 +234,7 @@ static void parts_add_up(void **state)
     fixture *f = *state;
     const ech__cluster slow = {.inside = {.bytes_per_s = 1e6, .latency_s = 1e-3},
                                .between = {.bytes_per_s = 1e6, .latency_s = 1e-3}};
-    f->config.train.micro_batches = 0;
+    f->config.train.pipeline.micro_batches = 0;
     for (int k = 0; k < 2 * ECH__STRATEGY_COUNT; k++) {
         const ech__strategy strategy = (ech__strategy)(k / 2);
         const ech__pricing_options o = {.config = &f->config,
@@ -324,7 +324,7 @@ static void memory_is_that_of_the_plan(void **state)
     for (int s = 0; s < ECH__STRATEGY_COUNT; s++) {
         for (int64_t devices = 1; devices <= 2; devices++) {
             for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
-                f->config.train.micro_batches = s == ECH__STRATEGY_PIPELINE ? 2 : 0;
+                f->config.train.pipeline.micro_batches = s == ECH__STRATEGY_PIPELINE ? 2 : 0;
                 ech__run_config c = f->config;
                 ech__capacity capacity;
                 ech__need need;
@@ -334,9 +334,10 @@ static void memory_is_that_of_the_plan(void **state)
                 assert_int_equal(ech__pricing_memory(
                                      p, devices, ranks ? devices * batches[i] : batches[i], &bytes),
                                  ECH_OK);
-                c.train.dp_devices = s == ECH__STRATEGY_DP ? (int)devices : 0;
-                c.train.mp_devices = s >= ECH__STRATEGY_MP && devices > 1 ? (int)devices : 0;
-                c.train.micro_batches = c.train.mp_devices ? c.train.micro_batches : 0;
+                c.train.dp.devices = s == ECH__STRATEGY_DP ? (int)devices : 0;
+                c.train.pipeline.devices = s >= ECH__STRATEGY_MP && devices > 1 ? (int)devices : 0;
+                c.train.pipeline.micro_batches =
+                    c.train.pipeline.devices ? c.train.pipeline.micro_batches : 0;
                 c.train.batch = batches[i];
                 assert_int_equal(
                     ech__capacity_init(f->ctx, &c, ranks ? (int)devices : 1, &capacity), ECH_OK);
@@ -347,7 +348,7 @@ static void memory_is_that_of_the_plan(void **state)
             }
         }
     }
-    f->config.train.micro_batches = 0;
+    f->config.train.pipeline.micro_batches = 0;
 }
 
 /* ---- given links: every device has memory of its own ---- */
@@ -380,14 +381,14 @@ static void test_buckets_hide(void **state)
     fixture *f = *state;
     const ech__cluster cluster = {.inside = {.bytes_per_s = 1e9, .latency_s = 1e-6},
                                   .between = {.bytes_per_s = 1e9, .latency_s = 1e-6}};
-    f->config.train.bucket_bytes = 1;
+    f->config.train.ddp.bucket_bytes = 1;
     ech__pricing *p = pricing_of(f, &cluster);
     const ech__price price = price_at(f, p, 2, 2 * 32);
     assert_true(price.step.hidden_s > 0);
     assert_true(price.step.exposed_s > 0);
     assert_true(price.step.exposed_s < price.step.comm_s);
     close_to(price.step.hidden_s + price.step.exposed_s, price.step.comm_s);
-    f->config.train.bucket_bytes = 25 << 20;
+    f->config.train.ddp.bucket_bytes = 25 << 20;
     ech__pricing_destroy(p);
 }
 
@@ -429,7 +430,7 @@ static void test_gradients_in_bf16(void **state)
     /* A copy takes a second for a GB, whatever its size. */
     ech__costs_machine(f->costs)->copy =
         (ech__size_costs){.count = 2, .bytes = {1, 1000000}, .seconds = {1e-9, 1e-3}};
-    f->config.train.grad_dtype = ECH_BF16;
+    f->config.train.ddp.grad_dtype = ECH_BF16;
     ech__pricing *p = pricing_of(f, &cluster);
     assert_int_equal(ech__pricing_exchanged(p), 2 * params);
     const ech__price four = price_at(f, p, 4, 4 * 8), alone = price_at(f, p, 1, 8);
@@ -438,7 +439,7 @@ static void test_gradients_in_bf16(void **state)
     close_to(four.step.compute_s,
              computing(f, 8) + f->nupdates * UPDATE + 2 * 3 * (double)params * 1e-9);
     close_to(alone.step.compute_s, computing(f, 8) + f->nupdates * UPDATE);
-    f->config.train.grad_dtype = ECH_F32;
+    f->config.train.ddp.grad_dtype = ECH_F32;
     ech__costs_machine(f->costs)->copy = (ech__size_costs){.count = 0};
     ech__pricing_destroy(p);
 }
@@ -818,7 +819,7 @@ static void a_spread_model_takes_the_sum_of_its_devices(void **state)
 static void a_pipeline_hides_what_it_can(void **state)
 {
     fixture *f = *state;
-    f->config.train.micro_batches = 4;
+    f->config.train.pipeline.micro_batches = 4;
     ech__cluster cluster = ech__cluster_defaults();
     cluster.inside = (ech__link){.bytes_per_s = 1e12, .latency_s = 0};
     ech__pricing *p = layers_pricing(f, ECH__STRATEGY_PIPELINE, &cluster);

@@ -98,21 +98,21 @@ static ech_optimizer optimizer_named(const char *name)
             return (ech_optimizer)i;
     }
     fail_msg("golden file: no optimizer '%s'", name);
-    return ECH_SGD;
+    return ECH_OPTIMIZER_SGD;
 }
 
 ech_train_options golden_options(const ech_json *golden)
 {
     ech_train_options o = ech_train_defaults();
     o.batch = (int64_t)golden_number(golden, "batch");
-    o.optimizer = optimizer_named(text(golden, "optimizer"));
-    o.lr = golden_number(golden, "lr");
-    o.momentum = golden_number(golden, "momentum");
-    o.weight_decay = golden_number(golden, "weight_decay");
-    o.clip_norm = golden_number(golden, "clip_norm");
-    o.loss_scale = golden_number(golden, "loss_scale");
+    o.optimizer.kind = optimizer_named(text(golden, "optimizer"));
+    o.optimizer.lr = golden_number(golden, "lr");
+    o.optimizer.momentum = golden_number(golden, "momentum");
+    o.optimizer.weight_decay = golden_number(golden, "weight_decay");
+    o.optimizer.clip_norm = golden_number(golden, "clip_norm");
+    o.amp.loss_scale = golden_number(golden, "loss_scale");
     const ech_json *nesterov = ech__json_find(golden, "nesterov");
-    assert_true(!nesterov || ech__json_bool(nesterov, &o.nesterov));
+    assert_true(!nesterov || ech__json_bool(nesterov, &o.optimizer.nesterov));
     o.threads = 1;
     o.tune = false;
     return o;

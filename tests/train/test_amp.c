@@ -16,7 +16,7 @@ static ech__run_config config_of(ech__model_kind model, ech_amp amp)
     c.train.threads = 1;
     c.train.tune = false;
     c.train.seed = 3;
-    c.train.amp = amp;
+    c.train.amp.type = amp;
     c.steps = 12;
     c.warmup = 0;
     return c;
@@ -66,8 +66,8 @@ static ech__run_config lenet_config(ech_amp amp)
         c.data = "cifar10";
         c.data_dir = getenv("ECH_CIFAR");
     }
-    c.train.lr = 0.05;
-    c.train.momentum = 0.9;
+    c.train.optimizer.lr = 0.05;
+    c.train.optimizer.momentum = 0.9;
     c.steps = 200;
     return c;
 }
@@ -98,7 +98,7 @@ static void check_golden(ech_ctx *ctx, const ech_json *golden, ech_amp amp, doub
     assert_int_equal(ech_graph_create(ctx, &graph), ECH_OK);
     const ech_value loss = golden_build(ctx, graph, golden);
     ech_train_options options = golden_options(golden);
-    options.amp = amp;
+    options.amp.type = amp;
     ech_trainer *trainer;
     if (ech_trainer_create(ctx, graph, loss, &options, &trainer) < 0)
         fail_msg("%s: %s", golden_name(golden), ech_ctx_error(ctx));
@@ -207,7 +207,7 @@ static void activations_take_half(void **state)
         c.train.recompute = cases[k].recompute;
         memory_of(&c, wide);
         for (ech_amp amp = ECH_AMP_BF16; amp <= ECH_AMP_FP16; amp++) {
-            c.train.amp = amp;
+            c.train.amp.type = amp;
             memory_of(&c, low);
             const double ratio =
                 (double)low[ECH__MEMORY_ACTIVATIONS] / (double)wide[ECH__MEMORY_ACTIVATIONS];
@@ -227,13 +227,13 @@ static void activations_take_half(void **state)
 /* Near the loss of f32, cut up in the same way. */
 static void expect_near(ech__run_config c, const char *what)
 {
-    c.train.amp = ECH_AMP_OFF;
+    c.train.amp.type = ECH_AMP_OFF;
     const outcome wide = train_all(&c, 3);
     /* Where devices of one process use gradients at once, there is no loss to be scaled, and so no fp16. */
-    const ech_amp last = c.train.dp_devices ? ECH_AMP_BF16 : ECH_AMP_FP16;
+    const ech_amp last = c.train.dp.devices ? ECH_AMP_BF16 : ECH_AMP_FP16;
     for (ech_amp amp = ECH_AMP_BF16; amp <= last; amp++) {
-        c.train.amp = amp;
-        c.train.loss_scale = amp == ECH_AMP_FP16 ? 1024 : 0;
+        c.train.amp.type = amp;
+        c.train.amp.loss_scale = amp == ECH_AMP_FP16 ? 1024 : 0;
         const outcome low = train_all(&c, 3);
         if (!(fabs(low.loss - wide.loss) <= 0.03 * wide.loss))
             fail_msg("%s, %s: loss %g, and %g in f32", what, ech__amp_name(amp), low.loss,
@@ -253,7 +253,7 @@ static void micro_steps(void **state)
     c.train.accum = 1;
     c.train.batch = 0;
     c.global_batch = 32;
-    c.train.reproducible = true;
+    c.train.ddp.reproducible = true;
     expect_near(c, "slots");
 }
 
@@ -283,7 +283,7 @@ static void several_devices_of_one_process(void **state)
 {
     (void)state;
     ech__run_config c = config_of(ECH__MODEL_LENET, ECH_AMP_OFF);
-    c.train.dp_devices = 2;
+    c.train.dp.devices = 2;
     expect_near(c, "two devices");
 }
 

@@ -75,10 +75,10 @@ static void work(ech__comm *comm, void *user)
     ech_train_options o = ech_train_defaults();
     const ech_loader_options l = loading(&group, false);
     o.batch = l.batch;
-    o.lr = 0.01;
+    o.optimizer.lr = 0.01;
     o.threads = 1;
     o.tune = false;
-    o.group = &group;
+    o.ddp.group = &group;
     RANK_OK(ech_trainer_create(comm->ctx, g, values[0], &o, &t));
     RANK_OK(ech_loader_open(comm->ctx, &l, &loader));
     RANK_CHECK(ech_loader_steps(loader) == STEPS);

@@ -36,7 +36,7 @@ static ech__run_config config_of(ech__model_kind model, int64_t global, int64_t 
     c.train.threads = 1;
     c.train.tune = false;
     c.train.seed = 3;
-    c.train.lr = 0;
+    c.train.optimizer.lr = 0;
     return c;
 }
 
@@ -60,7 +60,7 @@ static void work(ech__comm *comm, void *user)
     ech_group group = {comm, false};
     ech__run_config c = j->config;
     ech__run *run;
-    c.train.group = &group;
+    c.train.ddp.group = &group;
     RANK_OK(ech__run_create(comm->ctx, &c, &run));
     RANK_OK(ech__run_steps(run, NULL));
     RANK_CHECK(run->epochs_done == EPOCHS);
@@ -165,8 +165,8 @@ static void test_drift_by_hand(void **state)
 static ech__run_config bn_config(void)
 {
     ech__run_config c = config_of(ECH__MODEL_RESNET8, 8, 24);
-    c.train.lr = 0.1;
-    c.train.broadcast_buffers = false;
+    c.train.optimizer.lr = 0.1;
+    c.train.ddp.broadcast_buffers = false;
     return c;
 }
 
@@ -196,7 +196,7 @@ static void test_synchronised_ones_do_not(void **state)
 {
     (void)state;
     ech__run_config c = bn_config();
-    c.train.sync_bn = true;
+    c.train.ddp.sync_bn = true;
     const job j = train(&c, 3);
     const ech__drift *all = &j.epochs[EPOCHS - 1].drift;
     assert_int_equal(all->ranks, 3);
@@ -207,7 +207,7 @@ static void test_what_is_broadcast_is_counted_and_not_compared(void **state)
 {
     (void)state;
     ech__run_config c = bn_config();
-    c.train.broadcast_buffers = true;
+    c.train.ddp.broadcast_buffers = true;
     const job j = train(&c, 2);
     assert_int_equal(j.epochs[EPOCHS - 1].drift.ranks, 0);
     assert_int_equal(j.layers, 0);

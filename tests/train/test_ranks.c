@@ -45,7 +45,7 @@ static ech__run_config small_config(ech__model_kind model, int64_t global, int a
     c.train.accum = accum;
     c.train.threads = 1;
     c.train.tune = false;
-    c.train.bucket_bytes = 4096;
+    c.train.ddp.bucket_bytes = 4096;
     c.train.seed = 5;
     return c;
 }
@@ -97,7 +97,7 @@ static void train(ech__comm *comm, void *user)
     ech_group group = {comm, false};
     ech__run_config c = j->config;
     ech__run *run;
-    c.train.group = &group;
+    c.train.ddp.group = &group;
     const ech__run_events events = {.on_step = j->out ? keep_gradients : NULL, .user = j->out};
     RANK_OK(ech__run_create(comm->ctx, &c, &run));
     RANK_OK(ech__run_steps(run, &events));
@@ -112,8 +112,8 @@ static outcome gradients_of(const ech__run_config *config, int world)
 {
     outcome out = {0};
     job j = {.config = *config, .out = &out};
-    j.config.train.lr = 0;
-    j.config.train.shared_update = false; /* the sums would be used up where they arise */
+    j.config.train.optimizer.lr = 0;
+    j.config.train.ddp.sharded_update = false; /* the sums would be used up where they arise */
     run_ranks(RANKS_AS_THREADS, world, 60, train, &j);
     return out;
 }
@@ -235,19 +235,20 @@ static void equal_worlds_give_equal_bits(void **state)
     configs[2].limit = 20;
     char seen[3][2][65];
     for (int i = 0; i < 3; i++) {
-        configs[i].train.lr = 0.05;
-        configs[i].train.momentum = 0.9;
+        configs[i].train.optimizer.lr = 0.05;
+        configs[i].train.optimizer.momentum = 0.9;
         for (int world = 2; world <= 3; world++) {
             char again[65];
             train_bits(&configs[i], world, seen[i][world - 2]);
             train_bits(&configs[i], world, again);
             assert_string_equal(again, seen[i][world - 2]);
             /* Gradients are added up element by element, whatever they travel with. */
-            configs[i].train.bucket_bytes = configs[i].train.bucket_bytes == 1 ? 25 << 20 : 1;
+            configs[i].train.ddp.bucket_bytes =
+                configs[i].train.ddp.bucket_bytes == 1 ? 25 << 20 : 1;
             train_bits(&configs[i], world, again);
             assert_string_equal(again, seen[i][world - 2]);
             /* Whoever updates, it is by the same sums. */
-            configs[i].train.shared_update ^= true;
+            configs[i].train.ddp.sharded_update ^= true;
             train_bits(&configs[i], world, again);
             assert_string_equal(again, seen[i][world - 2]);
         }
@@ -268,8 +269,8 @@ static void read_buffers(bool broadcast, bool sync_bn, float out[3][CHANNELS])
              .buffers = {out[0], out[1], out[2]}};
     j.config.limit = 22;
     j.config.steps = 4; /* the last has one sample for three ranks */
-    j.config.train.broadcast_buffers = broadcast;
-    j.config.train.sync_bn = sync_bn;
+    j.config.train.ddp.broadcast_buffers = broadcast;
+    j.config.train.ddp.sync_bn = sync_bn;
     run_ranks(RANKS_AS_THREADS, 3, 60, train, &j);
 }
 
@@ -311,10 +312,10 @@ static void own_program(ech__comm *comm, void *user)
     const int micros = comm->world == 1 ? 1 : 2, rows = 4 * N / (comm->world * micros);
     o.batch = rows;
     o.accum = micros;
-    o.group = &group;
+    o.ddp.group = &group;
     o.threads = 1;
     o.tune = false;
-    o.lr = 0.5;
+    o.optimizer.lr = 0.5;
     RANK_OK(ech_graph_create(comm->ctx, &g));
     RANK_OK(ech_trainer_create(comm->ctx, g, build_own(g), &o, &t));
     float *x = malloc((size_t)rows * D * sizeof *x);
@@ -358,8 +359,8 @@ static void too_many_buckets(ech__comm *comm, void *user)
     ech__run *run;
     c.model.dim = 1;
     c.model.depth = 600;
-    c.train.bucket_bytes = 1;
-    c.train.group = &group;
+    c.train.ddp.bucket_bytes = 1;
+    c.train.ddp.group = &group;
     RANK_REFUSED(ech__run_create(comm->ctx, &c, &run),
                  "1025 buckets of gradients: at most 1024 are possible; make them larger");
 }
@@ -377,14 +378,14 @@ static void differ(ech__comm *comm, void *user)
     ech_group group = {comm, false};
     ech__run_config c = small_config(ECH__MODEL_LINEAR, 8, 1);
     ech__run *run;
-    c.train.group = &group;
+    c.train.ddp.group = &group;
     if (comm->rank == 1) {
         c.model.depth += !strcmp(what, "--depth");
-        c.train.lr += !strcmp(what, "--lr");
+        c.train.optimizer.lr += !strcmp(what, "--lr");
         c.train.seed += !strcmp(what, "--seed");
         c.steps += !strcmp(what, "--steps");
-        c.train.bucket_bytes += !strcmp(what, "bucket bytes");
-        c.train.broadcast_buffers ^= !strcmp(what, "--no-broadcast-buffers");
+        c.train.ddp.bucket_bytes += !strcmp(what, "bucket bytes");
+        c.train.ddp.broadcast_buffers ^= !strcmp(what, "--no-broadcast-buffers");
     }
     RANK_REFUSED(ech__run_create(comm->ctx, &c, &run), what);
     RANK_CHECK(strstr(ech_ctx_error(comm->ctx), "rank 0"));
@@ -415,8 +416,8 @@ static ech_trainer *own_trainer(ech__comm *comm, ech_group *group)
     o.batch = 4;
     o.threads = 1;
     o.tune = false;
-    o.group = group;
-    o.bucket_bytes = 64; /* several of them, so that one can have been used and another not */
+    o.ddp.group = group;
+    o.ddp.bucket_bytes = 64; /* several of them, so that one can have been used and another not */
     RANK_OK(ech_trainer_create(comm->ctx, graph, loss, &o, &trainer));
     ech_graph_destroy(graph);
     const float data[4 * D] = {1, 2, 3};

@@ -21,8 +21,8 @@ static ech_train_options options(void)
     o.batch = BATCH;
     o.threads = 1;
     o.tune = false;
-    o.lr = 0.1;
-    o.bucket_bytes = 2048; /* several */
+    o.optimizer.lr = 0.1;
+    o.ddp.bucket_bytes = 2048; /* several */
     return o;
 }
 
@@ -166,18 +166,19 @@ static int tear_down(void **state)
 /* In f32 a power of two leaves the digits alone, and is undone exactly. */
 static void a_scale_is_undone_to_the_bit(void **state)
 {
-    static const ech_optimizer optimizers[] = {ECH_SGD, ECH_ADAM, ECH_ADAMW};
+    static const ech_optimizer optimizers[] = {ECH_OPTIMIZER_SGD, ECH_OPTIMIZER_ADAM,
+                                               ECH_OPTIMIZER_ADAMW};
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++) {
         ech_train_options o = options();
-        o.optimizer = optimizers[i];
-        o.weight_decay = 0.01;
-        o.momentum = o.optimizer == ECH_SGD ? 0.9 : 0;
+        o.optimizer.kind = optimizers[i];
+        o.optimizer.weight_decay = 0.01;
+        o.optimizer.momentum = o.optimizer.kind == ECH_OPTIMIZER_SGD ? 0.9 : 0;
         char plain[65], scaled[65], other[65];
         hash_after(*state, &o, 5, plain);
-        o.loss_scale = 65536;
+        o.amp.loss_scale = 65536;
         hash_after(*state, &o, 5, scaled);
         assert_string_equal(plain, scaled);
-        o.loss_scale = 1000; /* the test can see a scale that is not undone exactly */
+        o.amp.loss_scale = 1000; /* the test can see a scale that is not undone exactly */
         hash_after(*state, &o, 5, other);
         assert_string_not_equal(plain, other);
     }
@@ -186,8 +187,8 @@ static void a_scale_is_undone_to_the_bit(void **state)
 static void a_broken_step_is_skipped_and_the_next_is_as_if_it_had_not_been(void **state)
 {
     ech_train_options o = options();
-    o.optimizer = ECH_ADAM; /* whose steps are counted */
-    o.loss_scale = 1024;
+    o.optimizer.kind = ECH_OPTIMIZER_ADAM; /* whose steps are counted */
+    o.amp.loss_scale = 1024;
     ech_trainer *t = create(*state, &o), *never = create(*state, &o);
     ech_step step;
     write_samples(t, 0, BATCH, 0);
@@ -221,7 +222,7 @@ static void a_broken_step_is_skipped_and_the_next_is_as_if_it_had_not_been(void 
 static void without_a_scaler_nothing_is_skipped(void **state)
 {
     ech_train_options o = options();
-    o.clip_norm = 1;
+    o.optimizer.clip_norm = 1;
     ech_trainer *t = create(*state, &o);
     ech_step step;
     write_samples(t, 0, BATCH, 1e30f);
@@ -247,10 +248,10 @@ static void break_one(ech__comm *comm, void *user)
     ech_group group = {comm, false};
     ech_train_options o = options();
     ech_step step;
-    o.group = &group;
-    o.optimizer = ECH_ADAM;
-    o.loss_scale = 4096;
-    o.grad_dtype = v->grad_dtype;
+    o.ddp.group = &group;
+    o.optimizer.kind = ECH_OPTIMIZER_ADAM;
+    o.amp.loss_scale = 4096;
+    o.ddp.grad_dtype = v->grad_dtype;
     ech_trainer *t = create(comm->ctx, &o);
     write_samples(t, rank * BATCH, BATCH, 0);
     RANK_OK(ech_trainer_step(t, NULL));
@@ -293,9 +294,9 @@ static void a_long_gradient_is_shortened_and_a_short_one_is_not(void **state)
     static const double limits[] = {1e-3, 1e3};
     for (int i = 0; i < 2; i++) {
         ech_train_options o = options();
-        o.clip_norm = limits[i];
-        o.loss_scale = i ? 0 : 256; /* undone before it is clipped */
-        o.lr = 0.5;
+        o.optimizer.clip_norm = limits[i];
+        o.amp.loss_scale = i ? 0 : 256; /* undone before it is clipped */
+        o.optimizer.lr = 0.5;
         ech_trainer *t = create(*state, &o);
         ech_step step;
         read_all(t, false, before);
@@ -306,7 +307,7 @@ static void a_long_gradient_is_shortened_and_a_short_one_is_not(void **state)
         const double norm = norm_of(gradient, PARAMS) / (i ? 1 : 256);
         for (int k = 0; k < PARAMS; k++)
             after[k] = before[k] - after[k];
-        const double moved = norm_of(after, PARAMS) / o.lr;
+        const double moved = norm_of(after, PARAMS) / o.optimizer.lr;
         const double want = norm > limits[i] ? limits[i] : norm;
         assert_true(norm > 2e-3 && norm < 1e3);
         assert_true(fabs(step.grad_norm - norm) <= 1e-6 * norm);
@@ -325,7 +326,7 @@ static void accumulate(ech_ctx *ctx, int K, double weight, float out[PARAMS])
     const int64_t rows = 24 / K;
     o.batch = rows;
     o.accum = K;
-    o.lr = 0;
+    o.optimizer.lr = 0;
     ech_trainer *t = create(ctx, &o);
     for (int i = 0; i < K; i++) {
         const ech__micro micro = {.index = i, .count = K, .weight = weight, .share = 1};
@@ -375,11 +376,11 @@ static void exchange(ech__comm *comm, void *user)
     exchanged *e = user;
     ech_group group = {comm, false};
     ech_train_options o = options();
-    o.group = &group;
-    o.grad_dtype = e->dtype;
+    o.ddp.group = &group;
+    o.ddp.grad_dtype = e->dtype;
     o.accum = e->accum;
-    o.shared_update = false; /* the sums would be used up where they arise */
-    o.lr = 0;
+    o.ddp.sharded_update = false; /* the sums would be used up where they arise */
+    o.optimizer.lr = 0;
     ech_trainer *t = create(comm->ctx, &o);
     for (int i = 0; i < e->accum; i++) {
         write_samples(t, (comm->rank * e->accum + i) * BATCH, BATCH, 0);
@@ -428,11 +429,11 @@ static void a_step_in_parts_has_the_bits_of_a_whole_one(void **state)
     ech_ctx *ctx = *state;
     ech_train_options o = options();
     o.accum = 2;
-    o.momentum = 0.9;
+    o.optimizer.momentum = 0.9;
     for (int scaled = 0; scaled < 2; scaled++) {
         char whole[65], parts[65];
         ech_step a, b;
-        o.loss_scale = scaled ? 64 : 0;
+        o.amp.loss_scale = scaled ? 64 : 0;
         ech_trainer *t = create(ctx, &o), *in_parts = create(ctx, &o);
         for (int step = 0; step < 3; step++) {
             for (int i = 0; i < 2; i++) {
@@ -470,22 +471,22 @@ static void nonsense_is_named(void **state)
     assert_int_equal(ech_graph_create(ctx, &graph), ECH_OK);
     const ech_value loss = ech__linear_stack(graph, DIM, 1);
     ech_train_options o = options();
-    o.clip_norm = -1;
+    o.optimizer.clip_norm = -1;
     refused(ctx, ech_trainer_create(ctx, graph, loss, &o, &t), "a norm of -1");
     o = options();
-    o.loss_scale = 1e-6;
+    o.amp.loss_scale = 1e-6;
     refused(ctx, ech_trainer_create(ctx, graph, loss, &o, &t), "a loss scale of 1e-06");
-    o.loss_scale = NAN;
+    o.amp.loss_scale = NAN;
     refused(ctx, ech_trainer_create(ctx, graph, loss, &o, &t), "a loss scale of");
     o = options();
-    o.grad_dtype = ECH_S8;
+    o.ddp.grad_dtype = ECH_S8;
     refused(ctx, ech_trainer_create(ctx, graph, loss, &o, &t), "gradients exchanged in s8");
     o = options();
-    o.amp = (ech_amp)7;
+    o.amp.type = (ech_amp)7;
     refused(ctx, ech_trainer_create(ctx, graph, loss, &o, &t), "of kind 7");
     o = options();
-    o.dp_devices = 2;
-    o.clip_norm = 1;
+    o.dp.devices = 2;
+    o.optimizer.clip_norm = 1;
     assert_int_equal(ech_trainer_create(ctx, graph, loss, &o, &t), ECH_E_UNSUPPORTED);
     assert_non_null(strstr(ech_ctx_error(ctx), "with clipped gradients"));
     ech_graph_destroy(graph);

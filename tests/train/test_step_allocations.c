@@ -284,7 +284,7 @@ static void check_steps(ech_ctx *ctx, const ech_train_options *options)
     }
     printf("optimizer %d, threads %d, tuning %s: Echelon %d calls; libraries %.1f a step, "
            "largest %zu bytes%s%s; %d primitives executed, %d created, %d reorders\n",
-           (int)options->optimizer, options->threads, options->tune ? "on" : "off", t.own,
+           (int)options->optimizer.kind, options->threads, options->tune ? "on" : "off", t.own,
            (double)t.foreign / STEPS, t.largest, t.largest ? " by " : "", t.who, t.executed,
            t.created, t.reorders);
     assert_true(settled);
@@ -296,12 +296,12 @@ static void a_step_allocates_nothing(void **state)
     (void)state;
     ech_ctx *ctx;
     assert_int_equal(ech_ctx_create(NULL, &ctx), ECH_OK);
-    for (int optimizer = ECH_SGD; optimizer <= ECH_ADAMW; optimizer++) {
+    for (int optimizer = ECH_OPTIMIZER_SGD; optimizer <= ECH_OPTIMIZER_ADAMW; optimizer++) {
         for (int threads = 1; threads <= 2; threads++) {
             for (int tune = 0; tune < 2; tune++) {
                 ech_train_options options = ech_train_defaults();
-                options.optimizer = (ech_optimizer)optimizer;
-                options.momentum = 0.9;
+                options.optimizer.kind = (ech_optimizer)optimizer;
+                options.optimizer.momentum = 0.9;
                 options.threads = threads;
                 options.batch = BATCH;
                 options.tune = tune;

@@ -29,7 +29,7 @@ static int set_up(void **state)
     f->options.batch = BATCH;
     f->options.threads = 1;
     f->options.tune = false;
-    f->options.lr = 1;
+    f->options.optimizer.lr = 1;
     *state = f;
     return 0;
 }
@@ -104,10 +104,10 @@ static void the_same_seed_gives_the_same_bits(void **state)
     fixture *f = *state;
     result *a = malloc(sizeof *a), *b = malloc(sizeof *b);
     assert_true(a && b);
-    for (int optimizer = ECH_SGD; optimizer <= ECH_ADAMW; optimizer++) {
+    for (int optimizer = ECH_OPTIMIZER_SGD; optimizer <= ECH_OPTIMIZER_ADAMW; optimizer++) {
         for (int threads = 1; threads <= 2; threads++) {
-            f->options.optimizer = (ech_optimizer)optimizer;
-            f->options.lr = optimizer == ECH_SGD ? 1 : 0.01;
+            f->options.optimizer.kind = (ech_optimizer)optimizer;
+            f->options.optimizer.lr = optimizer == ECH_OPTIMIZER_SGD ? 1 : 0.01;
             f->options.threads = threads;
             f->options.seed = 7;
             run(f, a);
@@ -148,11 +148,11 @@ static void a_learning_rate_of_zero_changes_nothing(void **state)
     fixture *f = *state;
     float *before = malloc(PARAMS * sizeof *before), *after = malloc(PARAMS * sizeof *after);
     assert_true(before && after);
-    for (int optimizer = ECH_SGD; optimizer <= ECH_ADAMW; optimizer++) {
-        f->options.optimizer = (ech_optimizer)optimizer;
-        f->options.lr = 0;
-        f->options.momentum = 0.9;
-        f->options.weight_decay = 0.1;
+    for (int optimizer = ECH_OPTIMIZER_SGD; optimizer <= ECH_OPTIMIZER_ADAMW; optimizer++) {
+        f->options.optimizer.kind = (ech_optimizer)optimizer;
+        f->options.optimizer.lr = 0;
+        f->options.optimizer.momentum = 0.9;
+        f->options.optimizer.weight_decay = 0.1;
         ech_trainer *trainer = create(f);
         write_batch(trainer, BATCH);
         read_params(trainer, before);
@@ -177,9 +177,9 @@ static void a_learning_rate_of_zero_changes_nothing(void **state)
 static void planned_memory_is_what_it_takes(void **state)
 {
     fixture *f = *state;
-    for (int optimizer = ECH_SGD; optimizer <= ECH_ADAMW; optimizer++) {
+    for (int optimizer = ECH_OPTIMIZER_SGD; optimizer <= ECH_OPTIMIZER_ADAMW; optimizer++) {
         for (int tune = 0; tune < 2; tune++) {
-            f->options.optimizer = (ech_optimizer)optimizer;
+            f->options.optimizer.kind = (ech_optimizer)optimizer;
             f->options.tune = tune;
             f->options.tuning_file = ""; /* in memory only */
             ech_trainer *trainer = create(f);
@@ -188,7 +188,7 @@ static void planned_memory_is_what_it_takes(void **state)
             const int64_t planned = ech_trainer_planned_memory(trainer);
             assert_int_equal(ech_trainer_peak_memory(trainer), planned);
             /* Parameters, their gradients and what the optimizer keeps are the least that it can be. */
-            const int copies = optimizer == ECH_SGD ? 2 : 4;
+            const int copies = optimizer == ECH_OPTIMIZER_SGD ? 2 : 4;
             assert_true(planned > (int64_t)(copies * PARAMS * sizeof(float)));
             ech_trainer_destroy(trainer);
         }
@@ -375,13 +375,13 @@ static void wrong_options_are_named(void **state)
     refused(f, &o, part)
     REFUSED(batch, 0, "batch of 0");
     REFUSED(batch, -5, "batch of -5");
-    REFUSED(lr, -1, "learning rate -1");
-    REFUSED(lr, 0.0 / 0.0, "learning rate");
-    REFUSED(momentum, 1, "momentum 1");
-    REFUSED(momentum, -0.5, "momentum -0.5");
-    REFUSED(weight_decay, -1, "weight decay -1");
-    REFUSED(beta1, 1, "beta1 1");
-    REFUSED(nesterov, true, "nesterov");
+    REFUSED(optimizer.lr, -1, "learning rate -1");
+    REFUSED(optimizer.lr, 0.0 / 0.0, "learning rate");
+    REFUSED(optimizer.momentum, 1, "momentum 1");
+    REFUSED(optimizer.momentum, -0.5, "momentum -0.5");
+    REFUSED(optimizer.weight_decay, -1, "weight decay -1");
+    REFUSED(optimizer.beta1, 1, "beta1 1");
+    REFUSED(optimizer.nesterov, true, "nesterov");
     REFUSED(threads, -1, "-1 threads");
     REFUSED(device_memory, -1, "device memory of -1");
     REFUSED(delay_ms, -1, "delay of -1");
@@ -437,7 +437,7 @@ static void images_are_the_same_in_every_plan(void **state)
     const ech_value loss = ech_cross_entropy(g, ech_linear(g, "fc", h, 3, true), y);
     golden_fill("x", 1, images, COUNT);
     f->options.batch = IMAGES;
-    f->options.lr = 0;
+    f->options.optimizer.lr = 0;
     double losses[2];
     for (int accum = 1; accum <= 2; accum++) {
         ech_trainer *t;
@@ -498,11 +498,11 @@ static void the_first_that_is_not_finite_is_named(void **state)
     expect_blame(f, "layers.2.bias", DIM, "parameter 'layers.2.bias'");
     expect_blame(f, "x", BATCH * DIM, "input 'x'");
     expect_blame(f, "y", BATCH * DIM, "input 'y'");
-    f->options.lr = 1e30; /* finite parameters, too large for the first product of two */
+    f->options.optimizer.lr = 1e30; /* finite parameters, too large for the first product of two */
     expect_blame(f, NULL, 0, "linear 'layers.1'");
-    f->options.lr = 1;
-    f->options.mp_devices = 2;
-    f->options.placement = "even";
+    f->options.optimizer.lr = 1;
+    f->options.pipeline.devices = 2;
+    f->options.pipeline.placement = "even";
     expect_blame(f, "layers.2.weight", DIM * DIM, "parameter 'layers.2.weight'");
     expect_blame(f, "layers.0.weight", DIM * DIM, "what device 0 sends ('layers.1')");
 }

@@ -47,10 +47,10 @@ static void show_precision(const ech_train_options *o)
 {
     if (o->accum > 1)
         printf("A step has %d micro-steps, whose gradients are exchanged once.\n", o->accum);
-    if (o->amp != ECH_AMP_OFF)
-        printf("Layers compute in %s.\n", ech__amp_name(o->amp));
-    if (o->grad_dtype != ECH_F32)
-        printf("Gradients travel in %s.\n", ech__dtype_name(o->grad_dtype));
+    if (o->amp.type != ECH_AMP_OFF)
+        printf("Layers compute in %s.\n", ech__amp_name(o->amp.type));
+    if (o->ddp.grad_dtype != ECH_F32)
+        printf("Gradients travel in %s.\n", ech__dtype_name(o->ddp.grad_dtype));
 }
 
 static void show_head(const ech__plan_result *r)
@@ -61,7 +61,7 @@ static void show_head(const ech__plan_result *r)
     printf("%s, %lld parameters, %s, %d thread%s a device, %s\n",
            ech__plan_model(r->config, model, sizeof model),
            (long long)ech__pricing_params(r->pricing),
-           ech__optimizer_name(r->config->train.optimizer), r->config->train.threads,
+           ech__optimizer_name(r->config->train.optimizer.kind), r->config->train.threads,
            r->config->train.threads == 1 ? "" : "s", ech__strategy_name(r->strategy));
     show_precision(&r->config->train);
     show_links(r);
@@ -292,11 +292,11 @@ ech_json *ech__plan_json(const ech__plan_result *r)
     ech__json_set_string(&json, "model", ech__plan_model(r->config, model, sizeof model));
     ech__json_set_int(&json, "parameters", ech__pricing_params(r->pricing));
     ech__json_set_string(&json, "parallel", ech__strategy_name(r->strategy));
-    ech__json_set_string(&json, "optimizer", ech__optimizer_name(r->config->train.optimizer));
+    ech__json_set_string(&json, "optimizer", ech__optimizer_name(r->config->train.optimizer.kind));
     ech__json_set_int(&json, "threads", r->config->train.threads);
     ech__json_set_int(&json, "accum", r->config->train.accum);
-    ech__json_set_string(&json, "amp", ech__amp_name(r->config->train.amp));
-    ech__json_set_string(&json, "grad_dtype", ech__dtype_name(r->config->train.grad_dtype));
+    ech__json_set_string(&json, "amp", ech__amp_name(r->config->train.amp.type));
+    ech__json_set_string(&json, "grad_dtype", ech__dtype_name(r->config->train.ddp.grad_dtype));
     ech__json_set_int(&json, "exchanged_bytes", ech__pricing_exchanged(r->pricing));
     ech__json_set(&json, "links", links_json(r));
     ech__json_set(&json, "costs", costs_json(r));

@@ -33,8 +33,8 @@ static void show_rows(const ech__capacity *c, const ech__need *needs, size_t cou
     char model[64];
     printf("%s, %s, recompute %s: memory of a batch on one device by kind, as planned\n\n%9s",
            ech__plan_model(&c->config, model, sizeof model),
-           ech__optimizer_name(c->config.train.optimizer), c->config.train.recompute ? "bn" : "off",
-           "batch");
+           ech__optimizer_name(c->config.train.optimizer.kind),
+           c->config.train.recompute ? "bn" : "off", "batch");
     for (int k = 0; k < ECH__MEMORY_COUNT; k++)
         printf(" %11s", ech__memory_name((ech__memory_kind)k));
     printf(" %11s %9s\n", "total", "of limit");
@@ -77,7 +77,7 @@ static ech_status print_json(const ech__capacity *c, const ech__need *needs, siz
     char model[64];
     ech_json *json = ech__json_object(), *rows = ech__json_array();
     ech__json_set_string(&json, "model", ech__plan_model(&c->config, model, sizeof model));
-    ech__json_set_string(&json, "optimizer", ech__optimizer_name(c->config.train.optimizer));
+    ech__json_set_string(&json, "optimizer", ech__optimizer_name(c->config.train.optimizer.kind));
     ech__json_set_bool(&json, "recompute", c->config.train.recompute);
     ech__json_set_int(&json, "device_memory", c->limit);
     ech__json_set_int(&json, "largest_batch", largest);
@@ -129,11 +129,11 @@ static ech_status fit(ech_ctx *ctx, const ech__run_config *config, int devices, 
     } else {
         if (need.countable)
             ech__show_need(&need);
-        if (need.countable && config->train.mp_devices)
+        if (need.countable && config->train.pipeline.devices)
             ECH_TRY(show_devices(&c));
         putchar('\n');
         ech__show_largest(c.limit, largest);
-        if (config->train.dp_devices)
+        if (config->train.dp.devices)
             puts("That is device 0, which has the whole batch's loss and the optimizer beside its "
                  "part.");
     }

@@ -152,13 +152,13 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
 static args initial_args(void)
 {
     const ech_train_options o = ech_train_defaults();
-    return (args){.lr = o.lr,
-                  .beta1 = o.beta1,
-                  .beta2 = o.beta2,
-                  .epsilon = o.epsilon,
+    return (args){.lr = o.optimizer.lr,
+                  .beta1 = o.optimizer.beta1,
+                  .beta2 = o.optimizer.beta2,
+                  .epsilon = o.optimizer.epsilon,
                   .gamma = 0.1,
                   .lr_warmup_from = -1,
-                  .slots = o.slots};
+                  .slots = o.ddp.slots};
 }
 
 bool ech__train_parse(ech_ctx *ctx, const ech__command *command, char **argv, args *a, int *code)

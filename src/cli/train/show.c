@@ -13,20 +13,20 @@
 static void show_precision(const ech_train_options *o)
 {
     const char *before = "";
-    if (o->amp != ECH_AMP_OFF) {
-        printf("layers in %s", ech__amp_name(o->amp));
+    if (o->amp.type != ECH_AMP_OFF) {
+        printf("layers in %s", ech__amp_name(o->amp.type));
         before = ", ";
     }
     if (ech__loss_scale(o) > 0) {
         printf("%sloss times %g at first", before, ech__loss_scale(o));
         before = ", ";
     }
-    if (o->clip_norm > 0) {
-        printf("%sgradients clipped to %g", before, o->clip_norm);
+    if (o->optimizer.clip_norm > 0) {
+        printf("%sgradients clipped to %g", before, o->optimizer.clip_norm);
         before = ", ";
     }
-    if (o->grad_dtype != ECH_F32) {
-        printf("%sgradients exchanged in %s", before, ech__dtype_name(o->grad_dtype));
+    if (o->ddp.grad_dtype != ECH_F32) {
+        printf("%sgradients exchanged in %s", before, ech__dtype_name(o->ddp.grad_dtype));
         before = ", ";
     }
     if (*before)
@@ -45,30 +45,31 @@ void ech__show_head(const ech__run *run)
     if (run->feed.batch != run->feed.global)
         printf(" in parts of %lld", (long long)run->feed.batch);
     const int devices = ech__run_devices(run);
-    printf(", %s, %d device%s of %d thread%s%s\n", ech__optimizer_name(c->train.optimizer), devices,
-           devices == 1 ? "" : "s", t->device->threads, t->device->threads == 1 ? "" : "s",
-           c->train.dp_devices ? ", DataParallel" : "");
-    if (c->train.mp_devices)
+    printf(", %s, %d device%s of %d thread%s%s\n", ech__optimizer_name(c->train.optimizer.kind),
+           devices, devices == 1 ? "" : "s", t->device->threads, t->device->threads == 1 ? "" : "s",
+           c->train.dp.devices ? ", DataParallel" : "");
+    if (c->train.pipeline.devices)
         printf("%d layers on %d devices%s, placement %s, %d micro-batch%s%s%s\n", t->layers.count,
-               c->train.mp_devices, run->world > 1 ? " of each group" : "",
-               c->train.placement ? c->train.placement : "even", ech__pipe_micros(t->pipe),
-               ech__pipe_micros(t->pipe) == 1 ? "" : "es",
+               c->train.pipeline.devices, run->world > 1 ? " of each group" : "",
+               c->train.pipeline.placement ? c->train.pipeline.placement : "even",
+               ech__pipe_micros(t->pipe), ech__pipe_micros(t->pipe) == 1 ? "" : "es",
                ech__pipe_micros(t->pipe) == 1 ? "" : ", ",
-               ech__pipe_micros(t->pipe) == 1 ? "" : ech__pipeline_name(c->train.pipeline));
+               ech__pipe_micros(t->pipe) == 1 ? ""
+                                              : ech__pipeline_name(c->train.pipeline.schedule));
     show_precision(&c->train);
     printf("planned in %s", ech__format_seconds(t->planning_s).s);
     if (t->timed_kernels)
         printf(", %d kernels timed", t->timed_kernels);
     printf("; needs %s%s\n", ech__format_bytes(ech_trainer_planned_memory(t)).s,
-           c->train.mp_devices   ? " on the device that needs most"
-           : run->world > 1      ? " on each"
-           : c->train.dp_devices ? " on device 0"
-                                 : "");
+           c->train.pipeline.devices ? " on the device that needs most"
+           : run->world > 1          ? " on each"
+           : c->train.dp.devices     ? " on device 0"
+                                     : "");
     if (t->tree)
         printf(
             "reproducible: %d slots of %lld samples, %d on each device, added up in a fixed tree; "
             "%s of the memory are sums\n",
-            c->train.slots, (long long)run->feed.batch, t->micro_steps,
+            c->train.ddp.slots, (long long)run->feed.batch, t->micro_steps,
             ech__format_bytes(t->plan->memory[ECH__MEMORY_SUMS]).s);
     if (run->resumed)
         printf("goes on from %s\n", run->resumed->path);

@@ -24,18 +24,18 @@ static ech__run_config config_of(const ech__train_args *a)
     c.train.batch = t->batch;
     c.global_batch = t->global_batch;
     if (t->parallel == ECH__STRATEGY_DP) { /* one process with all of the batch, which it cuts */
-        c.train.dp_devices = a->device_count ? a->device_count : 1;
+        c.train.dp.devices = a->device_count ? a->device_count : 1;
         c.train.batch = 0;
         const bool file = c.data && strcmp(c.data, "cifar10"); /* it says how many there are */
         const int64_t each = t->batch || file ? t->batch : 64;
-        c.global_batch = t->global_batch ? t->global_batch : each * c.train.dp_devices;
+        c.global_batch = t->global_batch ? t->global_batch : each * c.train.dp.devices;
     }
-    c.train.mp_devices = (int)a->mp;
-    c.train.mp_ranks = a->stage_ranks;
-    c.train.sync_bn = a->sync_bn;
-    c.train.broadcast_buffers = !a->no_broadcast;
-    c.train.reproducible = a->reproducible;
-    c.train.slots = (int)a->slots;
+    c.train.pipeline.devices = (int)a->mp;
+    c.train.pipeline.ranks = a->stage_ranks;
+    c.train.ddp.sync_bn = a->sync_bn;
+    c.train.ddp.broadcast_buffers = !a->no_broadcast;
+    c.train.ddp.reproducible = a->reproducible;
+    c.train.ddp.slots = (int)a->slots;
     c.straggler = a->straggler;
     c.clock = (ech__clock_kind)a->clock;
     c.emulation = a->emulation;
@@ -43,8 +43,8 @@ static ech__run_config config_of(const ech__train_args *a)
     c.train.device_memory = t->device_memory;
     c.train.seed = (uint64_t)a->seed;
     c.train.init = a->init;
-    c.train.loss_scale = a->loss_scale;
-    c.train.clip_norm = a->clip_norm;
+    c.train.amp.loss_scale = a->loss_scale;
+    c.train.optimizer.clip_norm = a->clip_norm;
     c.against = a->against;
     c.params_against = a->params_against;
     c.undivided = a->undivided;
@@ -57,11 +57,11 @@ static ech__run_config config_of(const ech__train_args *a)
     c.save_every = a->save_every;
     c.resume = a->resume;
     c.train.delay_ms = a->delay_ms;
-    c.train.lr = a->lr;
-    c.train.nesterov = a->nesterov;
-    c.train.beta1 = a->beta1;
-    c.train.beta2 = a->beta2;
-    c.train.epsilon = a->epsilon;
+    c.train.optimizer.lr = a->lr;
+    c.train.optimizer.nesterov = a->nesterov;
+    c.train.optimizer.beta1 = a->beta1;
+    c.train.optimizer.beta2 = a->beta2;
+    c.train.optimizer.epsilon = a->epsilon;
     c.schedule.kind = (ech__schedule_kind)a->schedule;
     c.schedule.interval = a->interval;
     c.schedule.gamma = a->gamma;
@@ -85,7 +85,7 @@ static int train(ech_ctx *ctx, const ech__command *command, const ech__train_arg
                  ech_group *group, show_fn show)
 {
     ech__run_config config = config_of(a);
-    config.train.group = group;
+    config.train.ddp.group = group;
     ech__run *run;
     if (ech__run_create(ctx, &config, &run) < 0)
         return fail(ctx, command, group);

@@ -30,25 +30,26 @@ static void set_data(ech_json **json, const ech__run *run)
     const bool named = !c->data || !strcmp(c->data, "cifar10");
     snprintf(data, sizeof data, "%s%s%.16s", named ? (c->data ? c->data : "synthetic") : "file",
              run->feed.sha256[0] ? " sha256:" : "", run->feed.sha256);
-    ech__json_set_bool(json, "reproducible", c->train.reproducible);
-    if (c->train.reproducible) { /* the same bits on any number of devices */
+    ech__json_set_bool(json, "reproducible", c->train.ddp.reproducible);
+    if (c->train.ddp.reproducible) { /* the same bits on any number of devices */
         ech__json_set_int(json, "global-batch", run->feed.global);
-        ech__json_set_int(json, "slots", c->train.slots);
+        ech__json_set_int(json, "slots", c->train.ddp.slots);
     } else {
         ech__json_set_int(json, "batch-size", run->feed.batch);
         ech__json_set_int(json, "devices", run->world);
         ech__json_set_int(json, "accum", c->train.accum);
         if (c->undivided)
             ech__json_set_bool(json, "undivided", true);
-        ech__json_set_bool(json, "sync-bn", c->train.sync_bn);
+        ech__json_set_bool(json, "sync-bn", c->train.ddp.sync_bn);
     }
-    if (run->world > 1 || c->train.reproducible) /* then the number of devices may differ */
+    if (run->world > 1 || c->train.ddp.reproducible) /* then the number of devices may differ */
         ech__json_set_bool(json, "no-broadcast-buffers",
-                           !c->train.broadcast_buffers && run->world > 1);
-    if (c->train.mp_devices) {
-        ech__json_set_int(json, "mp", c->train.mp_devices);
-        ech__json_set_string(json, "placement", c->train.placement ? c->train.placement : "even");
-        ech__json_set_int(json, "micro-batches", c->train.micro_batches);
+                           !c->train.ddp.broadcast_buffers && run->world > 1);
+    if (c->train.pipeline.devices) {
+        ech__json_set_int(json, "mp", c->train.pipeline.devices);
+        ech__json_set_string(json, "placement",
+                             c->train.pipeline.placement ? c->train.pipeline.placement : "even");
+        ech__json_set_int(json, "micro-batches", c->train.pipeline.micro_batches);
     }
     if (ech__model_takes_images(c->model.kind)) {
         ech__json_set_int(json, "limit", c->limit);
@@ -64,17 +65,17 @@ static void set_data(ech_json **json, const ech__run *run)
 static void set_optimizer(ech_json **json, const ech__run_config *c)
 {
     const ech_train_options *o = &c->train;
-    ech__json_set_string(json, "optimizer", ech__optimizer_name(o->optimizer));
-    ech__json_set_real(json, "lr", o->lr);
-    ech__json_set_real(json, "weight-decay", o->weight_decay);
-    if (ech__optimizer_of(o->optimizer)->has_momentum) {
-        ech__json_set_real(json, "momentum", o->momentum);
-        ech__json_set_bool(json, "nesterov", o->nesterov);
+    ech__json_set_string(json, "optimizer", ech__optimizer_name(o->optimizer.kind));
+    ech__json_set_real(json, "lr", o->optimizer.lr);
+    ech__json_set_real(json, "weight-decay", o->optimizer.weight_decay);
+    if (ech__optimizer_of(o->optimizer.kind)->has_momentum) {
+        ech__json_set_real(json, "momentum", o->optimizer.momentum);
+        ech__json_set_bool(json, "nesterov", o->optimizer.nesterov);
     }
-    if (ech__optimizer_of(o->optimizer)->has_betas) {
-        ech__json_set_real(json, "beta1", o->beta1);
-        ech__json_set_real(json, "beta2", o->beta2);
-        ech__json_set_real(json, "epsilon", o->epsilon);
+    if (ech__optimizer_of(o->optimizer.kind)->has_betas) {
+        ech__json_set_real(json, "beta1", o->optimizer.beta1);
+        ech__json_set_real(json, "beta2", o->optimizer.beta2);
+        ech__json_set_real(json, "epsilon", o->optimizer.epsilon);
     }
 }
 
@@ -89,9 +90,9 @@ static void set_switch(ech_json **json, const char *key, double value)
 
 static void set_precision(ech_json **json, const ech_train_options *o)
 {
-    ech__json_set_string(json, "amp", ech__amp_name(o->amp));
-    ech__json_set_string(json, "grad-dtype", ech__dtype_name(o->grad_dtype));
-    set_switch(json, "clip-norm", o->clip_norm);
+    ech__json_set_string(json, "amp", ech__amp_name(o->amp.type));
+    ech__json_set_string(json, "grad-dtype", ech__dtype_name(o->ddp.grad_dtype));
+    set_switch(json, "clip-norm", o->optimizer.clip_norm);
     set_switch(json, "loss-scale", ech__loss_scale(o));
 }
 
@@ -226,7 +227,7 @@ ech_status ech__checkpoint_agree(const ech__checkpoint *c, const ech__run *run)
 /* Whether every rank has running statistics of its own. */
 static bool has_own_buffers(const ech__run *run)
 {
-    return !run->config.train.broadcast_buffers && ech__buffers_on_ranks(run->trainer);
+    return !run->config.train.ddp.broadcast_buffers && ech__buffers_on_ranks(run->trainer);
 }
 
 ech_status ech__checkpoint_restore(const ech__checkpoint *c, ech__run *run)

@@ -83,19 +83,21 @@ static ech_json *config_json(const ech__run *run)
     ech__json_set_int(&json, "accum", o->accum);
     ech__json_set_bool(&json, "undivided", c->undivided);
     ech__json_set_string(&json, "parallel", ech__run_parallel(run));
-    if (o->mp_devices) {
-        ech__json_set_int(&json, "mp", o->mp_devices);
-        ech__json_set_string(&json, "placement", o->placement ? o->placement : "even");
-        ech__json_set_int(&json, "micro_batches", o->micro_batches ? o->micro_batches : 1);
-        ech__json_set_string(&json, "pipeline_schedule", ech__pipeline_name(o->pipeline));
+    if (o->pipeline.devices) {
+        ech__json_set_int(&json, "mp", o->pipeline.devices);
+        ech__json_set_string(&json, "placement",
+                             o->pipeline.placement ? o->pipeline.placement : "even");
+        ech__json_set_int(&json, "micro_batches",
+                          o->pipeline.micro_batches ? o->pipeline.micro_batches : 1);
+        ech__json_set_string(&json, "pipeline_schedule", ech__pipeline_name(o->pipeline.schedule));
     }
     ech__json_set_int(&json, "devices", ech__run_devices(run));
-    ech__json_set_int(&json, "bucket_bytes", o->bucket_bytes);
-    ech__json_set_bool(&json, "sync_bn", o->sync_bn);
-    ech__json_set_bool(&json, "broadcast_buffers", o->broadcast_buffers);
-    ech__json_set_bool(&json, "reproducible", o->reproducible);
-    if (o->reproducible)
-        ech__json_set_int(&json, "slots", o->slots);
+    ech__json_set_int(&json, "bucket_bytes", o->ddp.bucket_bytes);
+    ech__json_set_bool(&json, "sync_bn", o->ddp.sync_bn);
+    ech__json_set_bool(&json, "broadcast_buffers", o->ddp.broadcast_buffers);
+    ech__json_set_bool(&json, "reproducible", o->ddp.reproducible);
+    if (o->ddp.reproducible)
+        ech__json_set_int(&json, "slots", o->ddp.slots);
     if (c->straggle_ms > 0) {
         ech__json_set_int(&json, "straggle_rank", c->straggler);
         ech__json_set_real(&json, "straggle_ms", c->straggle_ms);
@@ -104,20 +106,20 @@ static ech_json *config_json(const ech__run *run)
     ech__json_set_int(&json, "steps", c->steps);
     ech__json_set_int(&json, "warmup", c->warmup);
     ech__json_set_int(&json, "threads", run->trainer->device->threads);
-    ech__json_set_string(&json, "optimizer", ech__optimizer_name(o->optimizer));
-    ech__json_set_real(&json, "lr", o->lr);
+    ech__json_set_string(&json, "optimizer", ech__optimizer_name(o->optimizer.kind));
+    ech__json_set_real(&json, "lr", o->optimizer.lr);
     set_schedule(&json, c);
-    ech__json_set_real(&json, "momentum", o->momentum);
-    ech__json_set_bool(&json, "nesterov", o->nesterov);
-    ech__json_set_real(&json, "weight_decay", o->weight_decay);
+    ech__json_set_real(&json, "momentum", o->optimizer.momentum);
+    ech__json_set_bool(&json, "nesterov", o->optimizer.nesterov);
+    ech__json_set_real(&json, "weight_decay", o->optimizer.weight_decay);
     ech__json_set_string(&json, "init", o->init);
     ech__json_set_bool(&json, "tune", o->tune);
     ech__json_set_bool(&json, "recompute", o->recompute);
     ech__json_set_int(&json, "device_memory", o->device_memory);
     ech__json_set_real(&json, "delay_ms", o->delay_ms);
-    ech__json_set_string(&json, "amp", ech__amp_name(o->amp));
-    ech__json_set_string(&json, "grad_dtype", ech__dtype_name(o->grad_dtype));
-    ech__json_set_real(&json, "clip_norm", o->clip_norm);
+    ech__json_set_string(&json, "amp", ech__amp_name(o->amp.type));
+    ech__json_set_string(&json, "grad_dtype", ech__dtype_name(o->ddp.grad_dtype));
+    ech__json_set_real(&json, "clip_norm", o->optimizer.clip_norm);
     ech__json_set_real(&json, "loss_scale", ech__loss_scale(o));
     return json;
 }
@@ -137,7 +139,10 @@ int ech__run_devices(const ech__run *run)
 const char *ech__run_parallel(const ech__run *run)
 {
     const ech_train_options *o = &run->config.train;
-    return o->dp_devices ? "dp" : !o->mp_devices ? "ddp" : o->micro_batches > 1 ? "pipeline" : "mp";
+    return o->dp.devices                   ? "dp"
+           : !o->pipeline.devices          ? "ddp"
+           : o->pipeline.micro_batches > 1 ? "pipeline"
+                                           : "mp";
 }
 
 int64_t ech__run_memory(const ech__run *run, int device, bool planned)
@@ -526,7 +531,7 @@ static ech_json *step_json(const ech__run *run, const ech__run_step *step)
     ech__json_set_real(&json, "comm_exposed_s", step->result.comm_exposed_s);
     ech__json_set_real(&json, "optimizer_s", step->result.optimizer_s);
     ech__json_set_real(&json, "lr", step->lr);
-    if (run->config.train.amp != ECH_AMP_OFF || run->trainer->scaler.on) {
+    if (run->config.train.amp.type != ECH_AMP_OFF || run->trainer->scaler.on) {
         ech__json_set_real(&json, "scale", step->result.scale);
         ech__json_set_bool(&json, "skipped", step->result.skipped);
     }

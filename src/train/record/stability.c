@@ -38,11 +38,11 @@ static ech_json *terms_of(const ech__run *run)
     ech__json_set_string(&json, "data", c->data ? c->data : "synthetic");
     ech__json_set_int(&json, "limit", c->limit);
     ech__json_set_int(&json, "global_batch", run->feed.global);
-    ech__json_set_string(&json, "optimizer", ech__optimizer_name(o->optimizer));
-    ech__json_set_real(&json, "lr", o->lr);
+    ech__json_set_string(&json, "optimizer", ech__optimizer_name(o->optimizer.kind));
+    ech__json_set_real(&json, "lr", o->optimizer.lr);
     ech__json_set_string(&json, "lr_schedule", ech__schedule_name(c->schedule.kind));
-    ech__json_set_real(&json, "momentum", o->momentum);
-    ech__json_set_real(&json, "weight_decay", o->weight_decay);
+    ech__json_set_real(&json, "momentum", o->optimizer.momentum);
+    ech__json_set_real(&json, "weight_decay", o->optimizer.weight_decay);
     ech__json_set_string(&json, "amp", "off");
     return json;
 }
@@ -199,7 +199,7 @@ static double loss_of(ech__baseline *b, int64_t step)
 
 bool ech__run_is_watched(const ech__run *run)
 {
-    return run->config.train.amp != ECH_AMP_OFF || run->trainer->checks || run->config.against;
+    return run->config.train.amp.type != ECH_AMP_OFF || run->trainer->checks || run->config.against;
 }
 
 bool ech__step_is_broken(const ech__run_step *step)

@@ -36,8 +36,8 @@ static bool is_scarcer(const ech__crowd *a, const ech__crowd *b)
 
 ech_status ech__crowd_count(ech_ctx *ctx, const ech_train_options *o, ech__crowd *out)
 {
-    ech__comm *comm = o->group ? o->group->comm : NULL;
-    const int inside = o->dp_devices ? o->dp_devices : o->mp_ranks ? 0 : o->mp_devices;
+    ech__comm *comm = o->ddp.group ? o->ddp.group->comm : NULL;
+    const int inside = o->dp.devices ? o->dp.devices : o->pipeline.ranks ? 0 : o->pipeline.devices;
     const int each = inside > 0 ? inside : 1;
     *out = (ech__crowd){.devices = each, .cores = ech__device_cores(), .one_machine = true};
     if (!comm || comm->world == 1)
@@ -65,13 +65,13 @@ ech_status ech__crowd_count(ech_ctx *ctx, const ech_train_options *o, ech__crowd
 ech_status ech__clock_choose(ech_ctx *ctx, const ech__crowd *crowd, ech_train_options *o,
                              ech__clock_kind *kind)
 {
-    const bool possible = !o->dp_devices && !o->mp_ranks && o->threads <= 1;
+    const bool possible = !o->dp.devices && !o->pipeline.ranks && o->threads <= 1;
     if (*kind == ECH__CLOCK_AUTO)
         *kind = crowd->devices > crowd->cores && crowd->one_machine && possible ? ECH__CLOCK_VIRTUAL
                                                                                 : ECH__CLOCK_REAL;
     if (*kind == ECH__CLOCK_REAL)
         return ECH_OK;
-    if (o->dp_devices)
+    if (o->dp.devices)
         return ech__fail(ctx, ECH_E_UNSUPPORTED,
                          "the virtual clock is not supported with DataParallel");
     if (o->threads > 1)

@@ -3,12 +3,14 @@
 const ech__optimizer *ech__optimizer_of(ech_optimizer kind)
 {
     static const ech__optimizer rows[] = {
-        [ECH_SGD] = {.op = ECH__OP_SGD, .states = {"momentum"}, .has_momentum = true},
-        [ECH_ADAM] = {.op = ECH__OP_ADAM, .states = {"mean", "variance"}, .has_betas = true},
-        [ECH_ADAMW] = {.op = ECH__OP_ADAM,
-                       .states = {"mean", "variance"},
-                       .has_betas = true,
-                       .decoupled = true},
+        [ECH_OPTIMIZER_SGD] = {.op = ECH__OP_SGD, .states = {"momentum"}, .has_momentum = true},
+        [ECH_OPTIMIZER_ADAM] = {.op = ECH__OP_ADAM,
+                                .states = {"mean", "variance"},
+                                .has_betas = true},
+        [ECH_OPTIMIZER_ADAMW] = {.op = ECH__OP_ADAM,
+                                 .states = {"mean", "variance"},
+                                 .has_betas = true,
+                                 .decoupled = true},
     };
     return &rows[kind];
 }
@@ -25,9 +27,9 @@ const char *ech__optimizer_name(ech_optimizer kind)
 
 int ech__optimizer_states(const ech_train_options *o)
 {
-    const ech__optimizer *row = ech__optimizer_of(o->optimizer);
+    const ech__optimizer *row = ech__optimizer_of(o->optimizer.kind);
     int count = 0;
-    if (row->has_momentum && o->momentum == 0)
+    if (row->has_momentum && o->optimizer.momentum == 0)
         return 0;
     while (count < ECH__OPTIMIZER_STATES && row->states[count])
         count++;
@@ -73,20 +75,21 @@ static ech_value update(ech_graph *graph, const ech_train_options *o, ech_value 
 {
     ech_value (*state)(ech_graph *, ech_value, const char *) =
         graph->values[param].kind == ECH__VALUE_GROUP ? states_of : state_of;
-    const ech__optimizer *row = ech__optimizer_of(o->optimizer);
-    ech__node node = {.op = row->op,
-                      .name = graph->values[param].name,
-                      .attrs = {.weight_decay = o->weight_decay, .decoupled = row->decoupled},
-                      .nin = 2,
-                      .in = {param, grad}};
+    const ech__optimizer *row = ech__optimizer_of(o->optimizer.kind);
+    ech__node node = {
+        .op = row->op,
+        .name = graph->values[param].name,
+        .attrs = {.weight_decay = o->optimizer.weight_decay, .decoupled = row->decoupled},
+        .nin = 2,
+        .in = {param, grad}};
     if (row->has_momentum) {
-        node.attrs.momentum = o->momentum;
-        node.attrs.nesterov = o->nesterov;
+        node.attrs.momentum = o->optimizer.momentum;
+        node.attrs.nesterov = o->optimizer.nesterov;
     }
     if (row->has_betas) {
-        node.attrs.beta1 = o->beta1;
-        node.attrs.beta2 = o->beta2;
-        node.attrs.epsilon = o->epsilon;
+        node.attrs.beta1 = o->optimizer.beta1;
+        node.attrs.beta2 = o->optimizer.beta2;
+        node.attrs.epsilon = o->optimizer.epsilon;
     }
     for (int i = 0; i < ech__optimizer_states(o); i++)
         node.in[node.nin++] = state(graph, param, row->states[i]);
@@ -99,16 +102,19 @@ static ech_status check(ech_ctx *ctx, const ech_train_options *o)
         const char *name;
         double value, low, high; /* low <= value < high */
     } ranges[] = {
-        {"momentum", o->momentum, 0, 1},  {"weight decay", o->weight_decay, 0, 1e30},
-        {"beta1", o->beta1, 0, 1},        {"beta2", o->beta2, 0, 1},
-        {"epsilon", o->epsilon, 0, 1e30},
+        {"momentum", o->optimizer.momentum, 0, 1},
+        {"weight decay", o->optimizer.weight_decay, 0, 1e30},
+        {"beta1", o->optimizer.beta1, 0, 1},
+        {"beta2", o->optimizer.beta2, 0, 1},
+        {"epsilon", o->optimizer.epsilon, 0, 1e30},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
         if (!(ranges[i].value >= ranges[i].low && ranges[i].value < ranges[i].high))
             return ech__fail(ctx, ECH_E_INVALID, "%s %g: must be at least %g and below %g",
                              ranges[i].name, ranges[i].value, ranges[i].low, ranges[i].high);
     }
-    if (o->nesterov && (!ech__optimizer_of(o->optimizer)->has_momentum || o->momentum == 0))
+    if (o->optimizer.nesterov &&
+        (!ech__optimizer_of(o->optimizer.kind)->has_momentum || o->optimizer.momentum == 0))
         return ech__fail(ctx, ECH_E_INVALID,
                          "nesterov needs the sgd optimizer with a momentum above 0");
     return ECH_OK;

@@ -28,7 +28,7 @@ ech_status ech__passes_backward(ech_graph *graph, ech__backward_from from,
                                : ech__autodiff_from(graph, from.value, from.grad)));
     if (options->recompute)
         ECH_TRY(done(graph, "recompute", ech__recompute(graph)));
-    return options->amp ? done(graph, "autocast", autocast(graph, options->amp)) : ECH_OK;
+    return options->amp.type ? done(graph, "autocast", autocast(graph, options->amp.type)) : ECH_OK;
 }
 
 ech_status ech__passes_step(ech_graph *graph, const ech__step_passes *p)

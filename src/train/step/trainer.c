@@ -18,19 +18,19 @@
 ech_train_options ech_train_defaults(void)
 {
     return (ech_train_options){.batch = 64,
-                               .optimizer = ECH_SGD,
-                               .lr = 0.01,
-                               .beta1 = 0.9,
-                               .beta2 = 0.999,
-                               .epsilon = 1e-8,
+                               .optimizer.kind = ECH_OPTIMIZER_SGD,
+                               .optimizer.lr = 0.01,
+                               .optimizer.beta1 = 0.9,
+                               .optimizer.beta2 = 0.999,
+                               .optimizer.epsilon = 1e-8,
                                .tune = true,
                                .recompute = true,
                                .accum = 1,
-                               .bucket_bytes = 25 << 20,
-                               .broadcast_buffers = true,
-                               .shared_update = true,
-                               .slots = 8,
-                               .pipeline = ECH_PIPELINE_ONE_F_ONE_B};
+                               .ddp.bucket_bytes = 25 << 20,
+                               .ddp.broadcast_buffers = true,
+                               .ddp.sharded_update = true,
+                               .ddp.slots = 8,
+                               .pipeline.schedule = ECH_PIPELINE_ONE_F_ONE_B};
 }
 
 ech__virtual_clock *ech__trainer_clock(ech_trainer *trainer)
@@ -81,8 +81,8 @@ static bool updates_together(const ech_trainer *trainer, const ech_train_options
     const int threads = options->threads ? options->threads : ech__device_cores();
     const bool memory = !trainer->emulated || trainer->emulation.algorithm == ECH__ALGORITHM_DIRECT;
     /* Nor can anything be changed before all gradients have been looked at. */
-    const bool seen = !trainer->checks && options->grad_dtype == ECH_F32;
-    return options->shared_update && threads == 1 && memory && seen;
+    const bool seen = !trainer->checks && options->ddp.grad_dtype == ECH_F32;
+    return options->ddp.sharded_update && threads == 1 && memory && seen;
 }
 
 static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role, ech_value loss,
@@ -93,10 +93,10 @@ static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role
     const bool adds = role || (trainer->tree && trainer->micro_steps > 1);
     const bool several = trainer->ranks || o->pretended_ranks > 1;
     const bool sharded = several && updates_together(trainer, options);
-    const ech__ddp_options exchange = {.bucket_bytes = options->bucket_bytes,
-                                       .broadcast_buffers = options->broadcast_buffers,
-                                       .sync_bn = options->sync_bn,
-                                       .wire = options->grad_dtype,
+    const ech__ddp_options exchange = {.bucket_bytes = options->ddp.bucket_bytes,
+                                       .broadcast_buffers = options->ddp.broadcast_buffers,
+                                       .sync_bn = options->ddp.sync_bn,
+                                       .wire = options->ddp.grad_dtype,
                                        .group_params = sharded,
                                        .like = role ? trainer->graphs[0] : NULL};
     ECH_TRY(ech__passes_forward(graph));
@@ -120,9 +120,9 @@ static ech_status make_graphs(ech_trainer *trainer, const ech_graph *graph, ech_
     else if (trainer->micro_steps > 1)
         trainer->nroles = 2;
     ECH_TRY(ech__graph_clone(graph, &trainer->model));
-    if (o->train->dp_devices)
+    if (o->train->dp.devices)
         return ech__trainer_dp_graph(trainer, loss, o->train);
-    if (o->train->mp_devices)
+    if (o->train->pipeline.devices)
         return ech__trainer_pipe_graph(trainer, o->train);
     for (int role = 0; role < trainer->nroles; role++) {
         ECH_TRY(ech__graph_clone(graph, &trainer->graphs[role]));
@@ -134,14 +134,14 @@ static ech_status make_graphs(ech_trainer *trainer, const ech_graph *graph, ech_
 
 double ech__loss_scale(const ech_train_options *o)
 {
-    if (o->loss_scale != 0)
-        return o->loss_scale > 0 ? o->loss_scale : 0;
-    return o->amp == ECH_AMP_FP16 ? ECH__SCALER_INITIAL : 0;
+    if (o->amp.loss_scale != 0)
+        return o->amp.loss_scale > 0 ? o->amp.loss_scale : 0;
+    return o->amp.type == ECH_AMP_FP16 ? ECH__SCALER_INITIAL : 0;
 }
 
 bool ech__checks_gradients(const ech_train_options *o)
 {
-    return ech__loss_scale(o) > 0 || o->clip_norm > 0;
+    return ech__loss_scale(o) > 0 || o->optimizer.clip_norm > 0;
 }
 
 const char *ech__amp_name(ech_amp amp)
@@ -156,20 +156,20 @@ const char *ech__amp_name(ech_amp amp)
 
 static ech_status check_precision(ech_ctx *ctx, const ech_train_options *o)
 {
-    if (o->amp < ECH_AMP_OFF || o->amp > ECH_AMP_FP16)
+    if (o->amp.type < ECH_AMP_OFF || o->amp.type > ECH_AMP_FP16)
         return ech__fail(ctx, ECH_E_INVALID, "mixed precision of kind %d: there are 0 to %d",
-                         (int)o->amp, (int)ECH_AMP_FP16);
-    if (!isfinite(o->clip_norm) || o->clip_norm < 0)
+                         (int)o->amp.type, (int)ECH_AMP_FP16);
+    if (!isfinite(o->optimizer.clip_norm) || o->optimizer.clip_norm < 0)
         return ech__fail(ctx, ECH_E_INVALID, "gradients clipped to a norm of %g: must be 0 or more",
-                         o->clip_norm);
-    if (!(o->loss_scale <= 0 ||
-          (o->loss_scale >= ECH__SCALER_LEAST && o->loss_scale <= (double)FLT_MAX)))
+                         o->optimizer.clip_norm);
+    if (!(o->amp.loss_scale <= 0 ||
+          (o->amp.loss_scale >= ECH__SCALER_LEAST && o->amp.loss_scale <= (double)FLT_MAX)))
         return ech__fail(ctx, ECH_E_INVALID, "a loss scale of %g: must be from %g to %g, or 0",
-                         o->loss_scale, ECH__SCALER_LEAST, (double)FLT_MAX);
-    if (o->grad_dtype != ECH_F32 && o->grad_dtype != ECH_BF16)
+                         o->amp.loss_scale, ECH__SCALER_LEAST, (double)FLT_MAX);
+    if (o->ddp.grad_dtype != ECH_F32 && o->ddp.grad_dtype != ECH_BF16)
         return ech__fail(ctx, ECH_E_INVALID, "gradients exchanged in %s: f32 and bf16 are possible",
-                         ech__dtype_name(o->grad_dtype));
-    if (o->grad_dtype == ECH_BF16 && o->reproducible)
+                         ech__dtype_name(o->ddp.grad_dtype));
+    if (o->ddp.grad_dtype == ECH_BF16 && o->ddp.reproducible)
         return ech__fail(ctx, ECH_E_INVALID,
                          "gradients exchanged in bf16: one rank, which exchanges nothing, would "
                          "not have the same bits; the reproducible mode needs f32");
@@ -181,20 +181,21 @@ static ech_status check(ech_ctx *ctx, const ech_train_options *o)
     if (o->batch < 1)
         return ech__fail(ctx, ECH_E_INVALID, "a batch of %lld samples: at least 1 is needed",
                          (long long)o->batch);
-    if ((int)o->optimizer < ECH_SGD || o->optimizer > ECH_ADAMW)
+    if ((int)o->optimizer.kind < ECH_OPTIMIZER_SGD || o->optimizer.kind > ECH_OPTIMIZER_ADAMW)
         return ech__fail(ctx, ECH_E_INVALID, "unknown optimizer %d: there are 0 to %d",
-                         (int)o->optimizer, (int)ECH_ADAMW);
-    if (!isfinite(o->lr) || o->lr < 0)
-        return ech__fail(ctx, ECH_E_INVALID, "learning rate %g: must be 0 or more", o->lr);
+                         (int)o->optimizer.kind, (int)ECH_OPTIMIZER_ADAMW);
+    if (!isfinite(o->optimizer.lr) || o->optimizer.lr < 0)
+        return ech__fail(ctx, ECH_E_INVALID, "learning rate %g: must be 0 or more",
+                         o->optimizer.lr);
     if (!(o->delay_ms >= 0 && o->delay_ms <= 60000))
         return ech__fail(ctx, ECH_E_INVALID, "delay of %g ms: from 0 to 60000 are possible",
                          o->delay_ms);
     if (o->accum < 1 || o->accum > 1000000)
         return ech__fail(ctx, ECH_E_INVALID, "accumulation over %d micro-steps: from 1 to 1000000",
                          o->accum);
-    if (o->bucket_bytes < 1)
+    if (o->ddp.bucket_bytes < 1)
         return ech__fail(ctx, ECH_E_INVALID, "buckets of %lld bytes: at least 1 is needed",
-                         (long long)o->bucket_bytes);
+                         (long long)o->ddp.bucket_bytes);
     if (o->device_memory < 0)
         return ech__fail(ctx, ECH_E_INVALID, "device memory of %lld bytes: must be 0 or more",
                          (long long)o->device_memory);
@@ -204,10 +205,10 @@ static ech_status check(ech_ctx *ctx, const ech_train_options *o)
 /* Micro-steps of this rank in a step, and how they add up. */
 static ech_status check_slots(ech_trainer *trainer, const ech_train_options *o)
 {
-    const int world = ech__trainer_world(trainer), slots = o->slots;
+    const int world = ech__trainer_world(trainer), slots = o->ddp.slots;
     trainer->micro_steps = o->accum;
-    trainer->tree = o->reproducible;
-    if (!o->reproducible)
+    trainer->tree = o->ddp.reproducible;
+    if (!o->ddp.reproducible)
         return ECH_OK;
     if (slots < 1 || slots > 64 || (slots & (slots - 1)))
         return ech__fail(trainer->ctx, ECH_E_INVALID,
@@ -217,7 +218,7 @@ static ech_status check_slots(ech_trainer *trainer, const ech_train_options *o)
                          "%d ranks with %d micro-steps each: the reproducible mode divides its %d "
                          "slots evenly among them",
                          world, o->accum, slots);
-    if (o->sync_bn)
+    if (o->ddp.sync_bn)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
                          "the reproducible mode has the batch statistics of a slot; it goes "
                          "without synchronised batch norms");
@@ -234,21 +235,21 @@ static ech_status join(ech_trainer *trainer, const ech__trainer_options *o)
         trainer->emulated = true;
         trainer->emulation = *o->emulation;
     }
-    if (options->mp_ranks) {
-        const int world = options->group ? options->group->comm->world : 1;
-        if (world != options->mp_devices)
+    if (options->pipeline.ranks) {
+        const int world = options->ddp.group ? options->ddp.group->comm->world : 1;
+        if (world != options->pipeline.devices)
             return ech__fail(trainer->ctx, ECH_E_INVALID,
                              "%d model-parallel devices in %d ranks: each rank has one",
-                             options->mp_devices, world);
+                             options->pipeline.devices, world);
         if (o->emulation)
             return ech__fail(trainer->ctx, ECH_E_UNSUPPORTED,
                              "the virtual clock has model-parallel devices in one process");
-        trainer->stages = options->group ? options->group->comm : NULL;
+        trainer->stages = options->ddp.group ? options->ddp.group->comm : NULL;
         return ECH_OK;
     }
-    if (!options->group || options->group->comm->world == 1)
+    if (!options->ddp.group || options->ddp.group->comm->world == 1)
         return ECH_OK;
-    trainer->comm = options->group->comm;
+    trainer->comm = options->ddp.group->comm;
     ECH_TRY(ech__ranks_create(trainer->comm, &trainer->ranks));
     if (trainer->emulated) {
         trainer->ranks->clock = &trainer->clock;
@@ -273,18 +274,21 @@ static void describe(const ech_trainer *trainer, const ech_train_options *o, FIL
     for (size_t n = 0; n < g->nnodes; n++)
         fprintf(out, "operator %zu: %s %s\n", n, ech__op_name(g->nodes[n].op), g->nodes[n].name);
     fprintf(out, "batch: %lld\naccum: %d\noptimizer: %d\nlr: %.17g\nmomentum: %.17g\n",
-            (long long)o->batch, o->accum, (int)o->optimizer, o->lr, o->momentum);
+            (long long)o->batch, o->accum, (int)o->optimizer.kind, o->optimizer.lr,
+            o->optimizer.momentum);
     fprintf(out, "weight decay: %.17g\nnesterov: %d\nbeta1: %.17g\nbeta2: %.17g\nepsilon: %.17g\n",
-            o->weight_decay, o->nesterov, o->beta1, o->beta2, o->epsilon);
+            o->optimizer.weight_decay, o->optimizer.nesterov, o->optimizer.beta1,
+            o->optimizer.beta2, o->optimizer.epsilon);
     fprintf(out, "tune: %d\nrecompute: %d\nbucket bytes: %lld\nbroadcast buffers: %d\n", o->tune,
-            o->recompute, (long long)o->bucket_bytes, o->broadcast_buffers);
-    fprintf(out, "mp: %d\nplacement: %s\nmicro-batches: %d\npipeline: %d\n", o->mp_devices,
-            o->placement ? o->placement : "even", o->micro_batches, (int)o->pipeline);
-    fprintf(out, "sync bn: %d\nreproducible: %d\nslots: %d\nthreads: %d\n", o->sync_bn,
-            o->reproducible, o->slots, trainer->device->threads);
+            o->recompute, (long long)o->ddp.bucket_bytes, o->ddp.broadcast_buffers);
+    fprintf(out, "mp: %d\nplacement: %s\nmicro-batches: %d\npipeline: %d\n", o->pipeline.devices,
+            o->pipeline.placement ? o->pipeline.placement : "even", o->pipeline.micro_batches,
+            (int)o->pipeline.schedule);
+    fprintf(out, "sync bn: %d\nreproducible: %d\nslots: %d\nthreads: %d\n", o->ddp.sync_bn,
+            o->ddp.reproducible, o->ddp.slots, trainer->device->threads);
     fprintf(out, "amp: %s\nclip norm: %.17g\nloss scale: %.17g\ngradient type: %s\n",
-            ech__amp_name(o->amp), o->clip_norm, ech__loss_scale(o),
-            ech__dtype_name(o->grad_dtype));
+            ech__amp_name(o->amp.type), o->optimizer.clip_norm, ech__loss_scale(o),
+            ech__dtype_name(o->ddp.grad_dtype));
 }
 
 static ech_status agree(ech_trainer *trainer, const ech_train_options *options)
@@ -399,22 +403,22 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     if (options->init) /* a wrong file is found before anything takes time */
         ECH_TRY(ech__params_check(graph, options->init));
     ECH_TRY(make_graphs(trainer, graph, loss, o));
-    if (o->only_graphs && !options->mp_devices)
+    if (o->only_graphs && !options->pipeline.devices)
         return ECH_OK;
     const ech__device_options device = {.kind = ECH__DEVICE_CPU,
                                         .threads = options->threads,
                                         .memory_limit = options->device_memory,
                                         .sharers = trainer->comm ? trainer->comm->local_world : 1};
-    ECH_TRY(options->dp_devices   ? ech__trainer_dp_device(trainer, options)
-            : options->mp_devices ? ech__trainer_pipe_open(trainer, loss, options)
-                                  : ech__device_create(ctx, &device, &trainer->device));
+    ECH_TRY(options->dp.devices         ? ech__trainer_dp_device(trainer, options)
+            : options->pipeline.devices ? ech__trainer_pipe_open(trainer, loss, options)
+                                        : ech__device_create(ctx, &device, &trainer->device));
     ECH_TRY(agree(trainer, options));
     if (options->tune)
         ECH_TRY(open_tuning(trainer, options));
     if (options->tune && o->only_plan)
         ech__tuning_freeze(trainer->tuning);
     ECH_TRY(plan_in_turn(trainer, loss, o));
-    if (options->dp_devices)
+    if (options->dp.devices)
         ECH_TRY(ech__trainer_dp_plan(trainer, options));
     trainer->planning_s = ech__seconds(ech__clock_wall() - start);
     return ECH_OK;
@@ -429,13 +433,16 @@ static ech_status plan_it(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for a trainer");
     trainer->ctx = ctx;
     trainer->seed = options->train->seed;
-    trainer->amp = options->train->amp;
+    trainer->amp = options->train->amp.type;
     trainer->counted = -1;
     trainer->scaler = ech__scaler_start(ech__loss_scale(options->train));
-    trainer->clip_norm = options->train->clip_norm;
+    trainer->clip_norm = options->train->optimizer.clip_norm;
     trainer->checks = ech__checks_gradients(options->train);
-    trainer->scalars = (ech__scalars){
-        .lr = options->train->lr, .loss_scale = 1, .grad_factor = 1, .step = 1, .share = 1};
+    trainer->scalars = (ech__scalars){.lr = options->train->optimizer.lr,
+                                      .loss_scale = 1,
+                                      .grad_factor = 1,
+                                      .step = 1,
+                                      .share = 1};
     const ech_status status = make_plan(trainer, graph, loss, options);
     if (status < 0) {
         ech_trainer_destroy(trainer);
@@ -497,9 +504,10 @@ static ech_status check_available(const ech_trainer *trainer, const ech_train_op
         trainer->pipe ? ech__trainer_pipe_planned(trainer) : trainer->plan->total_bytes;
     int64_t can;
     ECH_TRY(find_available(trainer, &can));
-    const int devices = options->dp_devices                         ? options->dp_devices
-                        : options->mp_devices && !options->mp_ranks ? options->mp_devices
-                                                                    : 1;
+    const int devices = options->dp.devices ? options->dp.devices
+                        : options->pipeline.devices && !options->pipeline.ranks
+                            ? options->pipeline.devices
+                            : 1;
     if (need <= can / sharers)
         return ech__memory_check(trainer->ctx, "training", need, 1,
                                  trainer->device->threads * devices);
@@ -541,10 +549,11 @@ static ech_status make_exec(ech_trainer *trainer, const ech_train_options *optio
     ECH_TRY(options->init ? ech_trainer_load(trainer, options->init) : ech__params_init(trainer));
     ECH_TRY(share_weights(trainer));
     trainer->stale = true;
-    if (options->amp == ECH_AMP_BF16 && options->loss_scale == 0 && ech__trainer_rank(trainer) == 0)
+    if (options->amp.type == ECH_AMP_BF16 && options->amp.loss_scale == 0 &&
+        ech__trainer_rank(trainer) == 0)
         ech__log(trainer->ctx, "the loss is not scaled: bf16 has the exponents of f32, so that "
                                "nothing vanishes or overflows in it that would not in f32");
-    if (options->dp_devices)
+    if (options->dp.devices)
         return ech__trainer_dp_create(trainer, options);
     return trainer->ranks ? ech__reports_init(&trainer->reports, trainer->ranks) : ECH_OK;
 }
@@ -575,7 +584,7 @@ ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value lo
     ech__clock_kind kind;
     ech__crowd crowd;
     *out = NULL;
-    ECH_TRY(ech__clock_asked(ctx, graph, options->bucket_bytes, &kind, &emulation));
+    ECH_TRY(ech__clock_asked(ctx, graph, options->ddp.bucket_bytes, &kind, &emulation));
     if (kind != ECH__CLOCK_REAL) {
         ECH_TRY(ech__crowd_count(ctx, options, &crowd));
         ECH_TRY(ech__clock_choose(ctx, &crowd, &all, &kind));

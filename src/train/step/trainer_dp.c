@@ -4,24 +4,24 @@
 
 static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
 {
-    if (o->dp_devices < 0 || o->dp_devices > ECH__DP_MAX_DEVICES)
+    if (o->dp.devices < 0 || o->dp.devices > ECH__DP_MAX_DEVICES)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
                          "%d data parallel devices: from 1 to %d are possible, or 0 for none",
-                         o->dp_devices, ECH__DP_MAX_DEVICES);
-    if (trainer->comm || o->accum > 1 || o->reproducible || o->sync_bn)
+                         o->dp.devices, ECH__DP_MAX_DEVICES);
+    if (trainer->comm || o->accum > 1 || o->ddp.reproducible || o->ddp.sync_bn)
         return ech__fail(trainer->ctx, ECH_E_UNSUPPORTED,
                          "%d data parallel devices %s: DataParallel is one process, one micro-step "
                          "and the batch norms of its parts",
-                         o->dp_devices,
-                         trainer->comm     ? "in each of several ranks"
-                         : o->accum > 1    ? "with accumulation"
-                         : o->reproducible ? "in the reproducible mode"
-                                           : "with synchronised batch norms");
-    if (trainer->checks || o->grad_dtype != ECH_F32)
+                         o->dp.devices,
+                         trainer->comm         ? "in each of several ranks"
+                         : o->accum > 1        ? "with accumulation"
+                         : o->ddp.reproducible ? "in the reproducible mode"
+                                               : "with synchronised batch norms");
+    if (trainer->checks || o->ddp.grad_dtype != ECH_F32)
         return ech__fail(trainer->ctx, ECH_E_UNSUPPORTED,
                          "%d data parallel devices %s: DataParallel adds gradients up in f32 and "
                          "uses them at once",
-                         o->dp_devices,
+                         o->dp.devices,
                          trainer->scaler.on       ? "with a loss scale"
                          : trainer->clip_norm > 0 ? "with clipped gradients"
                                                   : "with gradients in bf16");
@@ -30,7 +30,7 @@ static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
 
 int64_t ech__trainer_dp_batch(const ech_train_options *options)
 {
-    return options->dp_devices ? ech__dp_first_part(options->batch, options->dp_devices)
+    return options->dp.devices ? ech__dp_first_part(options->batch, options->dp.devices)
                                : options->batch;
 }
 
@@ -64,7 +64,7 @@ static ech__device_options device_options(const ech_train_options *options)
 ech_status ech__trainer_dp_device(ech_trainer *trainer, const ech_train_options *options)
 {
     const ech__device_options device = device_options(options);
-    return ech__dp_open_device(trainer->ctx, 0, options->dp_devices, &device, &trainer->device);
+    return ech__dp_open_device(trainer->ctx, 0, options->dp.devices, &device, &trainer->device);
 }
 
 ech_status ech__trainer_dp_plan(ech_trainer *trainer, const ech_train_options *options)
@@ -76,7 +76,7 @@ ech_status ech__trainer_dp_plan(ech_trainer *trainer, const ech_train_options *o
 
 ech_status ech__trainer_dp_create(ech_trainer *trainer, const ech_train_options *options)
 {
-    const ech__dp_options o = {.devices = options->dp_devices,
+    const ech__dp_options o = {.devices = options->dp.devices,
                                .batch = options->batch,
                                .model = &trainer->halves,
                                .plan = trainer->plan,

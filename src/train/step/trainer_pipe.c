@@ -5,39 +5,39 @@
 
 static int micros_of(const ech_train_options *o)
 {
-    return o->micro_batches ? o->micro_batches : 1;
+    return o->pipeline.micro_batches ? o->pipeline.micro_batches : 1;
 }
 
 /* What does not go together with it, or NULL. */
 static const char *too_much(const ech_train_options *o)
 {
-    return o->dp_devices              ? "with DataParallel"
-           : o->accum > 1             ? "with accumulation"
-           : o->reproducible          ? "in the reproducible mode"
-           : o->sync_bn               ? "with synchronised batch norms"
-           : o->amp != ECH_AMP_OFF    ? "in mixed precision"
-           : o->loss_scale != 0       ? "with a scaled loss"
-           : o->clip_norm != 0        ? "with clipped gradients"
-           : o->grad_dtype != ECH_F32 ? "with gradients in 16 bits"
-                                      : NULL;
+    return o->dp.devices                  ? "with DataParallel"
+           : o->accum > 1                 ? "with accumulation"
+           : o->ddp.reproducible          ? "in the reproducible mode"
+           : o->ddp.sync_bn               ? "with synchronised batch norms"
+           : o->amp.type != ECH_AMP_OFF   ? "in mixed precision"
+           : o->amp.loss_scale != 0       ? "with a scaled loss"
+           : o->optimizer.clip_norm != 0  ? "with clipped gradients"
+           : o->ddp.grad_dtype != ECH_F32 ? "with gradients in 16 bits"
+                                          : NULL;
 }
 
 static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
 {
     ech_ctx *ctx = trainer->ctx;
-    if (o->mp_devices < 0 || o->mp_devices > ECH__MAX_STAGES)
+    if (o->pipeline.devices < 0 || o->pipeline.devices > ECH__MAX_STAGES)
         return ech__fail(ctx, ECH_E_INVALID,
                          "%d model-parallel devices: from 1 to %d are possible, or 0 for none",
-                         o->mp_devices, ECH__MAX_STAGES);
+                         o->pipeline.devices, ECH__MAX_STAGES);
     if (too_much(o))
         return ech__fail(
             ctx, ECH_E_UNSUPPORTED,
             "%d model-parallel devices %s: a model that is spread over devices has its "
             "micro-batches, f32, and the batch norms of each micro-batch",
-            o->mp_devices, too_much(o));
-    if (o->micro_batches < 0 || o->micro_batches > ECH__PIPE_MOST_MICROS)
+            o->pipeline.devices, too_much(o));
+    if (o->pipeline.micro_batches < 0 || o->pipeline.micro_batches > ECH__PIPE_MOST_MICROS)
         return ech__fail(ctx, ECH_E_INVALID, "%d micro-batches: from 1 to %d are possible",
-                         o->micro_batches, ECH__PIPE_MOST_MICROS);
+                         o->pipeline.micro_batches, ECH__PIPE_MOST_MICROS);
     if (o->batch % micros_of(o))
         return ech__fail(ctx, ECH_E_INVALID,
                          "a batch of %lld samples in %d micro-batches: they must divide it",
@@ -55,20 +55,21 @@ static int copies_of(const ech_train_options *o)
 
 static ech__placement placement_of(const ech_train_options *o)
 {
-    return (ech__placement){.text = o->placement,
-                            .devices = o->mp_devices,
+    return (ech__placement){.text = o->pipeline.placement,
+                            .devices = o->pipeline.devices,
                             .copies = copies_of(o),
                             .batch = o->batch / micros_of(o)};
 }
 
 static ech_status check_order(const ech_trainer *trainer, const ech_train_options *o)
 {
-    return (micros_of(o) == 1 && !o->mp_ranks) || ech__layers_in_order(&trainer->layers)
+    return (micros_of(o) == 1 && !o->pipeline.ranks) || ech__layers_in_order(&trainer->layers)
                ? ECH_OK
                : ech__fail(trainer->ctx, ECH_E_INVALID,
                            "placement '%s' with %d micro-batches%s: a pipeline needs its layers in "
                            "the order of the devices",
-                           o->placement, micros_of(o), o->mp_ranks ? " between ranks" : "");
+                           o->pipeline.placement, micros_of(o),
+                           o->pipeline.ranks ? " between ranks" : "");
 }
 
 ech_status ech__trainer_pipe_graph(ech_trainer *trainer, const ech_train_options *o)
@@ -110,14 +111,14 @@ static ech__stage *own_stage(const ech_trainer *trainer)
 ech_status ech__trainer_pipe_open(ech_trainer *trainer, ech_value loss, const ech_train_options *o)
 {
     ech_value watched[ECH__PIPE_MOST_WATCHED];
-    const int here = trainer->stages ? 1 : o->mp_devices;
+    const int here = trainer->stages ? 1 : o->pipeline.devices;
     const int local = trainer->comm     ? trainer->comm->local_world
                       : trainer->stages ? trainer->stages->local_world
                                         : 1;
-    ech__pipe_options options = {.devices = o->mp_devices,
+    ech__pipe_options options = {.devices = o->pipeline.devices,
                                  .micros = micros_of(o),
                                  .batch = o->batch,
-                                 .order = o->pipeline,
+                                 .order = o->pipeline.schedule,
                                  .device = {.kind = ECH__DEVICE_CPU,
                                             .threads = o->threads,
                                             .memory_limit = o->device_memory,
@@ -185,14 +186,14 @@ static ech_status add_passes(const ech_trainer *trainer, ech__stage *stage,
                              const ech_train_options *o, int *buckets)
 {
     ech_graph *writes = stage->graphs[ECH__PIPE_WRITES];
-    const bool last = stage->index == o->mp_devices - 1;
+    const bool last = stage->index == o->pipeline.devices - 1;
     const double delay_s = last ? o->delay_ms * 1e-3 : 0;
     if (micros_of(o) > 1) {
         ECH_TRY(make_adding(stage, ECH__PIPE_ADDS, delay_s));
         ECH_TRY(make_adding(stage, ECH__PIPE_ADDS_APART, delay_s));
     }
-    const ech__ddp_options exchange = {.bucket_bytes = o->bucket_bytes,
-                                       .broadcast_buffers = o->broadcast_buffers,
+    const ech__ddp_options exchange = {.bucket_bytes = o->ddp.bucket_bytes,
+                                       .broadcast_buffers = o->ddp.broadcast_buffers,
                                        .first_bucket = *buckets};
     ECH_TRY(
         ech__passes_step(writes, &(ech__step_passes){.train = o,
@@ -207,7 +208,7 @@ static ech_status add_passes(const ech_trainer *trainer, ech__stage *stage,
 static ech_status cut_graph(ech_trainer *trainer, const ech_train_options *o)
 {
     int buckets = 0;
-    for (int d = 0; d < o->mp_devices; d++) {
+    for (int d = 0; d < o->pipeline.devices; d++) {
         ech__stage *stage = ech__pipe_stage(trainer->pipe, d);
         if (!ech__pipe_has(trainer->pipe, d))
             continue;
@@ -220,7 +221,7 @@ static ech_status cut_graph(ech_trainer *trainer, const ech_train_options *o)
 static ech_status make_parts(ech_trainer *trainer, ech_value loss, const ech_train_options *o)
 {
     const ech__placement placement = placement_of(o);
-    if (ech__placement_wants_seconds(o->placement))
+    if (ech__placement_wants_seconds(o->pipeline.placement))
         ECH_TRY(find_seconds(trainer, loss, o));
     ECH_TRY(ech__placement_apply(trainer->ctx, &placement, &trainer->layers));
     ECH_TRY(ech__place_layers(trainer->graph, &trainer->layers));
