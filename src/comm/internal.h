@@ -1,4 +1,4 @@
-/* What the files of this room share besides comm.h. */
+/* What the files of this folder share besides comm.h. */
 #ifndef ECH_COMM_INTERNAL_H
 #define ECH_COMM_INTERNAL_H
 

@@ -94,7 +94,7 @@ ech_status ech__graph_clone(const ech_graph *graph, ech_graph **out);
 /* Checks what passes must keep: inputs made before use, each value made once. For tests. */
 ech_status ech__graph_check(const ech_graph *graph);
 
-/* ---- passes of this room ---- */
+/* ---- passes of this layer ---- */
 
 /* Folds what one kernel can do into one operator: a bias and ReLU into linear, ReLU into conv2d and bn_apply, a
  * residual sum into bn_apply. Before ech__autodiff. */

@@ -1,4 +1,4 @@
-/* Prices of a model whose layers are on several devices, from the times of its operators. Inside this room, for pricing.c. */
+/* Prices of a model whose layers are on several devices, from the times of its operators. Private to pricing.c. */
 #ifndef ECH_PREDICT_PRICING_PIPE_H
 #define ECH_PREDICT_PRICING_PIPE_H
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The checker of the include order against a made-up tree: it lets right code pass and names what is wrong.
+# The checker of the include order against a synthetic tree: it lets right code pass and names what is wrong.
 . "$ECH_SRC/tests/support/check.sh"
 
 tree=$work/tree
@@ -7,9 +7,9 @@ checker=$ECH_SRC/tools/check_includes
 
 fresh() {
     rm -rf "$tree"
-    mkdir -p "$tree"/{include/echelon,examples,src/{base,graph,plan,device/cpu,report,cli}}
+    mkdir -p "$tree"/{include/echelon,examples,src/{base/file,graph,plan,device/cpu,report,cli}}
     echo '#include <stddef.h>' >"$tree/include/echelon/echelon.h"
-    printf '%s\n' '#include "echelon/echelon.h"' '#include <jansson.h>' >"$tree/src/base/json.c"
+    printf '%s\n' '#include "echelon/echelon.h"' '#include <jansson.h>' >"$tree/src/base/file/json.c"
     printf '%s\n' '#include "graph/graph.h"' '/* #include "cli/main.h" and printf("x") */' \
         'const char *text = "puts(stderr)"; // exit(1)' 'int x = snprintf(a, b, "c");' >"$tree/src/graph/graph.c"
     printf '%s\n' '#include "plan/plan.h"' '#include <dnnl.h>' '#include <hwloc.h>' >"$tree/src/device/cpu/cpu.c"
@@ -30,19 +30,19 @@ check "a right tree passes" "$checker" "$tree"
 says "and nothing is printed" '^0$' bash -c '"$0" "$1" | wc -l' "$checker" "$tree"
 
 offence "an upward include" src/graph/graph.c '#include "device/cpu/cpu.h"' \
-    '^src/graph/graph\.c:5: graph may not include device'
+    '^src/graph/graph\.c:5: graph may not include device, which is a higher layer$'
 offence "an upward include with odd spaces" src/graph/graph.c '  #  include  "cli/main.h"' \
     '^src/graph/graph\.c:5: graph may not include cli'
-offence "an include without a room" src/base/file/json.c '#include "status.h"' \
-    '^src/base/json\.c:3: .*names no room'
+offence "an include without a layer" src/base/file/json.c '#include "status.h"' \
+    '^src/base/file/json\.c:3: .*names no layer'
 offence "Jansson in another file" src/graph/graph.c '#include <jansson.h>' \
-    '^src/graph/graph\.c:5: <jansson\.h> belongs to src/base/json\.c'
+    '^src/graph/graph\.c:5: <jansson\.h> belongs to src/base/file/json\.c'
 offence "pango in another file" src/cli/main.c '#include <pango/pangocairo.h>' \
-    '^src/cli/main\.c:3: <pango/pangocairo\.h> belongs to src/report/pages\.c'
+    '^src/cli/main\.c:3: <pango/pangocairo\.h> belongs to src/report/cairo\.c'
 offence "the HTTP server in another file" src/cli/main.c '#include <microhttpd.h>' \
     '^src/cli/main\.c:3: <microhttpd\.h> belongs to src/lab/serve\.c'
-offence "a report that looks at more than records" src/report/style.c '#include "plan/plan.h"' \
-    '^src/report/page\.c:1: report includes only base and report, not plan'
+offence "a report that includes more than records" src/report/style.c '#include "plan/plan.h"' \
+    '^src/report/style\.c:1: report includes only base and report, not plan'
 offence "oneDNN outside of the cpu device" src/plan/plan.c '#include <oneapi/dnnl/dnnl.h>' \
     '^src/plan/plan\.c:1: .*belongs to src/device/cpu/'
 offence "BLAS outside of the cpu device" src/plan/plan.c '#include <cblas.h>' \
@@ -56,7 +56,7 @@ offence "an example that reaches inside" examples/one.c '#include "graph/graph.h
 
 fresh
 mkdir "$tree/src/utils" && touch "$tree/src/utils/a.c"
-says "an unknown room is named" '^src/utils/a\.c:1: src/utils is not a room' "$checker" "$tree"
+says "an unknown layer is named" '^src/utils/a\.c:1: src/utils is not a layer' "$checker" "$tree"
 rm -rf "$tree/src"
 refuse "a tree without source is refused" "$checker" "$tree"
 finish

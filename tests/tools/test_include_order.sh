@@ -1,5 +1,5 @@
 #!/bin/bash
-# The source itself keeps the order of its rooms.
+# The source itself keeps the order of its layers.
 . "$ECH_SRC/tests/support/check.sh"
-check "rooms include only what stands before them" "$ECH_SRC/tools/check_includes"
+check "layers include only lower layers" "$ECH_SRC/tools/check_includes"
 finish

@@ -97,16 +97,16 @@ END
 # ---- sources without a test ----
 
 fresh
-mkdir -p "$work/tree/tests/room"
+mkdir -p "$work/tree/tests/layer"
 echo "CMAKE_HOME_DIRECTORY:INTERNAL=$work/tree" >"$build/CMakeCache.txt"
 declare_test one 'echo "ok - one"'
-sed -i 's|(one |(room/one |' "$build/CTestTestfile.cmake"
-touch "$work/tree/tests/room/test_one.sh" "$work/tree/tests/room/prog_other.c"
+sed -i 's|(one |(layer/one |' "$build/CTestTestfile.cmake"
+touch "$work/tree/tests/layer/test_one.sh" "$work/tree/tests/layer/prog_other.c"
 counts "sources whose tests are there are no failures" "1 passed, 0 failed" 0
-touch "$work/tree/tests/room/test_two.c"
+touch "$work/tree/tests/layer/test_two.c"
 counts "a test source that the build does not know is a failure" "1 passed, 1 failed" 1
-says "that is named" '^room/two: its source is on disk, but .* has no such test$' run
-says "unless only others are asked for" '^1 passed, 0 failed$' "$ECH_SRC/tools/run_tests" "$build" --only room/one
+says "that is named" '^layer/two: its source is on disk, but .* has no such test$' run
+says "unless only others are asked for" '^1 passed, 0 failed$' "$ECH_SRC/tools/run_tests" "$build" --only layer/one
 
 says "what a failed test said is shown" 'reason 42' bash -c '
     rm -rf "$1"/*; printf "#!/bin/bash\necho reason 42; exit 1\n" >"$1/bad"; chmod +x "$1/bad"

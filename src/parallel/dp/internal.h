@@ -1,4 +1,4 @@
-/* What an ech__dp is made of. Inside this room: dp.c makes it, dp_step.c runs it. */
+/* What an ech__dp is made of. Private to this folder: dp.c makes it, dp_step.c runs it. */
 #ifndef ECH_PARALLEL_DP_INTERNAL_H
 #define ECH_PARALLEL_DP_INTERNAL_H
 

@@ -1,4 +1,4 @@
-/* What an ech__pipe is made of. Inside this room: pipe.c makes it, pipe_pass.c its passes, pipe_link.c moves data between
+/* What an ech__pipe is made of. Private to this folder: pipe.c makes it, pipe_pass.c its passes, pipe_link.c moves data between
  * devices, pipe_run.c runs it. */
 #ifndef ECH_PARALLEL_PIPE_INTERNAL_H
 #define ECH_PARALLEL_PIPE_INTERNAL_H
