@@ -1,5 +1,6 @@
 #include "comm/bench.h"
 
+#include "base/names.h"
 #include "base/size.h"
 #include "base/stats.h"
 #include "base/system/clock.h"
@@ -16,15 +17,7 @@ enum { ROOT = 0, PROBES = 4, MAX_BATCH = 128 };
 /* Shorter than this, and the clock and the barrier before it would be seen in a sample. */
 static const double batch_s = 200e-6;
 
-const char *ech__bench_op_name(ech__bench_op op)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH__BENCH_OP_LIST(NAME)
-#undef NAME
-    };
-    return names[op];
-}
+ECH__NAMES(ech__bench_op_name, ech__bench_op, ECH__BENCH_OP_LIST)
 
 bool ech__bench_op_reduces(ech__bench_op op)
 {

@@ -1,43 +1,15 @@
 #include "comm/internal.h"
 
+#include "base/names.h"
 #include "base/size.h"
 #include "comm/collective/reduce.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const coll_names[] = {
-#define NAME(id, text) text,
-    ECH__COLL_LIST(NAME)
-#undef NAME
-};
-
-static const char *const reduction_names[] = {
-#define NAME(id, text) text,
-    ECH__REDUCTION_LIST(NAME)
-#undef NAME
-};
-
-static const char *const backend_names[] = {
-#define NAME(id, text) text,
-    ECH__BACKEND_LIST(NAME)
-#undef NAME
-};
-
-const char *ech__coll_name(ech__coll_op op)
-{
-    return op < ECH__COLL_COUNT ? coll_names[op] : "unknown collective";
-}
-
-const char *ech__reduction_name(ech__reduction reduction)
-{
-    return reduction < ECH__REDUCTION_COUNT ? reduction_names[reduction] : "unknown reduction";
-}
-
-const char *ech__backend_name(ech__backend backend)
-{
-    return backend <= ECH__BACKEND_MPI ? backend_names[backend] : "unknown backend";
-}
+ECH__NAMES(ech__coll_name, ech__coll_op, ECH__COLL_LIST)
+ECH__NAMES(ech__reduction_name, ech__reduction, ECH__REDUCTION_LIST)
+ECH__NAMES(ech__backend_name, ech__backend, ECH__BACKEND_LIST)
 
 void ech__comm_close(ech__comm *comm)
 {

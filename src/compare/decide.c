@@ -1,18 +1,11 @@
 #include "compare/decide.h"
+#include "base/names.h"
 #include "base/stats.h"
 #include "predict/least_squares.h"
 
 #include <math.h>
 
-const char *ech__decision_name(ech__decision decision)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH__DECISION_LIST(NAME)
-#undef NAME
-    };
-    return names[decision];
-}
+ECH__NAMES(ech__decision_name, ech__decision, ECH__DECISION_LIST)
 
 double ech__compare_start(const double *first, const double *second, int rounds)
 {

@@ -1,31 +1,13 @@
 #include "data/images.h"
+#include "base/names.h"
 #include "base/system/available.h"
 #include "data/cifar.h"
 #include "data/synthetic.h"
 
 #include <stdlib.h>
 
-static const char *const source_names[] = {
-#define SOURCE_NAME(id, text) text,
-    ECH__IMAGES_SOURCE_LIST(SOURCE_NAME)
-#undef SOURCE_NAME
-};
-
-const char *ech__images_source_name(ech__images_source source)
-{
-    return source_names[source];
-}
-
-static const char *const split_names[] = {
-#define SPLIT_NAME(id, text) text,
-    ECH__SPLIT_LIST(SPLIT_NAME)
-#undef SPLIT_NAME
-};
-
-const char *ech__split_name(ech__split split)
-{
-    return split_names[split];
-}
+ECH__NAMES(ech__images_source_name, ech__images_source, ECH__IMAGES_SOURCE_LIST)
+ECH__NAMES(ech__split_name, ech__split, ECH__SPLIT_LIST)
 
 ech__images_options ech__images_defaults(void)
 {

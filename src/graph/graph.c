@@ -1,17 +1,10 @@
 #include "graph/graph.h"
+#include "base/names.h"
 
 #include <math.h>
 #include <string.h>
 
-const char *ech__value_kind_name(ech__value_kind kind)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH__VALUE_LIST(NAME)
-#undef NAME
-    };
-    return names[kind];
-}
+ECH__NAMES(ech__value_kind_name, ech__value_kind, ECH__VALUE_LIST)
 
 ech_status ech_graph_create(ech_ctx *ctx, ech_graph **out)
 {

@@ -1,4 +1,5 @@
 #include "graph/op.h"
+#include "base/names.h"
 #include "graph/op_image.h"
 #include "graph/op_quant.h"
 
@@ -421,22 +422,6 @@ const ech__op_row *ech__op_info(ech__op op)
     return &rows[op];
 }
 
-const char *ech__op_name(ech__op op)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH__OP_LIST(NAME)
-#undef NAME
-    };
-    return names[op];
-}
+ECH__NAMES(ech__op_name, ech__op, ECH__OP_LIST)
 
-const char *ech__phase_name(ech__phase phase)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH__PHASE_LIST(NAME)
-#undef NAME
-    };
-    return names[phase];
-}
+ECH__NAMES(ech__phase_name, ech__phase, ECH__PHASE_LIST)

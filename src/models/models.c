@@ -1,16 +1,8 @@
 #include "models/models.h"
+#include "base/names.h"
 #include "models/internal.h"
 
-static const char *const names[] = {
-#define NAME(id, text) text,
-    ECH__MODEL_LIST(NAME)
-#undef NAME
-};
-
-const char *ech__model_name(ech__model_kind kind)
-{
-    return names[kind];
-}
+ECH__NAMES(ech__model_name, ech__model_kind, ECH__MODEL_LIST)
 
 bool ech__model_takes_images(ech__model_kind kind)
 {

@@ -1,20 +1,13 @@
 #include "plan/plan.h"
 #include "base/format.h"
+#include "base/names.h"
 #include "base/size.h"
 #include "plan/largest.h"
 
 #include <stdio.h>
 #include <string.h>
 
-const char *ech__memory_name(ech__memory_kind kind)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH__MEMORY_LIST(NAME)
-#undef NAME
-    };
-    return names[kind];
-}
+ECH__NAMES(ech__memory_name, ech__memory_kind, ECH__MEMORY_LIST)
 
 int64_t ech__plan_block_bytes(const ech__plan *plan, ech__memory_kind kind)
 {

@@ -1,4 +1,5 @@
 #include "predict/fit.h"
+#include "base/names.h"
 
 #include <math.h>
 #include <string.h>
@@ -32,13 +33,7 @@ bool ech__fit_form_has(ech__fit_form form, ech__fit_term term)
     return forms[form].has[term];
 }
 
-const char *ech__fit_term_name(ech__fit_term term)
-{
-#define TERM_NAME(id, text) text,
-    static const char *const names[] = {ECH__FIT_TERM_LIST(TERM_NAME)};
-#undef TERM_NAME
-    return names[term];
-}
+ECH__NAMES(ech__fit_term_name, ech__fit_term, ECH__FIT_TERM_LIST)
 
 ech__fit_options ech__fit_defaults(void)
 {

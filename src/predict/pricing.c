@@ -1,4 +1,5 @@
 #include "predict/pricing.h"
+#include "base/names.h"
 #include "data/loader.h"
 #include "device/device.h"
 #include "predict/memory.h"
@@ -29,15 +30,7 @@ struct ech__pricing {
     int64_t params, exchanged, largest_bucket;
 };
 
-const char *ech__strategy_name(ech__strategy strategy)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH__STRATEGY_LIST(NAME)
-#undef NAME
-    };
-    return names[strategy];
-}
+ECH__NAMES(ech__strategy_name, ech__strategy, ECH__STRATEGY_LIST)
 
 ech__run_config ech__pricing_single(const ech__run_config *config, ech__strategy strategy,
                                     int64_t batch)

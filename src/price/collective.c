@@ -1,19 +1,11 @@
 /* N devices on M nodes with D devices each, the last one with L <= D. */
 #include "price/collective.h"
+#include "base/names.h"
 
 #include <assert.h>
 #include <math.h>
 
-const char *ech__algorithm_name(ech__algorithm algorithm)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH__ALGORITHM_LIST(NAME)
-#undef NAME
-    };
-    assert((unsigned)algorithm < ECH__ALGORITHM_COUNT);
-    return names[algorithm];
-}
+ECH__NAMES(ech__algorithm_name, ech__algorithm, ECH__ALGORITHM_LIST)
 
 double ech__price_message(const ech__link *link, int64_t bytes)
 {

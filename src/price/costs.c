@@ -1,4 +1,5 @@
 #include "price/costs_internal.h"
+#include "base/names.h"
 #include "device/machine.h"
 #include "plan/tuning.h"
 #include "price/collective.h"
@@ -8,15 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *ech__dp_phase_name(ech__dp_phase phase)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH__DP_PART_LIST(NAME)
-#undef NAME
-    };
-    return names[phase];
-}
+ECH__NAMES(ech__dp_phase_name, ech__dp_phase, ECH__DP_PART_LIST)
 
 double ech__size_seconds(const ech__size_costs *c, int64_t bytes)
 {

@@ -1,4 +1,5 @@
 #include "quant/histogram.h"
+#include "base/names.h"
 
 #include <math.h>
 #include <string.h>
@@ -8,15 +9,7 @@ enum {
     STEP = 8, /* bins between the thresholds that are tried */
 };
 
-const char *ech__observe_name(ech_observe observe)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH_OBSERVE_LIST(NAME)
-#undef NAME
-    };
-    return names[observe];
-}
+ECH__NAMES(ech__observe_name, ech_observe, ECH_OBSERVE_LIST)
 
 /* ---- counting ---- */
 

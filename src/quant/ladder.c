@@ -1,19 +1,12 @@
 #include "quant/ladder.h"
+#include "base/names.h"
 #include "base/stats.h"
 #include "base/system/clock.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-const char *ech__rung_name(ech__rung_kind kind)
-{
-    static const char *const names[] = {
-#define NAME(id, text, what) text,
-        ECH__RUNG_LIST(NAME)
-#undef NAME
-    };
-    return names[kind];
-}
+ECH__NAMES(ech__rung_name, ech__rung_kind, ECH__RUNG_LIST)
 
 const char *ech__rung_what(ech__rung_kind kind)
 {

@@ -1,4 +1,5 @@
 #include "quant/scales.h"
+#include "base/names.h"
 #include "graph/op_quant.h"
 
 #include <math.h>
@@ -9,15 +10,7 @@ enum { WEIGHT_MAX = 127 };
 /* A bias in units of x * w stays below this: as far from the limit of s32 as f32 can tell. */
 static const double BIAS_MAX = 0x1p30;
 
-const char *ech__clip_name(ech_clip clip)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH_CLIP_LIST(NAME)
-#undef NAME
-    };
-    return names[clip];
-}
+ECH__NAMES(ech__clip_name, ech_clip, ECH_CLIP_LIST)
 
 ech__scale_options ech__scale_defaults(void)
 {

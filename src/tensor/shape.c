@@ -1,4 +1,5 @@
 #include "tensor/shape.h"
+#include "base/names.h"
 #include "base/size.h"
 
 #include <inttypes.h>
@@ -15,31 +16,11 @@ int64_t ech__dtype_bytes(ech_dtype dtype)
     return bytes[dtype];
 }
 
-static const char *const dtype_names[] = {
-#define ROW(id, text, size) text,
-    ECH_DTYPE_LIST(ROW)
-#undef ROW
-};
-
-const char *ech__dtype_name(ech_dtype dtype)
-{
-    return dtype_names[dtype];
-}
+ECH__NAMES(ech__dtype_name, ech_dtype, ECH_DTYPE_LIST)
 
 bool ech__dtype_is_low(ech_dtype dtype)
 {
     return dtype == ECH_BF16 || dtype == ECH_F16;
-}
-
-bool ech__dtype_parse(const char *name, ech_dtype *out)
-{
-    for (size_t i = 0; i < sizeof dtype_names / sizeof *dtype_names; i++) {
-        if (!strcmp(name, dtype_names[i])) {
-            *out = (ech_dtype)i;
-            return true;
-        }
-    }
-    return false;
 }
 
 bool ech__shape_equal(const ech__shape *a, const ech__shape *b)

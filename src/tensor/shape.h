@@ -13,8 +13,6 @@ int64_t ech__dtype_bytes(ech_dtype dtype);
 const char *ech__dtype_name(ech_dtype dtype);
 /* bf16 or f16: numbers of 16 bits that stand for f32. */
 bool ech__dtype_is_low(ech_dtype dtype);
-/* False where no type has that name. */
-bool ech__dtype_parse(const char *name, ech_dtype *out);
 
 bool ech__shape_equal(const ech__shape *a, const ech__shape *b);
 /* The shape with ECH_BATCH replaced. */

@@ -1,5 +1,6 @@
 #include "base/file/json.h"
 #include "base/file/file.h"
+#include "base/names.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -402,15 +403,7 @@ ech__json_kind ech__json_kind_of(const ech_json *json)
     return ECH_JSON_NULL;
 }
 
-const char *ech__json_kind_name(ech__json_kind kind)
-{
-    static const char *const names[] = {
-#define ROW(id, text) text,
-        ECH_JSON_KIND_LIST(ROW)
-#undef ROW
-    };
-    return names[kind];
-}
+ECH__NAMES(ech__json_kind_name, ech__json_kind, ECH_JSON_KIND_LIST)
 
 bool ech__json_int(const ech_json *json, int64_t *out)
 {

@@ -1,4 +1,5 @@
 #include "comm/launch/rank_process.h"
+#include "base/names.h"
 #include "base/system/cpus.h"
 
 #include <errno.h>
@@ -99,14 +100,10 @@ typedef enum step {
 #undef STEP_ENUM
 } step;
 
-static const char *const step_texts[] = {
-#define STEP_TEXT(id, text) text,
-    STEP_LIST(STEP_TEXT)
-#undef STEP_TEXT
-};
+static ECH__NAMES(step_text, step, STEP_LIST)
 
-/* What a child that did not come to its program writes to its launcher. */
-typedef struct news {
+    /* What a child that did not come to its program writes to its launcher. */
+    typedef struct news {
     step step;
     int error;
 } news;
@@ -146,12 +143,12 @@ static ech_status judge(ech_ctx *ctx, const ech__rank_start *s, news n, int *cod
 {
     const char *name = s->options->path ? s->options->path : s->options->argv[0];
     if (n.step != STEP_EXEC)
-        return ech__fail(ctx, ECH_E_UNSUPPORTED, "rank %d %s: %s", s->rank, step_texts[n.step],
+        return ech__fail(ctx, ECH_E_UNSUPPORTED, "rank %d %s: %s", s->rank, step_text(n.step),
                          strerror(n.error));
     *code = n.error == ENOENT ? 127 : 126;
     if (n.error == ENOENT && !strchr(name, '/'))
         return ech__fail(ctx, ECH_E_INVALID, "%s: no such program in PATH", name);
-    return ech__fail(ctx, ECH_E_INVALID, "%s %s: %s", name, step_texts[STEP_EXEC],
+    return ech__fail(ctx, ECH_E_INVALID, "%s %s: %s", name, step_text(STEP_EXEC),
                      strerror(n.error));
 }
 

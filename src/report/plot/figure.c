@@ -1,18 +1,11 @@
 #include "report/plot/figure.h"
+#include "base/names.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-const char *ech__basis_name(ech__basis basis)
-{
-    static const char *const names[] = {
-#define NAME(id, text, mark) text,
-        ECH__BASIS_LIST(NAME)
-#undef NAME
-    };
-    return names[basis];
-}
+ECH__NAMES(ech__basis_name, ech__basis, ECH__BASIS_LIST)
 
 const char *ech__basis_mark(ech__basis basis)
 {

@@ -1,6 +1,7 @@
 #include "report/study/study.h"
 #include "base/file/dir.h"
 #include "base/file/file.h"
+#include "base/names.h"
 #include "report/study/internal.h"
 #include "report/study/records.h"
 
@@ -18,15 +19,7 @@ const char *ech__group_title(char group)
     return groups[group - 'A'];
 }
 
-const char *ech__run_status_name(ech__run_status status)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH__RUN_STATUS_LIST(NAME)
-#undef NAME
-    };
-    return names[status];
-}
+ECH__NAMES(ech__run_status_name, ech__run_status, ECH__RUN_STATUS_LIST)
 
 const ech__study_run *ech__study_find_run(const ech__study *study, const char *id)
 {

@@ -1,19 +1,12 @@
 /* Plots of a study record. Which fields a plot has depends on its kind. */
 #include "report/study/internal.h"
+#include "base/names.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-const char *ech__plot_kind_name(ech__plot_kind kind)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH__PLOT_LIST(NAME)
-#undef NAME
-    };
-    return names[kind];
-}
+ECH__NAMES(ech__plot_kind_name, ech__plot_kind, ECH__PLOT_LIST)
 
 #define WORD(id, text) " " text
 

@@ -2,6 +2,7 @@
 #include "base/file/file.h"
 #include "base/file/json.h"
 #include "base/file/sha256.h"
+#include "base/names.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,15 +16,12 @@ static const char MANIFEST[] = "MANIFEST.json", COMPLETE[] = "COMPLETE", LATEST[
 
 enum { MAX_MANIFEST = 1 << 16, MAX_MARKER = 128, CHUNK = 1 << 20 };
 
-static const char *const part_names[] = {
-#define NAME(id, name) name,
-    ECH__PART_LIST(NAME)
-#undef NAME
-};
+static ECH__NAMES(part_name, ech__part, ECH__PART_LIST)
 
-/* ---- names ---- */
+    /* ---- names ---- */
 
-static ech_status join(ech_ctx *ctx, const char *dir, const char *name, char out[ECH_DIR_MAX_PATH])
+    static ech_status
+    join(ech_ctx *ctx, const char *dir, const char *name, char out[ECH_DIR_MAX_PATH])
 {
     const int length = snprintf(out, ECH_DIR_MAX_PATH, "%s/%s", dir, name);
     return length > 0 && length < ECH_DIR_MAX_PATH
@@ -35,7 +33,7 @@ static ech_status join(ech_ctx *ctx, const char *dir, const char *name, char out
 ech_status ech__part_path(ech_ctx *ctx, const char *checkpoint, ech__part part,
                           char out[ECH_DIR_MAX_PATH])
 {
-    return join(ctx, checkpoint, part_names[part], out);
+    return join(ctx, checkpoint, part_name(part), out);
 }
 
 /* The number in "step-000120", or -1 where the name is none of ours. */
@@ -122,7 +120,7 @@ static ech_json *manifest_json(const ech__manifest *manifest)
         ech_json *file = ech__json_object();
         ech__json_set_int(&file, "bytes", manifest->bytes[p]);
         ech__json_set_string(&file, "sha256", manifest->sha256[p]);
-        ech__json_set(&files, part_names[p], file);
+        ech__json_set(&files, part_name(p), file);
     }
     ech__json_set_int(&json, "format", ECH__CHECKPOINT_FORMAT);
     ech__json_set(&json, "files", files);
@@ -134,20 +132,20 @@ static ech_status parse_file(ech_ctx *ctx, const ech_json *files, int part, ech_
     const ech_json *file;
     const char *sha;
     out->bytes[part] = -1;
-    if (!ech__json_find(files, part_names[part]))
+    if (!ech__json_find(files, part_name(part)))
         return part >= ECH__PART_NEEDED
                    ? ECH_OK
                    : ech__fail(ctx, ECH_E_FORMAT, "%s is missing: it is a part of every checkpoint",
-                               part_names[part]);
-    ECH_TRY(ech__json_get_object(ctx, files, part_names[part], &file));
+                               part_name(part));
+    ECH_TRY(ech__json_get_object(ctx, files, part_name(part), &file));
     ECH_TRY(ech__json_get_int(ctx, file, "bytes", &out->bytes[part]));
     ECH_TRY(ech__json_get_string(ctx, file, "sha256", &sha));
     if (out->bytes[part] < 0)
-        return ech__fail(ctx, ECH_E_FORMAT, "%s cannot have %lld bytes", part_names[part],
+        return ech__fail(ctx, ECH_E_FORMAT, "%s cannot have %lld bytes", part_name(part),
                          (long long)out->bytes[part]);
     if (strlen(sha) != 64 || strspn(sha, "0123456789abcdef") != 64)
         return ech__fail(ctx, ECH_E_FORMAT, "the sha256 of %s is not 64 hexadecimal digits",
-                         part_names[part]);
+                         part_name(part));
     memcpy(out->sha256[part], sha, 65);
     return ECH_OK;
 }
@@ -211,7 +209,7 @@ ech_status ech__checkpoint_find(ech_ctx *ctx, const char *dir, char out[ECH_DIR_
     if (!S_ISDIR(info.st_mode))
         return ech__fail(ctx, ECH_E_IO, "no checkpoint is at %s: it is no directory", dir);
     for (int p = 0; p < ECH__PART_COUNT; p++) {
-        ECH_TRY(join(ctx, dir, part_names[p], path));
+        ECH_TRY(join(ctx, dir, part_name(p), path));
         if (!exists(path))
             continue;
         snprintf(out, ECH_DIR_MAX_PATH, "%s", dir); /* it is one itself */

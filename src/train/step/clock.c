@@ -1,4 +1,5 @@
 #include "train/step/clock.h"
+#include "base/names.h"
 #include "base/system/cpus.h"
 #include "comm/group.h"
 #include "device/device.h"
@@ -114,15 +115,7 @@ ech__emulation ech__emulation_here(ech_ctx *ctx, const ech_graph *graph, int64_t
     return e;
 }
 
-const char *ech__clock_kind_name(ech__clock_kind kind)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH__CLOCK_LIST(NAME)
-#undef NAME
-    };
-    return names[kind];
-}
+ECH__NAMES(ech__clock_kind_name, ech__clock_kind, ECH__CLOCK_LIST)
 
 static ech_status clock_named(ech_ctx *ctx, const char *name, ech__clock_kind *out)
 {

@@ -1,4 +1,5 @@
 #include "train/step/optimizer.h"
+#include "base/names.h"
 
 const ech__optimizer *ech__optimizer_of(ech_optimizer kind)
 {
@@ -15,15 +16,7 @@ const ech__optimizer *ech__optimizer_of(ech_optimizer kind)
     return &rows[kind];
 }
 
-const char *ech__optimizer_name(ech_optimizer kind)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH_OPTIMIZER_LIST(NAME)
-#undef NAME
-    };
-    return names[kind];
-}
+ECH__NAMES(ech__optimizer_name, ech_optimizer, ECH_OPTIMIZER_LIST)
 
 int ech__optimizer_states(const ech_train_options *o)
 {

@@ -1,16 +1,9 @@
 #include "train/step/schedule.h"
+#include "base/names.h"
 
 #include <math.h>
 
-const char *ech__schedule_name(ech__schedule_kind kind)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH__SCHEDULE_LIST(NAME)
-#undef NAME
-    };
-    return names[kind];
-}
+ECH__NAMES(ech__schedule_name, ech__schedule_kind, ECH__SCHEDULE_LIST)
 
 double ech__schedule_scale(double lr, int64_t batch, int64_t base)
 {
