@@ -79,14 +79,16 @@ static void send_early(ech_graph *part)
 
 ech_status ech__cut(const ech_graph *graph, int device, ech_ctx *ctx, ech_graph **out)
 {
-    ECH_TRY(ech__graph_clone(graph, out));
+    if (ech__graph_clone(graph, out) < 0)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory to cut a graph of %zu operators",
+                         graph->nnodes);
     ech_graph *part = *out;
     int64_t link = 0;
     bool *known = ech__arena_array(&part->arena, part->nvalues + 1, sizeof *known);
     if (!known) {
         ech_graph_destroy(part);
         *out = NULL;
-        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory to cut a graph of %zu operators",
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory to cut a graph of %zu operators",
                          graph->nnodes);
     }
     part->ctx = ctx; /* it has the same allocator */

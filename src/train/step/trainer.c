@@ -4,8 +4,8 @@
 #include "base/system/clock.h"
 #include "comm/group.h"
 #include "train/step/clock.h"
+#include "train/step/graphs.h"
 #include "train/step/params.h"
-#include "train/step/passes.h"
 #include "train/step/trainer_dp.h"
 #include "train/step/trainer_pipe.h"
 
@@ -56,92 +56,29 @@ static ech__comm *everyone(const ech_trainer *trainer)
 
 /* ---- graphs ---- */
 
-static int log2_of(int power)
+static ech__graphs_options graphs_options(const ech_trainer *trainer, const ech__trainer_options *o)
 {
-    int log = 0;
-    while (1 << log < power)
-        log++;
-    return log;
-}
-
-/* How the micro-steps of a role add up. */
-static ech__accumulation accumulation_of(const ech_trainer *trainer, int role)
-{
-    const int levels = trainer->tree ? log2_of(trainer->micro_steps) : 0;
-    if (!trainer->tree)
-        return (ech__accumulation){.onto = true};
-    return role ? (ech__accumulation){.levels = levels, .adds = role - 1, .into = role - 1}
-                : (ech__accumulation){.levels = levels, .adds = levels, .into = levels};
-}
-
-/* Whether the rank that has a stretch of the sum updates the parameters for all. With several threads each rank updates
- * by all of them instead; and devices that are emulated without shared memory have only their own. */
-static bool updates_together(const ech_trainer *trainer, const ech_train_options *options)
-{
-    const int threads = options->threads ? options->threads : ech__device_cores();
-    const bool memory = !trainer->emulated || trainer->emulation.algorithm == ECH__ALGORITHM_DIRECT;
-    /* Nor can anything be changed before all gradients have been looked at. */
-    const bool seen = !trainer->checks && options->ddp.grad_dtype == ECH_F32;
-    return options->ddp.sharded_update && threads == 1 && memory && seen;
-}
-
-static ech_status rewrite(const ech_trainer *trainer, ech_graph *graph, int role, ech_value loss,
-                          const ech__trainer_options *o)
-{
-    const ech_train_options *options = o->train;
-    const ech__accumulation how = accumulation_of(trainer, role);
-    const bool adds = role || (trainer->tree && trainer->micro_steps > 1);
-    const bool several = trainer->ranks || o->pretended_ranks > 1;
-    const bool sharded = several && updates_together(trainer, options);
-    const ech__ddp_options exchange = {.bucket_bytes = options->ddp.bucket_bytes,
-                                       .broadcast_buffers = options->ddp.broadcast_buffers,
-                                       .sync_bn = options->ddp.sync_bn,
-                                       .wire = options->ddp.grad_dtype,
-                                       .group_params = sharded,
-                                       .like = role ? trainer->graphs[0] : NULL};
-    ECH_TRY(ech__passes_forward(graph));
-    ECH_TRY(ech__passes_backward(graph, (ech__backward_from){loss, -1}, options));
-    return ech__passes_step(
-        graph, &(ech__step_passes){.train = options,
-                                   .accumulation = adds ? &how : NULL,
-                                   .exchange = several ? &exchange : NULL,
-                                   .checks = trainer->checks,
-                                   .updates = true,
-                                   .sharded_update = sharded,
-                                   .delay_s = (options->delay_ms + o->straggle_ms) * 1e-3});
+    return (ech__graphs_options){
+        .train = o->train,
+        .ranks = o->pretended_ranks ? o->pretended_ranks : ech__trainer_world(trainer),
+        .shared_memory =
+            !trainer->emulated || trainer->emulation.algorithm == ECH__ALGORITHM_DIRECT,
+        .straggle_ms = o->straggle_ms};
 }
 
 static ech_status make_graphs(ech_trainer *trainer, const ech_graph *graph, ech_value loss,
                               const ech__trainer_options *o)
 {
-    trainer->nroles = 1;
-    if (trainer->tree)
-        trainer->nroles = 1 + log2_of(trainer->micro_steps);
-    else if (trainer->micro_steps > 1)
-        trainer->nroles = 2;
+    const ech__graphs_options options = graphs_options(trainer, o);
+    trainer->nroles = ech__roles(o->train, options.ranks);
     ECH_TRY(ech__graph_clone(graph, &trainer->model));
     if (o->train->dp.devices)
-        return ech__trainer_dp_graph(trainer, loss, o->train);
+        return ech__trainer_dp_graph(trainer, loss, &options);
     if (o->train->pipeline.devices)
-        return ech__trainer_pipe_graph(trainer, o->train);
-    for (int role = 0; role < trainer->nroles; role++) {
-        ECH_TRY(ech__graph_clone(graph, &trainer->graphs[role]));
-        ECH_TRY(rewrite(trainer, trainer->graphs[role], role, loss, o));
-    }
+        return ech__trainer_pipe_graph(trainer, &options);
+    ECH_TRY(ech__graphs_of_rank(graph, loss, &options, trainer->graphs));
     trainer->graph = trainer->graphs[0];
     return ECH_OK;
-}
-
-double ech__loss_scale(const ech_train_options *o)
-{
-    if (o->amp.loss_scale != 0)
-        return o->amp.loss_scale > 0 ? o->amp.loss_scale : 0;
-    return o->amp.type == ECH_AMP_FP16 ? ECH__SCALER_INITIAL : 0;
-}
-
-bool ech__checks_gradients(const ech_train_options *o)
-{
-    return ech__loss_scale(o) > 0 || o->optimizer.clip_norm > 0;
 }
 
 const char *ech__amp_name(ech_amp amp)
@@ -222,7 +159,7 @@ static ech_status check_slots(ech_trainer *trainer, const ech_train_options *o)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
                          "the reproducible mode has the batch statistics of a slot; it goes "
                          "without synchronised batch norms");
-    trainer->micro_steps = slots / world;
+    trainer->micro_steps = ech__micro_steps(o, world);
     return ECH_OK;
 }
 

@@ -7,8 +7,8 @@
 #include "device/device.h"
 #include "parallel/ddp/step_report.h"
 #include "parallel/dp/dp.h"
-#include "parallel/pipe/pipe.h"
 #include "plan/plan.h"
+#include "train/step/graphs.h"
 #include "train/step/scaler.h"
 
 /* The place of a micro-step in an optimizer step. */
@@ -19,9 +19,7 @@ typedef struct ech__micro {
     double share; /* of this rank in the samples of this micro-step */
 } ech__micro;
 
-/* What a micro-step does with its gradients; each role is a graph of its own. 0 is the trainer's own plan: it writes them
- * where nothing else is to be added. Else it adds: 1 to the gradient, or, in a tree of sums, 1 + level. */
-enum { ECH__MAX_ROLES = 8, ECH__MAX_VARIANTS = 48 };
+enum { ECH__MAX_VARIANTS = 48 };
 
 /* A role planned for a batch size (the rest of an epoch has another), or evaluation: it uses the parameters and the
  * memory of the trainer's own plan. */
@@ -160,10 +158,6 @@ double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *varia
 /* Fails where an earlier step failed half-way: parameters may then be those of two steps, and nothing may be done with them. */
 ech_status ech__trainer_check(const ech_trainer *trainer);
 
-/* The scale that a scaler starts with by these options; 0: none is wanted. */
-double ech__loss_scale(const ech_train_options *options);
-/* Whether gradients are looked at before they are used: to scale the loss, or to clip. */
-bool ech__checks_gradients(const ech_train_options *options);
 const char *ech__amp_name(ech_amp amp);
 
 /* NULL for the real clock. */

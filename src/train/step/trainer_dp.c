@@ -1,6 +1,5 @@
 #include "train/step/trainer_dp.h"
 #include "base/system/clock.h"
-#include "train/step/passes.h"
 
 static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
 {
@@ -35,19 +34,14 @@ int64_t ech__trainer_dp_batch(const ech_train_options *options)
 }
 
 ech_status ech__trainer_dp_graph(ech_trainer *trainer, ech_value loss,
-                                 const ech_train_options *options)
+                                 const ech__graphs_options *options)
 {
-    ECH_TRY(check(trainer, options));
     ech__halves *halves = &trainer->halves;
-    ECH_TRY(ech__split_loss(trainer->model, loss, halves));
+    ECH_TRY(check(trainer, options->train));
+    const ech_status status = ech__graphs_of_halves(trainer->model, loss, options, halves);
     ech_graph *graph = trainer->graph = trainer->graphs[0] = halves->body;
     trainer->nroles = 1;
-    const ech__step_passes step = {
-        .train = options, .updates = true, .delay_s = options->delay_ms * 1e-3};
-    ECH_TRY(ech__passes_forward(graph));
-    ECH_TRY(ech__passes_backward(graph, (ech__backward_from){halves->prediction, halves->grad_in},
-                                 options));
-    ECH_TRY(ech__passes_step(graph, &step));
+    ECH_TRY(status);
     graph->loss =
         loss; /* which the head makes: what is asked for by the trainer's graph is found there */
     ech__graph_keep(graph, loss);

@@ -9,7 +9,7 @@
 
 /* Every pass, in order: fills in trainer->graph and trainer->halves from the model. */
 ech_status ech__trainer_dp_graph(ech_trainer *trainer, ech_value loss,
-                                 const ech_train_options *options);
+                                 const ech__graphs_options *options);
 /* Samples that the trainer's own plan is for: device 0's part of the batch, or all of it without DataParallel. */
 int64_t ech__trainer_dp_batch(const ech_train_options *options);
 /* Device 0, on its share of the cores. */

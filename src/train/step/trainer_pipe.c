@@ -3,11 +3,6 @@
 #include "train/step/optimizer.h"
 #include "train/step/passes.h"
 
-static int micros_of(const ech_train_options *o)
-{
-    return o->pipeline.micro_batches ? o->pipeline.micro_batches : 1;
-}
-
 /* What does not go together with it, or NULL. */
 static const char *too_much(const ech_train_options *o)
 {
@@ -38,52 +33,23 @@ static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
     if (o->pipeline.micro_batches < 0 || o->pipeline.micro_batches > ECH__PIPE_MOST_MICROS)
         return ech__fail(ctx, ECH_E_INVALID, "%d micro-batches: from 1 to %d are possible",
                          o->pipeline.micro_batches, ECH__PIPE_MOST_MICROS);
-    if (o->batch % micros_of(o))
+    if (o->batch % ech__micro_batches(o))
         return ech__fail(ctx, ECH_E_INVALID,
                          "a batch of %lld samples in %d micro-batches: they must divide it",
-                         (long long)o->batch, micros_of(o));
+                         (long long)o->batch, ech__micro_batches(o));
     return ECH_OK;
 }
 
 /* ---- graphs ---- */
 
-/* Of each parameter: itself, its gradient and the optimizer's states. */
-static int copies_of(const ech_train_options *o)
+ech_status ech__trainer_pipe_graph(ech_trainer *trainer, const ech__graphs_options *options)
 {
-    return 2 + ech__optimizer_states(o);
-}
-
-static ech__placement placement_of(const ech_train_options *o)
-{
-    return (ech__placement){.text = o->pipeline.placement,
-                            .devices = o->pipeline.devices,
-                            .copies = copies_of(o),
-                            .batch = o->batch / micros_of(o)};
-}
-
-static ech_status check_order(const ech_trainer *trainer, const ech_train_options *o)
-{
-    return (micros_of(o) == 1 && !o->pipeline.ranks) || ech__layers_in_order(&trainer->layers)
-               ? ECH_OK
-               : ech__fail(trainer->ctx, ECH_E_INVALID,
-                           "placement '%s' with %d micro-batches%s: a pipeline needs its layers in "
-                           "the order of the devices",
-                           o->pipeline.placement, micros_of(o),
-                           o->pipeline.ranks ? " between ranks" : "");
-}
-
-ech_status ech__trainer_pipe_graph(ech_trainer *trainer, const ech_train_options *o)
-{
-    ECH_TRY(check(trainer, o));
+    ECH_TRY(check(trainer, options->train));
     trainer->nroles = 1;
-    ECH_TRY(ech__graph_clone(trainer->model, &trainer->graphs[0]));
+    const ech_status status =
+        ech__graphs_of_layers(trainer->model, options, &trainer->graphs[0], &trainer->layers);
     trainer->graph = trainer->graphs[0];
-    ECH_TRY(ech__passes_forward(trainer->graph));
-    ECH_TRY(ech__layers_find(trainer->graph, &trainer->layers));
-    /* What is wrong with a placement is said before anything takes time; balancing may come out otherwise later. */
-    const ech__placement placement = placement_of(o);
-    ECH_TRY(ech__placement_apply(trainer->ctx, &placement, &trainer->layers));
-    return check_order(trainer, o);
+    return status;
 }
 
 static ech_status watch(const ech_trainer *trainer, ech_value loss, ech_value *out, int *count)
@@ -116,7 +82,7 @@ ech_status ech__trainer_pipe_open(ech_trainer *trainer, ech_value loss, const ec
                       : trainer->stages ? trainer->stages->local_world
                                         : 1;
     ech__pipe_options options = {.devices = o->pipeline.devices,
-                                 .micros = micros_of(o),
+                                 .micros = ech__micro_batches(o),
                                  .batch = o->batch,
                                  .order = o->pipeline.schedule,
                                  .device = {.kind = ECH__DEVICE_CPU,
@@ -147,7 +113,8 @@ static ech_status time_layers(ech_trainer *trainer, ech_graph *graph, ech_value 
     device->memory_limit = 0; /* nothing of it is allocated */
     const ech_status status = ech__plan_create(
         graph, device,
-        &(ech__plan_options){.batch = o->batch / micros_of(o), .tuning = trainer->tuning}, &plan);
+        &(ech__plan_options){.batch = o->batch / ech__micro_batches(o), .tuning = trainer->tuning},
+        &plan);
     device->memory_limit = limit;
     ECH_TRY(status);
     for (size_t n = 0; n < plan->ninstrs; n++) {
@@ -173,60 +140,27 @@ static ech_status find_seconds(ech_trainer *trainer, ech_value loss, const ech_t
 
 /* ---- parts ---- */
 
-/* The graph of all micro-batches but the first. */
-static ech_status make_adding(ech__stage *stage, ech__pipe_role role, double delay_s)
-{
-    ech_graph **graph = &stage->graphs[role];
-    const ech__accumulation how = {.onto = true, .inside = role == ECH__PIPE_ADDS};
-    ECH_TRY(ech__graph_clone(stage->graphs[ECH__PIPE_WRITES], graph));
-    return ech__passes_step(*graph, &(ech__step_passes){.accumulation = &how, .delay_s = delay_s});
-}
-
-static ech_status add_passes(const ech_trainer *trainer, ech__stage *stage,
-                             const ech_train_options *o, int *buckets)
-{
-    ech_graph *writes = stage->graphs[ECH__PIPE_WRITES];
-    const bool last = stage->index == o->pipeline.devices - 1;
-    const double delay_s = last ? o->delay_ms * 1e-3 : 0;
-    if (micros_of(o) > 1) {
-        ECH_TRY(make_adding(stage, ECH__PIPE_ADDS, delay_s));
-        ECH_TRY(make_adding(stage, ECH__PIPE_ADDS_APART, delay_s));
-    }
-    const ech__ddp_options exchange = {.bucket_bytes = o->ddp.bucket_bytes,
-                                       .broadcast_buffers = o->ddp.broadcast_buffers,
-                                       .first_bucket = *buckets};
-    ECH_TRY(
-        ech__passes_step(writes, &(ech__step_passes){.train = o,
-                                                     .exchange = trainer->ranks ? &exchange : NULL,
-                                                     .updates = true,
-                                                     .delay_s = delay_s}));
-    for (size_t n = 0; n < writes->nnodes; n++)
-        *buckets += writes->nodes[n].op == ECH__OP_ALLREDUCE;
-    return ECH_OK;
-}
-
-static ech_status cut_graph(ech_trainer *trainer, const ech_train_options *o)
+static ech_status cut_graph(ech_trainer *trainer, const ech__graphs_options *o)
 {
     int buckets = 0;
-    for (int d = 0; d < o->pipeline.devices; d++) {
+    for (int d = 0; d < o->train->pipeline.devices; d++) {
         ech__stage *stage = ech__pipe_stage(trainer->pipe, d);
-        if (!ech__pipe_has(trainer->pipe, d))
-            continue;
-        ECH_TRY(ech__cut(trainer->graph, d, stage->ctx, &stage->graphs[ECH__PIPE_WRITES]));
-        ECH_TRY(ech__stage_result(stage, add_passes(trainer, stage, o, &buckets)));
+        if (ech__pipe_has(trainer->pipe, d))
+            ECH_TRY(ech__stage_result(stage, ech__graphs_of_stage(trainer->graph, d, stage->ctx, o,
+                                                                  &buckets, stage->graphs)));
     }
     return ECH_OK;
 }
 
 static ech_status make_parts(ech_trainer *trainer, ech_value loss, const ech_train_options *o)
 {
-    const ech__placement placement = placement_of(o);
+    const ech__graphs_options options = {.train = o, .ranks = ech__trainer_world(trainer)};
+    const ech__placement placement = ech__graphs_placement(o);
     if (ech__placement_wants_seconds(o->pipeline.placement))
         ECH_TRY(find_seconds(trainer, loss, o));
     ECH_TRY(ech__placement_apply(trainer->ctx, &placement, &trainer->layers));
-    ECH_TRY(ech__place_layers(trainer->graph, &trainer->layers));
-    ECH_TRY(ech__passes_backward(trainer->graph, (ech__backward_from){loss, -1}, o));
-    ECH_TRY(cut_graph(trainer, o));
+    ECH_TRY(ech__graphs_place(trainer->graph, &trainer->layers, loss, &options));
+    ECH_TRY(cut_graph(trainer, &options));
     return ech__optimize(trainer->graph, o); /* so that its values are all that there are */
 }
 

@@ -8,7 +8,7 @@
 #include "train/step/trainer.h"
 
 /* Fills in trainer->graph and trainer->layers: fused, not yet placed. Refuses options that do not go together. */
-ech_status ech__trainer_pipe_graph(ech_trainer *trainer, const ech_train_options *options);
+ech_status ech__trainer_pipe_graph(ech_trainer *trainer, const ech__graphs_options *options);
 /* Opens the devices: fills in trainer->pipe and trainer->device. */
 ech_status ech__trainer_pipe_open(ech_trainer *trainer, ech_value loss,
                                   const ech_train_options *options);

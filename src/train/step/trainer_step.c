@@ -47,26 +47,11 @@ static ech_status make_variant(ech_trainer *trainer, ech__variant *v)
     return status;
 }
 
-static int trailing_ones(int number)
-{
-    int count = 0;
-    for (; number & 1; number >>= 1)
-        count++;
-    return count;
-}
-
-static int role_of(const ech_trainer *trainer, const ech__micro *micro)
-{
-    if (!trainer->tree)
-        return micro->index ? 1 : 0;
-    return micro->index + 1 == micro->count ? 0 : 1 + trailing_ones(micro->index);
-}
-
 ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, const ech__micro *micro,
                                 const ech__variant **out)
 {
     const bool training = micro != NULL;
-    const int role = training ? role_of(trainer, micro) : 0;
+    const int role = training ? ech__role_of(trainer->tree, micro->index, micro->count) : 0;
     for (int i = 0; i < trainer->nvariants; i++) {
         const ech__variant *v = &trainer->variants[i];
         if (v->batch == batch && v->training == training && v->role == role) {
