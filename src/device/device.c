@@ -6,13 +6,11 @@
 #include "device/isa.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <omp.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 typedef struct job {
@@ -160,8 +158,6 @@ static ech_status device_call(ech__device *base, ech_status (*run)(void *arg), v
 
 /* ---- memory ---- */
 
-enum { HUGE_PAGE = 2 << 20 };
-
 static ech_status device_charge(ech__device *base, int64_t bytes)
 {
     int64_t total;
@@ -178,7 +174,6 @@ static ech_status device_charge(ech__device *base, int64_t bytes)
     return ECH_OK;
 }
 
-/* Blocks are few and large: whole pages from the system, already zero, huge pages where it gives them. */
 static ech_status device_alloc(ech__device *base, int64_t bytes, void **out)
 {
     *out = NULL;
@@ -191,17 +186,10 @@ static ech_status device_alloc(ech__device *base, int64_t bytes, void **out)
         device_charge(base, -bytes);
         return status;
     }
-    void *ptr = mmap(NULL, (size_t)(bytes ? bytes : 1), PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (ptr == MAP_FAILED) {
+    const ech_status given = base->memory->alloc(base, bytes, out);
+    if (given < 0)
         device_charge(base, -bytes);
-        return ech__fail(base->ctx, ECH_E_NOMEM, "the system gave no %lld bytes: %s",
-                         (long long)bytes, strerror(errno));
-    }
-    if (bytes >= HUGE_PAGE)
-        madvise(ptr, (size_t)bytes, MADV_HUGEPAGE);
-    *out = ptr;
-    return ECH_OK;
+    return given;
 }
 
 static int64_t device_available(ech__device *base)
@@ -215,7 +203,7 @@ static void device_free(ech__device *base, void *ptr, int64_t bytes)
 {
     if (!ptr)
         return;
-    munmap(ptr, (size_t)(bytes ? bytes : 1));
+    base->memory->free(base, ptr, bytes);
     base->memory_used -= bytes;
 }
 
@@ -358,6 +346,7 @@ ech_status ech__device_create(ech_ctx *ctx, const ech__device_options *options, 
     dev->table = tables[options->kind];
     dev->base =
         (ech__device){.ops = &device_ops,
+                      .memory = dev->table->memory,
                       .ctx = ctx,
                       .kind = dev->table->kind,
                       .threads = options->threads ? options->threads : cores,

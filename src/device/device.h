@@ -6,8 +6,8 @@
  *     ... plan on it, run on it ...
  *     ech__device_destroy(dev);                       after everything that was made on it
  *
- * A kind of device is a table of kernels (device/cpu, device/ref); the worker, the memory and the clock here
- * are the same for all.
+ * A kind of device is a table of kernels and of memory (device/cpu, device/ref); the worker and the limits here are
+ * the same for all.
  */
 #ifndef ECH_DEVICE_DEVICE_H
 #define ECH_DEVICE_DEVICE_H
@@ -44,6 +44,8 @@ int ech__device_cores(void);
 /* What a kind brings. The functions run on the worker thread. */
 typedef struct ech__kernel_table {
     const char *kind;
+    const ech__memory_ops *memory;
+    bool updates_parts; /* its kernels of optimizers have run_part */
     /* Makes what the kind needs beside the device (library handles); out may be set to NULL. */
     ech_status (*open)(ech__device *device, void **out);
     void (*close)(ech__device *device, void *state);
@@ -54,6 +56,9 @@ typedef struct ech__kernel_table {
 } ech__kernel_table;
 
 extern const ech__kernel_table ech__cpu_table, ech__reference_table;
+
+/* The host's own memory, for kinds that compute in it. */
+extern const ech__memory_ops ech__host_memory;
 
 /* What open gave. */
 void *ech__device_state(ech__device *device);

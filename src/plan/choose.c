@@ -72,20 +72,27 @@ static int64_t trial_bytes(const ech__kernel_desc *desc, const ech__candidate *c
 }
 
 /* Small numbers that are neither zero nor denormal, so that arithmetic takes its usual time. */
-static void fill(const ech__operand *operand, void *memory)
+static ech_status fill(ech__device *device, const ech__operand *operand, char *memory)
 {
+    enum { SLICE = 1024 };
+    float x[SLICE];
+    uint16_t narrow[SLICE];
     int64_t extent = 0;
     ech__layout_extent(&operand->layout, &extent);
     const bool low = ech__dtype_is_low(operand->dtype);
     if (operand->dtype != ECH_F32 && !low)
-        return; /* zeros are valid labels, and no other type is timed yet */
-    for (int64_t i = 0; i < extent; i++) {
-        const float x = (float)((uint32_t)(i * 2654435761u) >> 16) * 0x1p-16f - 0.5f;
+        return ECH_OK; /* zeros are valid labels, and no other type is timed yet */
+    const int64_t each = ech__dtype_bytes(operand->dtype);
+    for (int64_t at = 0; at < extent; at += SLICE) {
+        const int64_t count = extent - at < SLICE ? extent - at : SLICE;
+        for (int64_t i = 0; i < count; i++)
+            x[i] = (float)((uint32_t)((at + i) * 2654435761u) >> 16) * 0x1p-16f - 0.5f;
         if (low)
-            ech__narrow(operand->dtype, 1, &x, (uint16_t *)memory + i);
-        else
-            ((float *)memory)[i] = x;
+            ech__narrow(operand->dtype, count, x, narrow);
+        ECH_TRY(device->memory->write(device, memory + at * each,
+                                      low ? (const void *)narrow : (const void *)x, count * each));
     }
+    return ECH_OK;
 }
 
 static int by_value(const void *a, const void *b)
@@ -102,6 +109,7 @@ static ech_status time_runs(trial *t, ech__kernel *kernel)
     for (int i = -1; i < MAX_RUNS && (i < MIN_RUNS || sum < ENOUGH_SECONDS); i++) {
         const int64_t start = ech__clock_wall();
         ECH_TRY(kernel->run(kernel, &scalars));
+        ECH_TRY(t->device->memory->sync(t->device));
         const double seconds = ech__seconds(ech__clock_wall() - start);
         if (i >= 0) { /* the first run warms up */
             runs[count++] = seconds;
@@ -124,16 +132,18 @@ static ech_status run_trial(void *arg)
     void *memory;
     ECH_TRY(device->ops->alloc(device, bytes, &memory));
     ech__binding binding = {.copy = NULL};
+    ech_status status = ECH_OK;
     char *at = memory;
-    for (int i = 0; i < t->desc->nin + t->desc->nout; i++) {
+    for (int i = 0; i < t->desc->nin + t->desc->nout && status == ECH_OK; i++) {
         binding.operands[i] = at;
-        fill(&t->desc->operands[i], at);
+        status = fill(device, &t->desc->operands[i], at);
         at += operand_bytes(t->desc, i);
     }
     binding.kept = at;
     binding.scratch = at + ech__round_up(t->candidate->kept_bytes, ECH__ALIGN);
     ech__kernel *kernel;
-    ech_status status = device->ops->create(device, t->desc, t->candidate, &binding, &kernel);
+    if (status == ECH_OK)
+        status = device->ops->create(device, t->desc, t->candidate, &binding, &kernel);
     if (status == ECH_OK) {
         status = kernel->prepare ? kernel->prepare(kernel) : ECH_OK;
         if (status == ECH_OK)

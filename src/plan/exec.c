@@ -1,8 +1,8 @@
 /* Runs a plan: allocates its blocks, prepares its kernels, and from then on only executes. */
-#include "base/system/clock.h"
 #include "base/size.h"
+#include "base/system/clock.h"
 #include "plan/plan.h"
-#include "tensor/half.h"
+#include "plan/transfer.h"
 
 #include <assert.h>
 
@@ -33,6 +33,34 @@ void *ech__exec_block(const ech__exec *exec, ech__memory_kind kind, int64_t *byt
 {
     *bytes = ech__plan_block_bytes(exec->plan, kind);
     return exec->blocks[kind];
+}
+
+ech_status ech__exec_write(const ech__exec *exec, ech_value value, int64_t first, int64_t count,
+                           const void *canonical)
+{
+    const ech__plan *plan = exec->plan;
+    return ech__device_scatter(plan->device, &plan->places[value].layout,
+                               ech__dtype_bytes(plan->graph->values[value].type.dtype), first,
+                               count, canonical, ech__exec_address(exec, value));
+}
+
+ech_status ech__exec_read(const ech__exec *exec, ech_value value, int64_t first, int64_t count,
+                          void *canonical)
+{
+    const ech__plan *plan = exec->plan;
+    return ech__device_gather(plan->device, &plan->places[value].layout,
+                              ech__dtype_bytes(plan->graph->values[value].type.dtype), first, count,
+                              ech__exec_address(exec, value), canonical);
+}
+
+ech_status ech__exec_scalar(const ech__exec *exec, ech_value value, double *out)
+{
+    float narrow;
+    if (exec->plan->graph->values[value].type.dtype == ECH_F64)
+        return ech__exec_read(exec, value, 0, 1, out);
+    ECH_TRY(ech__exec_read(exec, value, 0, 1, &narrow));
+    *out = (double)narrow;
+    return ECH_OK;
 }
 
 const ech__span *ech__exec_spans(const ech__exec *exec)
@@ -312,19 +340,37 @@ void ech__exec_destroy(ech__exec *exec)
         free_block(exec, (ech__memory_kind)k);
 }
 
-/* The time since the last operator ended is the exchange's where it was at work between them. */
-static void count_time(ech__exec *exec, const ech__node *node, const ech__span *span, int64_t *last)
+/* Whether the call under way runs an instruction. What an optimizer's kernel writes on its way is not run beside it. */
+static bool is_run(const ech__exec *exec, size_t n)
 {
-    const ech__phase phase = ech__op_info(node->op)->exchange ? ECH__PHASE_EXCHANGE : node->phase;
-    const ech__phase between = exec->plan->exchange ? ECH__PHASE_EXCHANGE : phase;
-    exec->times->ns[between] += span->start_ns - *last;
-    exec->times->ns[phase] += span->end_ns - span->start_ns;
-    *last = span->end_ns;
+    return exec->phases & 1u << exec->plan->instrs[n].node->phase && exec->kernels[n] &&
+           !(exec->written[n] && exec->phases & ECH__PHASE_BIT(OPTIMIZER));
 }
 
-static int64_t now(const ech__plan *plan)
+/* The time since the last operator ended is the exchange's where it was at work between them. */
+static void count_times(ech__exec *exec, int64_t last)
 {
-    return plan->clock ? plan->clock->now_ns : ech__clock_wall();
+    for (size_t n = 0; n < exec->plan->ninstrs; n++) {
+        const ech__node *node = exec->plan->instrs[n].node;
+        const ech__span *span = &exec->spans[n];
+        if (!is_run(exec, n))
+            continue;
+        const ech__phase phase =
+            ech__op_info(node->op)->exchange ? ECH__PHASE_EXCHANGE : node->phase;
+        const ech__phase between = exec->plan->exchange ? ECH__PHASE_EXCHANGE : phase;
+        exec->times->ns[between] += span->start_ns - last;
+        exec->times->ns[phase] += span->end_ns - span->start_ns;
+        last = span->end_ns;
+    }
+}
+
+/* The time is there when the device has been waited for. */
+static void stamp(const ech__plan *plan, int64_t *ns)
+{
+    if (plan->clock)
+        *ns = plan->clock->now_ns;
+    else
+        plan->device->memory->stamp(plan->device, ns);
 }
 
 /* Only what this thread computes takes time; the exchange moves the clock itself. */
@@ -345,13 +391,15 @@ static ech_status run_virtually(ech__virtual_clock *clock, const ech__node *node
 
 /* ---- what is not finite ---- */
 
-bool ech__exec_is_finite(const ech__exec *exec, ech_value v)
+ech_status ech__exec_is_finite(const ech__exec *exec, ech_value v, bool *out)
 {
     const ech__place *place = &exec->plan->places[v];
     int64_t elems = 0;
-    return !place->used || !ech__layout_extent(&place->layout, &elems) ||
-           ech__all_finite(exec->plan->graph->values[v].type.dtype, elems,
-                           ech__exec_address(exec, v));
+    *out = true;
+    if (!place->used || !ech__layout_extent(&place->layout, &elems))
+        return ECH_OK;
+    return ech__device_all_finite(exec->plan->device, exec->plan->graph->values[v].type.dtype,
+                                  elems, ech__exec_address(exec, v), out);
 }
 
 static bool overlap(const ech__place *a, const ech__place *b)
@@ -397,23 +445,27 @@ static bool can_run_again(const ech__exec *exec, size_t last)
     return true;
 }
 
-static void blame(ech__exec *exec, const ech__node *node, const ech_value *values, int count,
-                  bool read)
+static ech_status blame(ech__exec *exec, const ech__node *node, const ech_value *values, int count,
+                        bool read)
 {
     for (int i = 0; i < count && !exec->culprit.node; i++) {
-        if (!ech__exec_is_finite(exec, values[i]))
+        bool finite;
+        ECH_TRY(ech__exec_is_finite(exec, values[i], &finite));
+        if (!finite)
             exec->culprit = (ech__culprit){exec->plan->graph, node, values[i], read};
     }
+    return ECH_OK;
 }
 
 /* What no operator before it in the pass has made. */
-static void blame_sources(ech__exec *exec, const ech__node *node)
+static ech_status blame_sources(ech__exec *exec, const ech__node *node)
 {
     for (int i = 0; i < node->nin; i++) {
         const ech__value_kind kind = exec->plan->graph->values[node->in[i]].kind;
         if (kind != ECH__VALUE_ACTIVATION)
-            blame(exec, node, &node->in[i], 1, true);
+            ECH_TRY(blame(exec, node, &node->in[i], 1, true));
     }
+    return ECH_OK;
 }
 
 ech_status ech__exec_find_culprit(ech__exec *exec)
@@ -426,7 +478,7 @@ ech_status ech__exec_find_culprit(ech__exec *exec)
         const ech__node *node = plan->instrs[n].node;
         if (!is_forward(exec, n))
             continue;
-        blame_sources(exec, node);
+        ECH_TRY(blame_sources(exec, node));
         if (!again)
             continue;
         /* Running statistics have had their share of this batch, and a delay changes nothing. */
@@ -434,7 +486,7 @@ ech_status ech__exec_find_culprit(ech__exec *exec)
                              node->op == ECH__OP_DELAY;
         if (!skipped)
             ECH_TRY(exec->kernels[n]->run(exec->kernels[n], exec->scalars));
-        blame(exec, node, node->out, node->nout, node->op == ECH__OP_RECV);
+        ECH_TRY(blame(exec, node, node->out, node->nout, node->op == ECH__OP_RECV));
     }
     return ECH_OK;
 }
@@ -462,40 +514,49 @@ static void note_update(ech__exec *exec, const ech__node *node, bool *noted)
     }
 }
 
+/* Before anything is updated: since which operator the loss is not finite. */
+static ech_status check_loss(ech__exec *exec)
+{
+    bool finite;
+    ECH_TRY(ech__exec_is_finite(exec, exec->plan->graph->loss, &finite));
+    return finite ? ECH_OK : ech__exec_find_culprit(exec);
+}
+
 static ech_status run_phases(void *arg)
 {
     ech__exec *exec = arg;
     const ech__plan *plan = exec->plan;
     ech__exchange *exchange = plan->exchange;
-    int64_t last = now(plan);
+    int64_t begin;
     bool noted = false;
+    stamp(plan, &begin);
     if (exec->phases & ECH__PHASE_BIT(FORWARD))
         exec->culprit.node = NULL;
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__node *node = plan->instrs[n].node;
         ech__kernel *kernel = exec->kernels[n];
         ech__span *span = &exec->spans[n];
-        if (!(exec->phases & 1u << node->phase) || !kernel)
-            continue;
-        assert(exec->prepared || !kernel->prepare);
-        if (exec->written[n] && exec->phases & ECH__PHASE_BIT(OPTIMIZER)) {
-            span->start_ns = span->end_ns; /* it took no time of its own */
+        if (!is_run(exec, n)) {
+            if (exec->written[n] && exec->phases & 1u << node->phase)
+                span->start_ns = span->end_ns; /* it took no time of its own */
             continue;
         }
+        assert(exec->prepared || !kernel->prepare);
         note_update(exec, node, &noted);
-        span->start_ns = now(plan);
+        stamp(plan, &span->start_ns);
         ech_status status = plan->clock ? run_virtually(plan->clock, node, kernel, exec->scalars)
                                         : kernel->run(kernel, exec->scalars);
-        span->end_ns = now(plan);
-        if (exec->times)
-            count_time(exec, node, span, &last);
+        stamp(plan, &span->end_ns);
         if (status == ECH_OK && exchange)
             status = exchange->ops->progress(exchange);
-        if (status == ECH_OK && n == exec->loss_at && !ech__exec_is_finite(exec, plan->graph->loss))
-            status = ech__exec_find_culprit(exec);
+        if (status == ECH_OK && n == exec->loss_at)
+            status = check_loss(exec);
         if (status < 0)
             return ech__fail_in(plan->ctx, status, "%s '%s'", ech__op_name(node->op), node->name);
     }
+    ECH_TRY(plan->device->memory->sync(plan->device));
+    if (exec->times)
+        count_times(exec, begin);
     return ECH_OK;
 }
 
@@ -508,7 +569,7 @@ static ech_status prepare_weights(void *arg)
             ECH_TRY(kernel->prepare(kernel));
     }
     exec->prepared = true;
-    return ECH_OK;
+    return exec->plan->device->memory->sync(exec->plan->device);
 }
 
 ech_status ech__exec_prepare(ech__exec *exec)

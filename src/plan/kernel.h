@@ -89,6 +89,27 @@ struct ech__binding {
     ech_dtype copy_type;
 };
 
+/* Memory of a kind of device. An address is a name that may be added to; the host touches what lies there only where it is
+ * host_visible. All but alloc and free may be called on any thread. Each comes after all that the device was given before, and
+ * write, read, copy and fill return when the host's memory, or the other device's, may be used again. */
+typedef struct ech__memory_ops {
+    bool host_visible;
+    /* Zeroed and aligned to 64 bytes at least. ech__device_ops.alloc and free count it against the limit as well. */
+    ech_status (*alloc)(ech__device *device, int64_t bytes, void **out);
+    void (*free)(ech__device *device, void *ptr, int64_t bytes);
+    ech_status (*write)(ech__device *device, void *dst, const void *host, int64_t bytes);
+    ech_status (*read)(ech__device *device, void *host, const void *src, int64_t bytes);
+    /* From another device of the same kind, by the threads of the caller's; ech__device_copy takes any two. */
+    ech_status (*copy)(ech__device *device, void *dst, ech__device *from, const void *src,
+                       int64_t bytes);
+    ech_status (*fill)(ech__device *device, void *dst, int byte, int64_t bytes);
+    /* Waits for all that the device was given. */
+    ech_status (*sync)(ech__device *device);
+    /* Stores the time, in ns of ech__clock_wall, at which all that the device was given is done: at the latest when sync
+     * returns. */
+    void (*stamp)(ech__device *device, int64_t *ns);
+} ech__memory_ops;
+
 #define ECH__MEMORY_LIST(X)                                                                        \
     X(WEIGHTS, "weights")                                                                          \
     X(COPIES, "copies")                                                                            \
@@ -118,8 +139,7 @@ typedef struct ech__device_ops {
                              int *count);
     /* By the candidate's own function, on the worker thread. */
     ech__create_kernel *create;
-    /* Memory of the device, zeroed, aligned to 64 bytes at least. Over the limit it is refused with both
-     * figures. */
+    /* By the memory's own functions. Over the limit it is refused with both figures. */
     ech_status (*alloc)(ech__device *device, int64_t bytes, void **out);
     void (*free)(ech__device *device, void *ptr, int64_t bytes);
     /* What alloc can give now, whatever the device's own limit is: what the machine, a control group and limits of the
@@ -138,6 +158,7 @@ typedef struct ech__device_ops {
 /* The part of a device that others may read. */
 struct ech__device {
     const ech__device_ops *ops;
+    const ech__memory_ops *memory;
     ech_ctx *ctx;
     const char *kind; /* "cpu", "reference" */
     int threads;

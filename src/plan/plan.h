@@ -172,12 +172,21 @@ ech_status ech__exec_find_culprit(ech__exec *exec);
 ech__culprit ech__exec_culprit(const ech__exec *exec);
 
 /* Whether a value is finite, as it is in memory now. */
-bool ech__exec_is_finite(const ech__exec *exec, ech_value value);
+ech_status ech__exec_is_finite(const ech__exec *exec, ech_value value, bool *out);
 
 /* How often this exec has begun to change parameters, over all its runs: by an optimizer or by an exchange that ends in one. */
 int64_t ech__exec_updates(const ech__exec *exec);
 
-/* The memory of a value. For activations it holds the value only until another takes the place over. */
+/* Elements of a value, from canonical position first on, in row-major order without padding. */
+ech_status ech__exec_write(const ech__exec *exec, ech_value value, int64_t first, int64_t count,
+                           const void *canonical);
+ech_status ech__exec_read(const ech__exec *exec, ech_value value, int64_t first, int64_t count,
+                          void *canonical);
+/* A value of one element, of type f32 or f64. */
+ech_status ech__exec_scalar(const ech__exec *exec, ech_value value, double *out);
+
+/* The memory of a value, on its device: see ech__memory_ops. For activations it holds the value only until another takes the
+ * place over. */
 void *ech__exec_address(const ech__exec *exec, ech_value value);
 /* A block, as a whole; NULL where there is none. */
 void *ech__exec_block(const ech__exec *exec, ech__memory_kind kind, int64_t *bytes);

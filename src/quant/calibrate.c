@@ -74,7 +74,7 @@ ech_status ech__calibration_add(ech__calibration *c, const float *x, int64_t cou
             ech__histogram_add(c->seen[v], x, elems);
             continue;
         }
-        ech__network_read(c->network, (ech_value)v, count, c->values);
+        ECH_TRY(ech__network_read(c->network, (ech_value)v, count, c->values));
         ech__histogram_add(c->seen[v], c->values, elems);
     }
     c->samples += count;

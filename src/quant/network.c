@@ -47,8 +47,7 @@ static ech_status load_weights(ech__network *net, const ech__tensors *weights)
                              ech__dtype_name(value->type.dtype),
                              ech__shape_format(&value->type.shape).s,
                              t ? ech__dtype_name(t->dtype) : "not there");
-        ech__layout_scatter(&place->layout, ech__dtype_bytes(t->dtype), 0, t->elems, t->data,
-                            ech__exec_address(net->exec, (ech_value)v));
+        ECH_TRY(ech__exec_write(net->exec, (ech_value)v, 0, t->elems, t->data));
     }
     return ECH_OK;
 }
@@ -111,9 +110,7 @@ static ech_status write_input(ech__network *net, const float *x, int64_t count)
         memcpy(net->padded, x, (size_t)(count * net->in_elems) * sizeof *x);
         x = net->padded;
     }
-    ech__layout_scatter(&net->plan->places[net->input].layout, (int64_t)sizeof *x, 0, full, x,
-                        ech__exec_address(net->exec, net->input));
-    return ECH_OK;
+    return ech__exec_write(net->exec, net->input, 0, full, x);
 }
 
 static ech_status forward(ech__network *net)
@@ -133,17 +130,12 @@ ech_status ech__network_run(ech__network *net, const float *x, int64_t count, fl
                          (long long)net->batch);
     ECH_TRY(write_input(net, x, count));
     ECH_TRY(forward(net));
-    if (y)
-        ech__network_read(net, net->output, count, y);
-    return ECH_OK;
+    return y ? ech__network_read(net, net->output, count, y) : ECH_OK;
 }
 
-void ech__network_read(const ech__network *net, ech_value value, int64_t count, void *data)
+ech_status ech__network_read(const ech__network *net, ech_value value, int64_t count, void *data)
 {
-    const ech__place *place = &net->plan->places[value];
-    const int64_t bytes = ech__dtype_bytes(net->graph->values[value].type.dtype);
-    ech__layout_gather(&place->layout, bytes, 0, count * ech__network_elems(net, value),
-                       ech__exec_address(net->exec, value), data);
+    return ech__exec_read(net->exec, value, 0, count * ech__network_elems(net, value), data);
 }
 
 ech_status ech__network_again(ech__network *net, double *seconds)

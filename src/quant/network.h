@@ -41,7 +41,8 @@ void ech__network_destroy(ech__network *network);
 ech_status ech__network_run(ech__network *network, const float *x, int64_t count, float *y);
 
 /* The first count samples of a value that is kept, after a run: row-major, of the value's type. */
-void ech__network_read(const ech__network *network, ech_value value, int64_t count, void *data);
+ech_status ech__network_read(const ech__network *network, ech_value value, int64_t count,
+                             void *data);
 /* Elements of one sample of a value. */
 int64_t ech__network_elems(const ech__network *network, ech_value value);
 

@@ -210,3 +210,21 @@ void ech__layout_gather(const ech__layout *layout, int64_t elem_bytes, int64_t f
 {
     walk(layout, elem_bytes, first, count, (char *)memory, canonical, false);
 }
+
+/* Places grow with the index along an axis. Several indices of the first axis may have any of the others. */
+void ech__layout_span(const ech__layout *layout, int64_t first, int64_t count, int64_t *low,
+                      int64_t *high)
+{
+    const int ndims = layout->shape.ndims;
+    int64_t each = 1; /* elements of one index of the first axis */
+    *low = *high = 0;
+    for (int k = 1; k < ndims; k++) {
+        each *= layout->shape.dims[k];
+        *high += offset_along(layout, k, layout->shape.dims[k] - 1);
+    }
+    if (ndims) {
+        *low = offset_along(layout, 0, first / each);
+        *high += offset_along(layout, 0, (first + count - 1) / each);
+    }
+    *high += 1;
+}

@@ -49,4 +49,8 @@ void ech__layout_scatter(const ech__layout *layout, int64_t elem_bytes, int64_t 
 void ech__layout_gather(const ech__layout *layout, int64_t elem_bytes, int64_t first, int64_t count,
                         const void *memory, void *canonical);
 
+/* Elements of memory, from *low to before *high, that hold count elements from canonical position first on. */
+void ech__layout_span(const ech__layout *layout, int64_t first, int64_t count, int64_t *low,
+                      int64_t *high);
+
 #endif

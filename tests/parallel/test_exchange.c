@@ -113,9 +113,10 @@ static void fill(const ech__plan *plan, const ech__exec *exec, const share *part
             const int32_t label = (int32_t)(u * CLASSES);
             const double low = value->init.low, high = value->init.high;
             const double real = is_input ? 2 * u - 1 : low + u * (high - low);
-            ech__layout_scatter(layout, value->type.dtype == ECH_S32 ? 4 : 8, i, 1,
-                                value->type.dtype == ECH_S32 ? (const void *)&label : &real,
-                                ech__exec_address(exec, (ech_value)v));
+            check(ech__exec_write(exec, (ech_value)v, i, 1,
+                                  value->type.dtype == ECH_S32 ? (const void *)&label : &real) ==
+                      ECH_OK,
+                  value->name, plan->ctx);
         }
     }
 }
@@ -130,8 +131,7 @@ static void take(records *r, const ech__plan *plan, const ech__exec *exec, ech_v
     ech__shape_elems(&layout->shape, &next->elems);
     next->name = strdup(name);
     next->at = malloc((size_t)next->elems * sizeof *next->at);
-    ech__layout_gather(layout, sizeof *next->at, 0, next->elems, ech__exec_address(exec, v),
-                       next->at);
+    check(ech__exec_read(exec, v, 0, next->elems, next->at) == ECH_OK, name, plan->ctx);
 }
 
 static records take_all(const ech__plan *plan, const ech__exec *exec)

@@ -100,7 +100,9 @@ static ech_step step(fixture *f, ech_trainer *t, int64_t batch, double *correct)
     good(f, ech__trainer_variant(t, batch, &all, &v));
     write_inputs(f, t, v);
     good(f, ech__variant_step(t, v, &all, &out));
-    *correct = f->images ? ech__variant_scalar(t, v, f->model.correct) : 0;
+    *correct = 0;
+    if (f->images)
+        good(f, ech__variant_scalar(t, v, f->model.correct, correct));
     return out;
 }
 

@@ -158,8 +158,7 @@ static void read_gradients(const ech_trainer *trainer, gradients *g)
         assert_true(grad >= 0);
         float *row_major = malloc((size_t)g->elems[v] * sizeof *row_major);
         assert_non_null(row_major);
-        ech__layout_gather(&trainer->plan->places[grad].layout, sizeof *row_major, 0, g->elems[v],
-                           ech__exec_address(trainer->exec, grad), row_major);
+        assert_int_equal(ech__exec_read(trainer->exec, grad, 0, g->elems[v], row_major), ECH_OK);
         for (int64_t i = 0; i < g->elems[v]; i++)
             g->at[v][i] = (double)row_major[i];
         free(row_major);

@@ -77,8 +77,8 @@ static void keep_gradients(void *user, const ech__run *run, const ech__run_step 
             continue;
         const ech_value gradient = ech__graph_gradient(t->graph, (ech_value)v);
         const int64_t elems = param_elems(t, v);
-        ech__layout_gather(&t->plan->places[gradient].layout, sizeof *at, 0, elems,
-                           ech__exec_address(t->exec, gradient), at);
+        if (ech__exec_read(t->exec, gradient, 0, elems, at) < 0)
+            abort();
         at += elems;
     }
 }

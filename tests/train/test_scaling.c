@@ -76,9 +76,10 @@ static memory remember(const ech_trainer *t)
     m.states = malloc((size_t)m.state_bytes + 1);
     if (!m.weights || !m.states)
         abort();
-    memcpy(m.weights, weights, (size_t)m.weight_bytes);
-    if (m.state_bytes)
-        memcpy(m.states, states, (size_t)m.state_bytes);
+    ech__device *device = t->device;
+    if (device->memory->read(device, m.weights, weights, m.weight_bytes) < 0 ||
+        (m.state_bytes && device->memory->read(device, m.states, states, m.state_bytes) < 0))
+        abort();
     return m;
 }
 
@@ -110,8 +111,8 @@ static void read_all(const ech_trainer *t, bool gradients, float out[PARAMS])
             gradients ? ech__graph_gradient(t->graph, (ech_value)v) : (ech_value)v;
         int64_t elems = 0;
         ech__shape_elems(&t->plan->places[v].layout.shape, &elems);
-        ech__layout_gather(&t->plan->places[read].layout, sizeof *out, 0, elems,
-                           ech__exec_address(t->exec, read), out + at);
+        if (ech__exec_read(t->exec, read, 0, elems, out + at) < 0)
+            abort();
         at += elems;
     }
     if (at != PARAMS)

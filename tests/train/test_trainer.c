@@ -475,19 +475,22 @@ static void poison(ech_trainer *trainer, const char *name, int count)
 static void expect_blame(fixture *f, const char *poisoned, int count, const char *what)
 {
     ech_trainer *trainer = create(f);
+    const ech__value *broken;
     ech_step step;
     write_batch(trainer, BATCH);
     assert_int_equal(ech_trainer_step(trainer, &step), ECH_OK);
     assert_true(isfinite(step.loss));
     assert_string_equal(trainer->blame.what, "");
-    assert_null(ech__trainer_nonfinite(trainer));
+    assert_int_equal(ech__trainer_nonfinite(trainer, &broken), ECH_OK);
+    assert_null(broken);
     if (poisoned)
         poison(trainer, poisoned, count);
     assert_int_equal(ech_trainer_step(trainer, &step), ECH_OK);
     assert_false(isfinite(step.loss));
     assert_false(isnan(step.loss) && signbit(step.loss)); /* it would print as -nan */
     assert_string_equal(trainer->blame.what, what);
-    assert_non_null(ech__trainer_nonfinite(trainer));
+    assert_int_equal(ech__trainer_nonfinite(trainer, &broken), ECH_OK);
+    assert_non_null(broken);
     ech_trainer_destroy(trainer);
 }
 

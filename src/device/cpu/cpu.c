@@ -324,6 +324,8 @@ static ech__layout cpu_activation_layout(ech__device *device, const ech__shape *
 
 const ech__kernel_table ech__cpu_table = {
     .kind = "cpu",
+    .memory = &ech__host_memory,
+    .updates_parts = true,
     .open = cpu_open,
     .close = cpu_close,
     .fingerprint = cpu_fingerprint,

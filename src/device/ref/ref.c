@@ -143,6 +143,7 @@ static ech__layout ref_activation_layout(ech__device *device, const ech__shape *
 
 const ech__kernel_table ech__reference_table = {
     .kind = "reference",
+    .memory = &ech__host_memory,
     .open = ref_open,
     .close = ref_close,
     .fingerprint = ref_fingerprint,

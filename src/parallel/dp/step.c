@@ -2,6 +2,7 @@
 #include "base/system/clock.h"
 #include "comm/collective/reduce.h"
 #include "parallel/dp/internal.h"
+#include "plan/transfer.h"
 
 #include <assert.h>
 #include <string.h>
@@ -33,19 +34,6 @@ static void count(ech__dp_replica *from, ech__dp_replica *to, int64_t bytes)
     to->work.bytes_in += bytes;
 }
 
-enum { SLICE = 1 << 20 };
-
-/* By all threads of the device whose worker calls it. */
-static void copy(void *dst, const void *src, int64_t bytes)
-{
-    const int64_t slices = (bytes + SLICE - 1) / SLICE;
-#pragma omp parallel for schedule(static) if (slices > 1)
-    for (int64_t s = 0; s < slices; s++) {
-        const int64_t at = s * SLICE, rest = bytes - at;
-        memcpy((char *)dst + at, (const char *)src + at, (size_t)(rest < SLICE ? rest : SLICE));
-    }
-}
-
 /* One value of the whole batch on device 0, row-major. */
 typedef struct rows {
     char *whole;
@@ -68,17 +56,19 @@ static rows rows_of(const ech__dp *dp, ech_value v)
 }
 
 /* Rows of a value on device 0 to a device's input; all of it where it has no rows. */
-static void send_rows(ech__dp_replica *to, rows from, ech_value input)
+static ech_status send_rows(ech__dp_replica *to, rows from, ech_value input)
 {
+    ech__dp_replica *first = &to->dp->replicas[0];
     const int64_t bytes = from.row ? from.row * to->now->batch : from.bytes;
-    ech__layout_scatter(&to->now->plan->places[input].layout, from.elem, 0, bytes / from.elem,
-                        from.whole + from.row * to->first, ech__exec_address(to->now->exec, input));
-    count(&to->dp->replicas[0], to, bytes);
+    count(first, to, bytes);
+    return ech__device_send(to->device, &to->now->plan->places[input].layout, from.elem,
+                            bytes / from.elem, ech__exec_address(to->now->exec, input),
+                            first->device, from.whole + from.row * to->first);
 }
 
 /* ---- jobs of device 0 ---- */
 
-static void scatter_inputs(ech__dp *dp)
+static ech_status scatter_inputs(ech__dp *dp)
 {
     const ech__plan *plan = dp->replicas[0].now->plan;
     for (size_t v = 0; v < plan->graph->nvalues; v++) {
@@ -88,12 +78,13 @@ static void scatter_inputs(ech__dp *dp)
         const rows from = rows_of(dp, (ech_value)v);
         for (int d = 0; d < dp->devices; d++) {
             if (dp->replicas[d].now)
-                send_rows(&dp->replicas[d], from, (ech_value)v);
+                ECH_TRY(send_rows(&dp->replicas[d], from, (ech_value)v));
         }
     }
+    return ECH_OK;
 }
 
-static void replicate(ech__dp *dp)
+static ech_status replicate(ech__dp *dp)
 {
     ech__dp_replica *first = &dp->replicas[0];
     int64_t bytes;
@@ -102,22 +93,24 @@ static void replicate(ech__dp *dp)
         ech__dp_replica *r = &dp->replicas[d];
         if (!r->now)
             continue;
-        copy(ech__exec_block(r->now->exec, ECH__MEMORY_WEIGHTS, &bytes), weights, bytes);
+        void *own = ech__exec_block(r->now->exec, ECH__MEMORY_WEIGHTS, &bytes);
+        ECH_TRY(ech__device_copy(r->device, own, first->device, weights, bytes));
         count(first, r, dp->weight_bytes);
     }
+    return ECH_OK;
 }
 
 static ech_status hand_out(ech__dp *dp)
 {
     const int64_t start = ech__clock_wall();
-    scatter_inputs(dp);
+    ECH_TRY(scatter_inputs(dp));
     end_own_phase(dp, ECH__DP_SCATTER, start);
-    replicate(dp);
+    ECH_TRY(replicate(dp));
     end_own_phase(dp, ECH__DP_REPLICATE, dp->phases[ECH__DP_SCATTER].end_ns);
     return ECH_OK;
 }
 
-static void gather(ech__dp *dp)
+static ech_status gather(ech__dp *dp)
 {
     const rows to = rows_of(dp, dp->model.prediction);
     for (int d = 0; d < dp->devices; d++) {
@@ -125,16 +118,17 @@ static void gather(ech__dp *dp)
         if (!r->now)
             continue;
         const int64_t bytes = to.row * r->now->batch;
-        memcpy(to.whole + to.row * r->first, ech__exec_address(r->now->exec, dp->model.prediction),
-               (size_t)bytes);
+        ECH_TRY(ech__device_copy(dp->replicas[0].device, to.whole + to.row * r->first, r->device,
+                                 ech__exec_address(r->now->exec, dp->model.prediction), bytes));
         count(r, &dp->replicas[0], bytes);
     }
+    return ECH_OK;
 }
 
 static ech_status compute_loss(ech__dp *dp)
 {
     const int64_t start = ech__clock_wall();
-    gather(dp);
+    ECH_TRY(gather(dp));
     end_own_phase(dp, ECH__DP_GATHER, start);
     ECH_TRY(ech__exec_run(dp->now->exec, ECH__PHASE_BIT(FORWARD) | ECH__PHASE_BIT(BACKWARD),
                           dp->scalars, NULL));
@@ -142,7 +136,7 @@ static ech_status compute_loss(ech__dp *dp)
     const rows from = rows_of(dp, dp->model.grad_out);
     for (int d = 0; d < dp->devices; d++) {
         if (dp->replicas[d].now)
-            send_rows(&dp->replicas[d], from, dp->model.grad_in);
+            ECH_TRY(send_rows(&dp->replicas[d], from, dp->model.grad_in));
     }
     end_own_phase(dp, ECH__DP_SCATTER_GRADIENT, dp->phases[ECH__DP_LOSS].end_ns);
     return ECH_OK;

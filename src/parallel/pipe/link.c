@@ -2,8 +2,7 @@
  * ranks. */
 #include "base/system/clock.h"
 #include "parallel/pipe/internal.h"
-
-#include <string.h>
+#include "plan/transfer.h"
 
 typedef struct ech__link_end {
     ech__kernel base;
@@ -35,25 +34,13 @@ static ech_status run_send(ech__kernel *base, const ech__scalars *scalars)
     const link_kernel *k = (const link_kernel *)base;
     ech__mail *mail = k->mail;
     (void)scalars;
+    ECH_TRY(k->stage->device->memory->sync(k->stage->device));
     mail->src = k->at;
     mail->sent_ns = mail->clock_ns = now(k->stage);
     atomic_fetch_add_explicit(&mail->sent, 1, memory_order_release);
     ech__bell_ring(&k->stage->pipe->stages[mail->to].bell);
     k->stage->work.bytes_out += mail->bytes;
     return ECH_OK;
-}
-
-enum { SLICE = 1 << 20 };
-
-/* By all threads of the device that fetches. */
-static void copy(void *dst, const void *src, int64_t bytes)
-{
-    const int64_t slices = (bytes + SLICE - 1) / SLICE;
-#pragma omp parallel for schedule(static) if (slices > 1)
-    for (int64_t s = 0; s < slices; s++) {
-        const int64_t at = s * SLICE, rest = bytes - at;
-        memcpy((char *)dst + at, (const char *)src + at, (size_t)(rest < SLICE ? rest : SLICE));
-    }
 }
 
 static double price(const ech__pipe *pipe, const ech__mail *mail)
@@ -88,7 +75,8 @@ static ech_status run_recv(ech__kernel *base, const ech__scalars *scalars)
     if (!ech__mail_await(&stage->bell, &mail->sent, number, &pipe->failed, pipe->spin_ns))
         return gave_up(stage);
     const int64_t fetch = ech__clock_wall();
-    copy(k->at, mail->src, k->extent);
+    ECH_TRY(ech__device_copy(stage->device, k->at, pipe->stages[mail->from].device, mail->src,
+                             k->extent));
     if (pipe->options.links) {
         arrive(stage, mail);
     } else {

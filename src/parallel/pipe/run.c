@@ -19,15 +19,8 @@ static ech__scalars scalars_of(const ech__pipe *pipe, int micro)
     return scalars;
 }
 
-static double scalar_at(const ech__plan *plan, const ech__exec *exec, ech_value v)
-{
-    const void *at = ech__exec_address(exec, v);
-    return plan->graph->values[v].type.dtype == ECH_F64 ? *(const double *)at
-                                                        : (double)*(const float *)at;
-}
-
 /* Only one device makes a value, so only its worker adds to the result. */
-static void collect(ech__stage *stage, int micro)
+static ech_status collect(ech__stage *stage, int micro)
 {
     ech__pipe *pipe = stage->pipe;
     const ech__pass *pass = pipe->now;
@@ -37,8 +30,11 @@ static void collect(ech__stage *stage, int micro)
         if (!pass->plans[at]->places[v].used)
             continue;
         const double share = (double)pass->count[micro] / (double)pass->batch;
-        pipe->results[i] += (i ? 1 : share) * scalar_at(pass->plans[at], pass->execs[at], v);
+        double value;
+        ECH_TRY(ech__exec_scalar(pass->execs[at], v, &value));
+        pipe->results[i] += (i ? 1 : share) * value;
     }
+    return ECH_OK;
 }
 
 static ech_status run_task(ech__stage *stage, ech__task task)
@@ -56,8 +52,7 @@ static ech_status run_task(ech__stage *stage, ech__task task)
         ECH_TRY(ech__stage_await_taken(stage, task.micro - stage->slots));
     ECH_TRY(ech__exec_run(exec, ECH__PHASE_BIT(FORWARD), &scalars, &times));
     stage->work.forward_ns += times.ns[ECH__PHASE_FORWARD];
-    collect(stage, task.micro);
-    return ECH_OK;
+    return collect(stage, task.micro);
 }
 
 /* Parameters belong to the first micro-batch's exec. */
@@ -251,8 +246,9 @@ static bool sends_broken(const ech__plan *plan, const ech__exec *exec, ech__culp
 {
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__node *node = plan->instrs[n].node;
+        bool finite;
         if (node->op != ECH__OP_SEND || node->phase != ECH__PHASE_FORWARD ||
-            ech__exec_is_finite(exec, node->in[0]))
+            ech__exec_is_finite(exec, node->in[0], &finite) < 0 || finite)
             continue;
         *out = (ech__culprit){plan->graph, node, node->in[0], true};
         return true;

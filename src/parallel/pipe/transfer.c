@@ -1,6 +1,7 @@
 /* Passes of a pipe: a batch size, cut into micro-batches that have an exec on every device. */
 #include "base/size.h"
 #include "parallel/pipe/internal.h"
+#include "plan/transfer.h"
 
 #include <string.h>
 
@@ -170,6 +171,7 @@ ech_status ech__pipe_pass_of(ech__pipe *pipe, int64_t batch, bool training, cons
 
 /* Where one micro-batch of an input is on a device. */
 typedef struct place {
+    ech__device *device;
     const ech__layout *layout;
     void *memory;
     int64_t each;         /* bytes of an element */
@@ -184,7 +186,8 @@ static bool place_of(const ech__pass *pass, int device, int micro, const char *n
     if (v < 0 || plan->graph->values[v].kind != ECH__VALUE_INPUT || !plan->places[v].used)
         return false;
     const ech__type *type = &plan->graph->values[v].type;
-    *out = (place){.layout = &plan->places[v].layout,
+    *out = (place){.device = plan->device,
+                   .layout = &plan->places[v].layout,
                    .memory = ech__exec_address(pass->execs[at], v),
                    .each = ech__dtype_bytes(type->dtype)};
     ech__shape_elems(&out->layout->shape, &out->count);
@@ -231,8 +234,8 @@ ech_status ech__pipe_write(ech__pipe *pipe, const ech__pass *pass, const char *n
     for (int d = 0; d < pipe->options.devices; d++) {
         for (int m = 0; m < pass->micros; m++) {
             if (place_of(pass, d, m, name, &p))
-                ech__layout_scatter(p.layout, p.each, 0, p.count,
-                                    (const char *)data + p.first * p.each, p.memory);
+                ECH_TRY(ech__device_scatter(p.device, p.layout, p.each, 0, p.count,
+                                            (const char *)data + p.first * p.each, p.memory));
         }
     }
     return ECH_OK;
@@ -246,8 +249,8 @@ ech_status ech__pipe_read(ech__pipe *pipe, const ech__pass *pass, const char *na
     for (int d = pipe->options.devices - 1; d >= 0; d--) {
         for (int m = 0; m < pass->micros; m++) {
             if (place_of(pass, d, m, name, &p))
-                ech__layout_gather(p.layout, p.each, 0, p.count, p.memory,
-                                   (char *)data + p.first * p.each);
+                ECH_TRY(ech__device_gather(p.device, p.layout, p.each, 0, p.count, p.memory,
+                                           (char *)data + p.first * p.each));
         }
     }
     return ECH_OK;

@@ -158,6 +158,6 @@ ech_status ech_trainer_evaluate_batch(ech_trainer *trainer, const char *images, 
     ECH_TRY(write_batch(trainer, variant, images, labels, batch));
     ECH_TRY(ech__variant_evaluate(trainer, variant));
     for (int i = 0; i < count; i++)
-        out[i] = ech__variant_scalar(trainer, variant, values[i]);
+        ECH_TRY(ech__variant_scalar(trainer, variant, values[i], &out[i]));
     return ECH_OK;
 }

@@ -151,9 +151,10 @@ ech_status ech__run_check_loss(ech__run *run, const ech__run_step *step)
 ech_status ech__run_check_params(ech__run *run)
 {
     ech__divergence *d = &run->diverged;
-    const ech__value *found = ech__trainer_nonfinite(run->trainer);
+    const ech__value *found;
     ech__blame blame = {.what = ""};
     int rank;
+    ECH_TRY(ech__trainer_nonfinite(run->trainer, &found));
     if (found)
         snprintf(blame.what, sizeof blame.what, "%s '%.96s'", ech__value_kind_name(found->kind),
                  found->name);

@@ -296,6 +296,7 @@ ech_status ech__feed_evaluate(ech__feed *feed, ech_trainer *trainer, const ech__
     ech_status status;
     while ((status = ech__loader_next(loader, &b, NULL)) == ECH_OK && b) {
         const ech__variant *v;
+        double loss, correct;
         if (!b->count)
             continue;
         status = ech__trainer_variant(trainer, b->count, NULL, &v);
@@ -303,10 +304,14 @@ ech_status ech__feed_evaluate(ech__feed *feed, ech_trainer *trainer, const ech__
             status = write_images(trainer, v, b, 0, ech__images_bytes(feed->test));
         if (status == ECH_OK)
             status = ech__variant_evaluate(trainer, v);
+        if (status == ECH_OK)
+            status = ech__variant_scalar(trainer, v, model->loss, &loss);
+        if (status == ECH_OK)
+            status = ech__variant_scalar(trainer, v, model->correct, &correct);
         if (status < 0)
             break;
-        out->loss += ech__variant_scalar(trainer, v, model->loss) * (double)b->count;
-        out->accuracy += ech__variant_scalar(trainer, v, model->correct);
+        out->loss += loss * (double)b->count;
+        out->accuracy += correct;
         out->samples += b->count;
     }
     ech__loader_destroy(loader);

@@ -2,6 +2,7 @@
 #include "base/file/sha256.h"
 #include "base/format.h"
 #include "base/rng.h"
+#include "plan/transfer.h"
 #include "tensor/safetensors.h"
 
 #include <math.h>
@@ -15,7 +16,8 @@ enum { CHUNK = 1 << 20 };
 typedef struct tensor {
     const ech__value *value;
     const ech__layout *layout;
-    void *memory; /* NULL: in another process, on the device `owner` */
+    ech__device *device;
+    void *memory; /* of the device; NULL: in another process, on the device `owner` */
     int64_t elems, elem_bytes;
     int owner;
 } tensor;
@@ -25,6 +27,7 @@ static tensor tensor_in(const ech__plan *plan, const ech__exec *exec, ech_value 
     const ech__value *value = &plan->graph->values[v];
     tensor t = {.value = value,
                 .layout = &plan->places[v].layout,
+                .device = plan->device,
                 .memory = ech__exec_address(exec, v),
                 .elem_bytes = ech__dtype_bytes(value->type.dtype)};
     ech__shape_elems(&t.layout->shape, &t.elems);
@@ -61,13 +64,23 @@ static tensor tensor_of(const ech_trainer *trainer, ech_value v)
     return t;
 }
 
-/* Writes elements from the first on. The padding becomes zero: a step that was not finite may have left NaN there. */
-static void put(const tensor *t, int64_t first, int64_t count, const void *data)
+static ech_status get(const tensor *t, int64_t first, int64_t count, void *data)
+{
+    return ech__device_gather(t->device, t->layout, t->elem_bytes, first, count, t->memory, data);
+}
+
+static ech_status put(const tensor *t, int64_t first, int64_t count, const void *data)
+{
+    return ech__device_scatter(t->device, t->layout, t->elem_bytes, first, count, data, t->memory);
+}
+
+/* The same from the first element on. The padding becomes zero: a step that was not finite may have left NaN there. */
+static ech_status put_anew(const tensor *t, int64_t first, int64_t count, const void *data)
 {
     int64_t extent = 0;
     if (first == 0 && ech__layout_extent(t->layout, &extent) && extent > t->elems)
-        memset(t->memory, 0, (size_t)(extent * t->elem_bytes));
-    ech__layout_scatter(t->layout, t->elem_bytes, first, count, data, t->memory);
+        ECH_TRY(t->device->memory->fill(t->device, t->memory, 0, extent * t->elem_bytes));
+    return put(t, first, count, data);
 }
 
 /* What one file holds: PyTorch's state_dict of the model, or of the optimizer. */
@@ -107,19 +120,25 @@ static ech_status by_chunks(ech_trainer *trainer, const tensor *t, chunk_fn each
     return status;
 }
 
-const ech__value *ech__trainer_nonfinite(const ech_trainer *trainer)
+ech_status ech__trainer_nonfinite(const ech_trainer *trainer, const ech__value **out)
 {
+    *out = NULL;
     for (size_t v = 0; v < trainer->graph->nvalues; v++) {
         const ech__value *value = &trainer->graph->values[v];
         const ech__plan *plan;
         const ech__exec *exec;
         ech_value there;
-        if ((is_saved(trainer->graph, v) || is_state(trainer->graph, v)) &&
-            ech__trainer_home(trainer, (ech_value)v, &plan, &exec, &there) &&
-            !ech__exec_is_finite(exec, there))
-            return value;
+        bool finite;
+        if ((!is_saved(trainer->graph, v) && !is_state(trainer->graph, v)) ||
+            !ech__trainer_home(trainer, (ech_value)v, &plan, &exec, &there))
+            continue;
+        ECH_TRY(ech__exec_is_finite(exec, there, &finite));
+        if (finite)
+            continue;
+        *out = value;
+        break;
     }
-    return NULL;
+    return ECH_OK;
 }
 
 int64_t ech__trainer_param_count(const ech_trainer *trainer)
@@ -142,8 +161,7 @@ static ech_status fill_chunk(void *user, const tensor *t, int64_t first, int64_t
     ech__rng_range range = *(const ech__rng_range *)user;
     range.first = (uint64_t)first;
     ech__rng_fill(&range, chunk, count);
-    ech__layout_scatter(t->layout, t->elem_bytes, first, count, chunk, t->memory);
-    return ECH_OK;
+    return put(t, first, count, chunk);
 }
 
 ech_status ech__params_init(ech_trainer *trainer)
@@ -205,8 +223,7 @@ ech_status ech__variant_write(ech_trainer *trainer, const ech__variant *variant,
     if (is_piped_input(trainer, name))
         return ech__pipe_write(trainer->pipe, variant->pass, name, data, bytes);
     ECH_TRY(find(trainer, variant, name, bytes, &t));
-    put(&t, 0, t.elems, data);
-    return ECH_OK;
+    return put_anew(&t, 0, t.elems, data);
 }
 
 ech_status ech_trainer_write(ech_trainer *trainer, const char *name, const void *data, size_t bytes)
@@ -220,16 +237,13 @@ ech_status ech_trainer_read(ech_trainer *trainer, const char *name, void *data, 
     if (is_piped_input(trainer, name))
         return ech__pipe_read(trainer->pipe, trainer->variants[0].pass, name, data, bytes);
     ECH_TRY(find(trainer, &trainer->variants[0], name, bytes, &t));
-    ech__layout_gather(t.layout, t.elem_bytes, 0, t.elems, t.memory, data);
-    return ECH_OK;
+    return get(&t, 0, t.elems, data);
 }
 
 static ech_status move_chunk(void *user, const tensor *t, int64_t first, int64_t count, void *chunk)
 {
-    const tensor *to = user;
-    ech__layout_gather(t->layout, t->elem_bytes, first, count, t->memory, chunk);
-    ech__layout_scatter(to->layout, to->elem_bytes, first, count, chunk, to->memory);
-    return ECH_OK;
+    ECH_TRY(get(t, first, count, chunk));
+    return put(user, first, count, chunk);
 }
 
 ech_status ech__variant_take_inputs(ech_trainer *trainer, const ech__variant *from,
@@ -262,7 +276,7 @@ static ech_status put_chunk(void *user, const tensor *t, int64_t first, int64_t 
     const outlet *out = user;
     const int64_t bytes = count * t->elem_bytes;
     if (t->memory)
-        ech__layout_gather(t->layout, t->elem_bytes, first, count, t->memory, chunk);
+        ECH_TRY(get(t, first, count, chunk));
     if (out->trainer->stages)
         ECH_TRY(ech__comm_broadcast(out->trainer->stages, chunk, bytes, t->owner));
     if (out->sha)
@@ -377,8 +391,7 @@ static ech_status load_chunk(void *user, const tensor *t, int64_t first, int64_t
     const reading *r = user;
     ECH_TRY(ech__safetensors_read(r->file, r->from, first * t->elem_bytes, chunk,
                                   (size_t)(count * t->elem_bytes)));
-    put(t, first, count, chunk);
-    return ECH_OK;
+    return put_anew(t, first, count, chunk);
 }
 
 static ech_status load_part(ech_trainer *trainer, part_fn part, const char *path)

@@ -152,8 +152,8 @@ ech_status ech__variant_evaluate(ech_trainer *trainer, const ech__variant *varia
 /* Whether a program may ask for it after a forward pass. */
 ech_status ech__trainer_check_scalar(const ech_trainer *trainer, ech_value value);
 /* A kept scalar after a step. */
-double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant,
-                           ech_value value);
+ech_status ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant,
+                               ech_value value, double *out);
 
 /* Fails where an earlier step failed half-way: parameters may then be those of two steps, and nothing may be done with them. */
 ech_status ech__trainer_check(const ech_trainer *trainer);
@@ -182,7 +182,7 @@ const ech__exec *ech__trainer_exec_of(const ech_trainer *trainer, int device);
 ech_status ech__trainer_hash(ech_trainer *trainer, char out[65]);
 
 /* The first parameter, buffer or state of this process that is not finite, or NULL. */
-const ech__value *ech__trainer_nonfinite(const ech_trainer *trainer);
+ech_status ech__trainer_nonfinite(const ech_trainer *trainer, const ech__value **out);
 
 /* Elements of all parameters. */
 int64_t ech__trainer_param_count(const ech_trainer *trainer);

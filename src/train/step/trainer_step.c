@@ -106,14 +106,15 @@ ech_status ech__trainer_check(const ech_trainer *trainer)
 
 /* ---- steps ---- */
 
-double ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant, ech_value value)
+ech_status ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant,
+                               ech_value value, double *out)
 {
     if (trainer->pipe)
-        return ech__unsigned_nan(ech__pipe_result(trainer->pipe, value));
-    const void *at = ech__exec_address(variant->exec, value);
-    return ech__unsigned_nan(trainer->graph->values[value].type.dtype == ECH_F64
-                                 ? *(const double *)at
-                                 : (double)*(const float *)at);
+        *out = ech__pipe_result(trainer->pipe, value);
+    else
+        ECH_TRY(ech__exec_scalar(variant->exec, value, out));
+    *out = ech__unsigned_nan(*out);
+    return ECH_OK;
 }
 
 /* Outside of the step's time: the optimizer does it otherwise. */
@@ -264,14 +265,17 @@ static ech_status run_micro_step(ech_trainer *trainer, const ech__variant *varia
                 : ech__exec_run(variant->exec, compute | more, &scalars, &trainer->times));
     trainer->time_ns += now(trainer) - start;
     trainer->micro = micro->index + 1;
-    const double loss = ech__variant_scalar(trainer, variant, trainer->graph->loss);
+    double loss, correct;
+    ECH_TRY(ech__variant_scalar(trainer, variant, trainer->graph->loss, &loss));
     trainer->report.loss += micro->weight * loss;
     if (!isfinite(loss) && !trainer->blame.what[0])
         trainer->blame = ech__blame_of(trainer, variant);
     if (micro->weight > 0)
         trainer->report.samples += (double)variant->batch;
-    if (micro->weight > 0 && trainer->counted >= 0)
-        trainer->report.correct += ech__variant_scalar(trainer, variant, trainer->counted);
+    if (micro->weight > 0 && trainer->counted >= 0) {
+        ECH_TRY(ech__variant_scalar(trainer, variant, trainer->counted, &correct));
+        trainer->report.correct += correct;
+    }
     return ECH_OK;
 }
 
@@ -313,16 +317,16 @@ ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
 
 /* Every rank has the same sums of gradients, to the bit, since a sum over ranks is made once and handed to all. What is not
  * finite on one rank is not finite in the sum, so all ranks find it and decide alike, without a word about it. */
-static ech__verdict look_at_gradients(const ech_trainer *trainer)
+static ech_status look_at_gradients(const ech_trainer *trainer, ech__verdict *out)
 {
     const ech__variant *variant = trainer->ready;
-    double squares = 0, largest = 0, broken = 0;
+    double squares = 0, largest = 0, broken = 0, stats[ECH__GRAD_STATS];
     ech__verdict verdict = {.scale = trainer->scaler.scale};
     for (size_t n = 0; trainer->checks && n < variant->plan->ninstrs; n++) {
         const ech__node *node = variant->plan->instrs[n].node;
         if (node->op != ECH__OP_GRAD_STATS)
             continue;
-        const double *stats = ech__exec_address(variant->exec, node->out[0]);
+        ECH_TRY(ech__exec_read(variant->exec, node->out[0], 0, ECH__GRAD_STATS, stats));
         squares += stats[ECH__GRAD_SQUARES];
         largest = fmax(largest, stats[ECH__GRAD_LARGEST]);
         broken += stats[ECH__GRAD_BROKEN];
@@ -331,7 +335,8 @@ static ech__verdict look_at_gradients(const ech_trainer *trainer)
     verdict.max = largest / verdict.scale;
     verdict.broken = broken > 0;
     verdict.skip = verdict.broken && trainer->scaler.on;
-    return verdict;
+    *out = verdict;
+    return ECH_OK;
 }
 
 /* As torch.nn.utils.clip_grad_norm_ has it, on gradients whose scale has been undone. */
@@ -350,7 +355,7 @@ ech_status ech_trainer_apply(ech_trainer *trainer, ech_step *out)
                          trainer->micro_steps, trainer->micro);
     ECH_TRY(ech__trainer_check(trainer));
     ech__scalars scalars = trainer->scalars;
-    trainer->verdict = look_at_gradients(trainer);
+    ECH_TRY(look_at_gradients(trainer, &trainer->verdict));
     scalars.grad_factor = clipping(trainer, trainer->verdict.norm) / trainer->verdict.scale;
     const int64_t start = now(trainer);
     if (!trainer->verdict.skip)
@@ -454,6 +459,5 @@ ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *o
     ECH_TRY(ech__trainer_variant(trainer, training->batch, NULL, &variant));
     ECH_TRY(ech__variant_take_inputs(trainer, training, variant));
     ECH_TRY(ech__variant_evaluate(trainer, variant));
-    *out = ech__variant_scalar(trainer, variant, value);
-    return ECH_OK;
+    return ech__variant_scalar(trainer, variant, value, out);
 }
