@@ -153,6 +153,16 @@ ech_status ech__fail_in(ech_ctx *ctx, ech_status code, const char *fmt, ...)
     return ech__fail(ctx, code, "%s: %s", prefix, ctx->error);
 }
 
+ech_status ech__no_memory(ech_ctx *ctx, const char *what, ...)
+{
+    char line[LINE_BYTES];
+    va_list args;
+    va_start(args, what);
+    write_line(line, what, args);
+    va_end(args);
+    return ech__fail(ctx, ECH_E_NOMEM, "cannot allocate memory for %s", line);
+}
+
 void ech__log(ech_ctx *ctx, const char *fmt, ...)
 {
     if (!ctx || !ctx->log)

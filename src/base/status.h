@@ -36,6 +36,10 @@ ech_status ech__fail(ech_ctx *ctx, ech_status code, const char *fmt, ...)
 ech_status ech__fail_in(ech_ctx *ctx, ech_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Writes "cannot allocate memory for WHAT" and returns ECH_E_NOMEM; WHAT is such as "a plan of %zu operators". */
+ech_status ech__no_memory(ech_ctx *ctx, const char *what, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* Hands one line to the context's log function, if it has one. */
 void ech__log(ech_ctx *ctx, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -8,9 +8,7 @@ ech_status ech__thin_init(ech_ctx *ctx, ech__thin *t, size_t item_bytes, int64_t
     /* An even number, so that halving leaves no item without a partner. */
     *t = (ech__thin){.ctx = ctx, .item_bytes = item_bytes, .room = most + most % 2, .stride = 1};
     t->items = ech__new(ctx, (size_t)t->room * item_bytes);
-    return t->items ? ECH_OK
-                    : ech__fail(ctx, ECH_E_NOMEM, "no memory for a sample of %lld items",
-                                (long long)t->room);
+    return t->items ? ECH_OK : ech__no_memory(ctx, "a sample of %lld items", (long long)t->room);
 }
 
 void ech__thin_fini(ech__thin *t)

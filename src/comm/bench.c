@@ -144,8 +144,8 @@ static ech_status make_buffers(job *j)
     if ((j->dst || wanted < 1) && (j->src || wanted < 2) && j->own && j->all)
         return ECH_OK;
     drop_buffers(j);
-    return ech__fail(ctx, ECH_E_NOMEM, "%d x %lld bytes for %s cannot be had", wanted,
-                     (long long)j->buffer_bytes, ech__bench_op_name(j->config->op));
+    return ech__no_memory(ctx, "%d x %lld bytes of %s", wanted, (long long)j->buffer_bytes,
+                          ech__bench_op_name(j->config->op));
 }
 
 /* ---- running ---- */
@@ -299,7 +299,7 @@ static ech_status count_wrong(const job *j, int64_t *wrong)
     const size_t bytes = (size_t)world * sizeof own;
     int64_t *all = ech__new(ctx, bytes);
     if (!all)
-        return ech__fail(ctx, ECH_E_NOMEM, "the errors of %d ranks cannot be counted", world);
+        return ech__no_memory(ctx, "the errors of %d ranks", world);
     const ech_status status = ech__comm_allgather(j->comm, &own, all, sizeof own);
     *wrong = 0;
     for (int rank = 0; rank < world; rank++)
@@ -418,8 +418,7 @@ ech_status ech__bench_find(ech__comm *comm, ech__bench_place *out)
     const size_t bytes = (size_t)comm->world * sizeof own;
     place *all = ech__new(comm->ctx, bytes);
     if (!all)
-        return ech__fail(comm->ctx, ECH_E_NOMEM, "the places of %d ranks cannot be counted",
-                         comm->world);
+        return ech__no_memory(comm->ctx, "the places of %d ranks", comm->world);
     const ech_status status = ech__comm_allgather(comm, &own, all, sizeof own);
     if (status >= 0)
         *out = count_places(all, comm->world);

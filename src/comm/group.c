@@ -5,7 +5,7 @@ ech_status ech_group_open(ech_ctx *ctx, ech_group **out)
     *out = NULL;
     ech_group *group = ech__new(ctx, sizeof *group);
     if (!group)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a group of ranks");
+        return ech__no_memory(ctx, "a group of ranks");
     group->owned = true;
     const ech_status status =
         ech__comm_open(ctx, &(ech__comm_options){.backend = ECH__BACKEND_AUTO}, &group->comm);

@@ -35,8 +35,7 @@ static ech_status solo_alloc(ech__comm *comm, int64_t bytes, void **out)
     const size_t size = ((size_t)bytes + 63) / 64 * 64;
     *out = aligned_alloc(64, size ? size : 64);
     if (!*out)
-        return ech__fail(comm->ctx, ECH_E_NOMEM, "the system gave no %lld bytes of memory",
-                         (long long)bytes);
+        return ech__no_memory(comm->ctx, "a region of %lld bytes", (long long)bytes);
     memset(*out, 0, size);
     return ECH_OK;
 }
@@ -97,7 +96,7 @@ ech_status ech__solo_open(ech_ctx *ctx, double timeout_s, ech__comm **out)
     *out = NULL;
     solo *s = ech__new(ctx, sizeof *s);
     if (!s)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a comm");
+        return ech__no_memory(ctx, "a comm");
     s->base = (ech__comm){.ops = &solo_ops,
                           .ctx = ctx,
                           .world = 1,

@@ -7,11 +7,6 @@
 /* Texts between ranks. Lengths go first; a rank that has no memory for what is coming says so, so that no other waits for
  * it in vain: everybody fails together. */
 
-static ech_status no_memory(ech__comm *comm, long long bytes)
-{
-    return ech__fail(comm->ctx, ECH_E_NOMEM, "no memory for %lld bytes of text", bytes);
-}
-
 /* Fails everywhere where one rank has no memory. */
 static ech_status all_have(ech__comm *comm, bool mine, long long bytes)
 {
@@ -23,7 +18,7 @@ static ech_status all_have(ech__comm *comm, bool mine, long long bytes)
                      .src = &missing,
                      .dst = &missing};
     ECH_TRY(ech__comm_run(comm, &any));
-    return missing ? no_memory(comm, bytes) : ECH_OK;
+    return missing ? ech__no_memory(comm->ctx, "%lld bytes of text", bytes) : ECH_OK;
 }
 
 ech_status ech__comm_share_text(ech__comm *comm, const char *text, char **out)
@@ -93,7 +88,7 @@ ech_status ech__comm_gather_texts(ech__comm *comm, const char *text, char **text
                 texts[r] = NULL;
             }
             free(all);
-            return no_memory(comm, longest);
+            return ech__no_memory(comm->ctx, "%lld bytes of text", (long long)longest);
         }
     }
     free(all);

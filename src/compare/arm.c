@@ -36,9 +36,7 @@ ech_status ech__arm_init(ech__arm *arm)
 {
     arm->process = arm->listener = arm->in = arm->out = -1;
     arm->samples = ech__new(arm->ctx, ECH__ARM_SAMPLES * sizeof *arm->samples);
-    return arm->samples ? ECH_OK
-                        : ech__fail(arm->ctx, ECH_E_NOMEM, "cannot allocate %zu bytes",
-                                    ECH__ARM_SAMPLES * sizeof *arm->samples);
+    return arm->samples ? ECH_OK : ech__no_memory(arm->ctx, "%d samples", ECH__ARM_SAMPLES);
 }
 
 void ech__arm_fini(ech__arm *arm)

@@ -111,7 +111,7 @@ ech_status ech__compare_create(ech_ctx *ctx, const ech__compare_options *options
     *out = NULL;
     ech__compare *c = ech__new(ctx, sizeof *c);
     if (!c)
-        return ech__fail(ctx, ECH_E_NOMEM, "cannot allocate %zu bytes", sizeof *c);
+        return ech__no_memory(ctx, "a comparison");
     c->ctx = ctx;
     c->options = *options;
     c->watch.fd = -1;

@@ -191,7 +191,7 @@ ech_status ech__probe_open(ech_ctx *ctx, ech__probe **out)
     *out = NULL;
     ech__probe *p = ech__new(ctx, sizeof *p);
     if (!p)
-        return ech__fail(ctx, ECH_E_NOMEM, "cannot allocate %zu bytes", sizeof *p);
+        return ech__no_memory(ctx, "a probe of the cores");
     p->ctx = ctx;
     pthread_mutex_init(&p->mutex, NULL);
     pthread_cond_init(&p->go, NULL);

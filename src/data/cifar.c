@@ -135,8 +135,8 @@ ech_status ech__cifar_open(ech_ctx *ctx, const char *dir, ech__split split, ech_
     *out = (ech__cifar){.count = 0};
     uint8_t *records = malloc((size_t)files * ECH__CIFAR_FILE);
     if (!records)
-        return ech__fail(ctx, ECH_E_NOMEM, "%s: no memory for %lld bytes of images", dir,
-                         (long long)files * ECH__CIFAR_FILE);
+        return ech__no_memory(ctx, "%lld bytes of images of %s", (long long)files * ECH__CIFAR_FILE,
+                              dir);
     for (int i = 0; i < files; i++) {
         const ech_status status =
             read_file(ctx, dir, first + i, records + (size_t)i * ECH__CIFAR_FILE);

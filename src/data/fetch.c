@@ -133,7 +133,7 @@ static ech_status go_through(ech_ctx *ctx, reader read, const char *dir, ech__fi
 {
     uint8_t *records = malloc(ECH__CIFAR_FILE);
     if (!records)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for %d bytes", ECH__CIFAR_FILE);
+        return ech__no_memory(ctx, "%d bytes", ECH__CIFAR_FILE);
     ech_status status = ECH_OK;
     for (int file = 0; file < ECH__CIFAR_FILES && status == ECH_OK; file++) {
         status = read(ctx, dir, file, records);

@@ -41,7 +41,7 @@ static ech_status open_cifar(ech__images *set, const ech__images_options *o)
                          "CIFAR-10 needs the directory of its files (--data-dir DIR)");
     ech__cifar *cifar = ech__new(set->ctx, sizeof *cifar);
     if (!cifar)
-        return ech__fail(set->ctx, ECH_E_NOMEM, "no memory for a set of images");
+        return ech__no_memory(set->ctx, "a set of images");
     const int files = o->split == ECH__SPLIT_TRAIN ? ECH__CIFAR_TRAIN_FILES : 1;
     set->state = cifar;
     set->source = &cifar_source;
@@ -52,7 +52,7 @@ static ech_status open_cifar(ech__images *set, const ech__images_options *o)
     set->count = cifar->count;
     set->labels = malloc((size_t)set->count);
     if (!set->labels)
-        return ech__fail(set->ctx, ECH_E_NOMEM, "no memory for %lld labels", (long long)set->count);
+        return ech__no_memory(set->ctx, "%lld labels", (long long)set->count);
     for (int64_t i = 0; i < set->count; i++)
         set->labels[i] = ech__cifar_label(cifar, i);
     return ECH_OK;
@@ -97,8 +97,7 @@ ech_status ech__images_limit(ech__images *set, int64_t limit)
         return ECH_OK;
     int32_t *kept = calloc((size_t)limit, sizeof *kept);
     if (!kept)
-        return ech__fail(set->ctx, ECH_E_NOMEM, "no memory for a list of %lld images",
-                         (long long)limit);
+        return ech__no_memory(set->ctx, "a list of %lld images", (long long)limit);
     int lacking;
     int64_t share;
     if (!select_balanced(set, limit, kept, &lacking, &share)) {
@@ -127,7 +126,7 @@ ech_status ech__images_open(ech_ctx *ctx, const ech__images_options *options, ec
     *out = NULL;
     ech__images *set = ech__new(ctx, sizeof *set);
     if (!set)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a set of images");
+        return ech__no_memory(ctx, "a set of images");
     *set = (ech__images){.ctx = ctx,
                          .name = ech__images_source_name(options->source),
                          .channels = ECH__CIFAR_CHANNELS,

@@ -327,8 +327,7 @@ static ech_status allocate(ech__loader *l)
     if (l->options.shuffle)
         l->order = malloc((size_t)count * sizeof *l->order);
     if (!l->x || !l->y || !l->scratch || (l->options.shuffle && !l->order))
-        return ech__fail(l->ctx, ECH_E_NOMEM, "no memory for %d batches of %lld images", l->buffers,
-                         (long long)batch);
+        return ech__no_memory(l->ctx, "%d batches of %lld images", l->buffers, (long long)batch);
     for (int b = 0; b < l->buffers; b++)
         l->batches[b] = (ech__batch){.x = l->x + b * xs, .y = l->y + b * ys};
     return ECH_OK;
@@ -353,7 +352,7 @@ ech_status ech__loader_create(ech_ctx *ctx, const ech__images *set,
     ECH_TRY(check(ctx, set, options));
     ech__loader *l = ech__new(ctx, sizeof *l);
     if (!l)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a loader of images");
+        return ech__no_memory(ctx, "a loader of images");
     l->ctx = ctx;
     l->set = set;
     l->options = *options;

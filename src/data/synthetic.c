@@ -144,7 +144,7 @@ ech_status ech__synthetic_open(ech__images *set, ech__split split)
     set->state = s;
     set->source = &source;
     if (!set->labels || !s)
-        return ech__fail(set->ctx, ECH_E_NOMEM, "no memory for a set of images");
+        return ech__no_memory(set->ctx, "a set of images");
     s->first = split == ECH__SPLIT_TRAIN ? 0 : TRAIN;
     for (int64_t i = 0; i < set->count; i++)
         set->labels[i] = (uint8_t)(i % CLASSES);

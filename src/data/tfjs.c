@@ -34,7 +34,7 @@ static ech_status decode(ech_ctx *ctx, picture *p, FILE *file)
     } else {
         p->pixels = malloc(PNG_IMAGE_SIZE(image));
         if (!p->pixels)
-            status = ech__fail(ctx, ECH_E_NOMEM, "%s: no memory for the picture", p->path);
+            status = ech__no_memory(ctx, "the pixels of %s", p->path);
         else if (!png_image_finish_read(&image, NULL, p->pixels, 0, NULL))
             status = ech__fail(ctx, ECH_E_FORMAT, "%s: %s", p->path, image.message);
     }
@@ -50,7 +50,7 @@ static ech_status read_picture(ech_ctx *ctx, picture *p)
     FILE *file = fdopen(fd, "rb");
     if (!file) {
         close(fd);
-        return ech__fail(ctx, ECH_E_NOMEM, "%s: no memory to read it", p->path);
+        return ech__no_memory(ctx, "the reader of %s", p->path);
     }
     const ech_status status = decode(ctx, p, file);
     fclose(file);

@@ -20,7 +20,7 @@ static ech_status allocate(ech_ctx *ctx, ech__vectors *v, int64_t count, int64_t
     if (v->x && v->y)
         return ECH_OK;
     ech__vectors_fini(ctx, v);
-    return ech__fail(ctx, ECH_E_NOMEM, "no memory for two batches of %lld bytes", (long long)bytes);
+    return ech__no_memory(ctx, "two batches of %lld bytes", (long long)bytes);
 }
 
 void ech__vectors_fini(ech_ctx *ctx, ech__vectors *v)

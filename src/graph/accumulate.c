@@ -14,7 +14,7 @@ static ech_value value_of(ech_graph *graph, ech_value param, ech__value_kind kin
     const ech__value *p = &graph->values[param];
     const char *name = ech__arena_printf(&graph->arena, "%s.%s%d", p->name, what, number);
     if (!name)
-        return (ech_value)ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for an accumulating graph");
+        return (ech_value)ech__no_memory(graph->ctx, "an accumulating graph");
     return ech__graph_value(
         graph, &(ech__value){.name = name, .kind = kind, .type = p->type, .of = param});
 }

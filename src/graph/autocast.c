@@ -15,12 +15,6 @@ typedef struct caster {
         [ECH__PHASE_COUNT]; /* [nvalues] the cast of a value, by the phase that made it; -1: none */
 } caster;
 
-static ech_status no_memory(const caster *c)
-{
-    return ech__fail(c->graph->ctx, ECH_E_NOMEM, "no memory to cast a graph of %zu operators",
-                     c->graph->nnodes);
-}
-
 static bool is_f32(const caster *c, ech_value v)
 {
     return c->graph->values[v].type.dtype == ECH_F32;
@@ -120,7 +114,8 @@ static ech_status begin(caster *c)
     for (int p = 0; p < ECH__PHASE_COUNT; p++) {
         c->low[p] = ech__arena_array(&c->graph->arena, c->nvalues, sizeof *c->low[p]);
         if (!c->low[p])
-            return no_memory(c);
+            return ech__no_memory(c->graph->ctx, "the casts of a graph of %zu operators",
+                                  c->graph->nnodes);
         for (size_t v = 0; v < c->nvalues; v++)
             c->low[p][v] = -1;
     }

@@ -109,7 +109,7 @@ static ech_status name_gradients(struct ech__autodiff *ad)
         grad->of = (ech_value)v;
         grad->name = ech__arena_printf(&graph->arena, "%s.grad", graph->values[v].name);
         if (!grad->name)
-            return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the backward graph");
+            return ech__no_memory(graph->ctx, "the backward graph");
     }
     return ECH_OK;
 }
@@ -121,7 +121,7 @@ static ech_status begin(struct ech__autodiff *ad, ech_graph *graph)
     ad->needs = ech__arena_array(&graph->arena, ad->nvalues, sizeof *ad->needs);
     ad->grad = ech__arena_array(&graph->arena, ad->nvalues, sizeof *ad->grad);
     if (!ad->needs || !ad->grad)
-        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the backward graph");
+        return ech__no_memory(graph->ctx, "the backward graph");
     mark_needs(ad);
     graph->phase = ECH__PHASE_BACKWARD;
     return ECH_OK;

@@ -29,9 +29,7 @@ static ech_value make_copy(ech_graph *graph, const ech__node *node, const char *
     value->kind = ECH__VALUE_COPY;
     value->of = from;
     value->name = ech__arena_printf(&graph->arena, "%s.%s", graph->values[from].name, what);
-    return value->name ? copy
-                       : (ech_value)ech__fail(graph->ctx, ECH_E_NOMEM,
-                                              "no memory for the names of weight copies");
+    return value->name ? copy : (ech_value)ech__no_memory(graph->ctx, "the names of weight copies");
 }
 
 /* An f32 weight of an operator on 16-bit data. */

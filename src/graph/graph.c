@@ -11,7 +11,7 @@ ech_status ech_graph_create(ech_ctx *ctx, ech_graph **out)
     *out = NULL;
     ech_graph *graph = ech__new(ctx, sizeof *graph);
     if (!graph)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a graph");
+        return ech__no_memory(ctx, "a graph");
     graph->ctx = ctx;
     graph->loss = -1;
     ech__arena_init(&graph->arena, ctx->alloc);
@@ -41,8 +41,7 @@ static ech_value broken(ech_graph *graph, ech_status status)
 
 static ech_value out_of_memory(ech_graph *graph)
 {
-    return broken(graph, ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for a graph of %zu nodes",
-                                   graph->nnodes + 1));
+    return broken(graph, ech__no_memory(graph->ctx, "a graph of %zu nodes", graph->nnodes + 1));
 }
 
 ech_value ech__graph_value(ech_graph *graph, const ech__value *value)
@@ -180,7 +179,7 @@ ech_status ech__graph_clone(const ech_graph *graph, ech_graph **out)
     if (!ok) {
         ech_graph_destroy(copy);
         *out = NULL;
-        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for a copy of the graph");
+        return ech__no_memory(graph->ctx, "a copy of the graph");
     }
     copy->nvalues = graph->nvalues;
     copy->cap_values = graph->nvalues + 1;

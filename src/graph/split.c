@@ -138,8 +138,7 @@ static ech_status cut(cutter *c, ech_value loss, ech__halves *out)
     c->behind = ech__arena_array(&c->arena, model->nvalues, sizeof *c->behind);
     c->body = ech__arena_array(&c->arena, model->nnodes + 1, sizeof *c->body);
     if (!c->behind || !c->body)
-        return ech__fail(model->ctx, ECH_E_NOMEM, "no memory to cut a graph of %zu operators",
-                         model->nnodes);
+        return ech__no_memory(model->ctx, "the parts of a graph of %zu operators", model->nnodes);
     ECH_TRY(find_prediction(c, loss));
     out->prediction = c->prediction;
     mark_body(c);

@@ -149,7 +149,7 @@ static ech_status ask_for(ech__lab_runs *runs, const char *id, const char *words
     const char *why = ech__lab_keep(runs->lab, reason);
     ech__lab_task *task = ech__lab_add_task(runs->study, id, words);
     if (!task || (reason && !why))
-        return ech__fail(runs->lab->ctx, ECH_E_NOMEM, "no memory for run %s", id);
+        return ech__no_memory(runs->lab->ctx, "run %s", id);
     pthread_mutex_lock(&runs->lab->mutex);
     task->reason = why;
     pthread_mutex_unlock(&runs->lab->mutex);
@@ -196,8 +196,7 @@ static ech_status need_facts(ech__lab_runs *runs)
     runs->facts_count = runs->study->count;
     const ech__lab_result *results = ech__lab_results(runs->study);
     if (!results)
-        return ech__fail(runs->lab->ctx, ECH_E_NOMEM, "no memory for the results of %s",
-                         study_id(runs));
+        return ech__no_memory(runs->lab->ctx, "the results of %s", study_id(runs));
     return ech__lab_facts_create(runs->lab->ctx, results, runs->facts_count,
                                  runs->lab->figures.spread, &runs->facts);
 }

@@ -170,7 +170,7 @@ ech_status ech__lab_add_noise(ech__lab_facts *facts, ech__lab_source *source, co
     const double *noise = noise_of(facts, source);
     double *draws = ech__arena_array(&facts->arena, ECH__LAB_DRAWS, sizeof *draws);
     if (!noise || !draws)
-        return ech__fail(facts->ctx, ECH_E_NOMEM, "no memory for draws of %s", path);
+        return ech__no_memory(facts->ctx, "draws of %s", path);
     for (size_t d = 0; d < ECH__LAB_DRAWS; d++) {
         const double drawn = value->draws ? value->draws[d] : value->at;
         draws[d] = power > 0 ? drawn * noise[d] : drawn / noise[d];
@@ -277,7 +277,7 @@ static ech_status draw_all(ech__lab_facts *facts, const ech__lab_source *source,
         return ECH_OK;
     double *draws = ech__arena_array(&facts->arena, ECH__LAB_DRAWS, sizeof *draws);
     if (!draws)
-        return ech__fail(facts->ctx, ECH_E_NOMEM, "no memory for draws");
+        return ech__no_memory(facts->ctx, "draws");
     const uint64_t stream = stream_of(source, "steps");
     draws[0] = out->at;
     for (uint64_t d = 1; d < ECH__LAB_DRAWS; d++) {
@@ -295,7 +295,7 @@ static ech_status compute(ech__lab_facts *facts, const population *from,
     ech_status status = ECH_OK;
     if (!work_init(&w, from->count)) {
         work_fini(&w);
-        return ech__fail(facts->ctx, ECH_E_NOMEM, "no memory for %zu steps", from->count);
+        return ech__no_memory(facts->ctx, "%zu steps", from->count);
     }
     read_column(&w, from, field);
     /* Losses up to the divergence are no sample of the run's. */
@@ -357,7 +357,7 @@ ech_status ech__lab_statistic_of(ech__lab_facts *facts, ech__lab_source *source,
     k = ech__arena_alloc(&facts->arena, sizeof *k);
     char *name = ech__arena_printf(&facts->arena, "%s", field);
     if (!k || !name)
-        return ech__fail(facts->ctx, ECH_E_NOMEM, "no memory for a statistic");
+        return ech__no_memory(facts->ctx, "a statistic");
     *k = (ech__lab_known_statistic){statistic, name, *out, source->statistics};
     source->statistics = k;
     return ECH_OK;

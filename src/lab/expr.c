@@ -31,11 +31,6 @@ __attribute__((format(printf, 2, 3))) static ech_status wrong(const parser *p, c
                      p->text, (size_t)(p->at - p->text) + 1, what);
 }
 
-static ech_status no_memory(const parser *p)
-{
-    return ech__fail(p->facts->ctx, ECH_E_NOMEM, "no memory for '%.200s'", p->text);
-}
-
 static void skip_spaces(parser *p)
 {
     while (*p->at == ' ')
@@ -79,7 +74,7 @@ static ech_status combine(parser *p, char op, ech__lab_value *left, const ech__l
     if (out.known && (left->draws || right->draws)) {
         double *draws = ech__arena_array(&p->scratch, ECH__LAB_DRAWS, sizeof *draws);
         if (!draws)
-            return no_memory(p);
+            return ech__no_memory(p->facts->ctx, "'%.200s'", p->text);
         for (size_t d = 0; d < ECH__LAB_DRAWS; d++)
             draws[d] = apply(op, left->draws ? left->draws[d] : left->at,
                              right->draws ? right->draws[d] : right->at);
@@ -192,7 +187,7 @@ static ech_status parse_call(parser *p, const char *name, size_t length, ech__la
         return wrong(p, "there is no function '%.*s'", (int)length, name);
     ech__lab_value *args = ech__arena_array(&p->scratch, ECH__LAB_MAX_ARGS, sizeof *args);
     if (!args)
-        return no_memory(p);
+        return ech__no_memory(p->facts->ctx, "'%.200s'", p->text);
     do {
         if (count == ECH__LAB_MAX_ARGS)
             return wrong(p, "more than %d numbers between parentheses", ECH__LAB_MAX_ARGS);
@@ -293,7 +288,7 @@ static ech_status parse_all(parser *p, ech__lab_value *out)
                          p->text, length, ECH__LAB_EXPR_MAX);
     p->uses = ech__arena_array(&p->scratch, p->facts->ndefinitions + 1, sizeof *p->uses);
     if (!p->uses)
-        return no_memory(p);
+        return ech__no_memory(p->facts->ctx, "'%.200s'", p->text);
     ECH_TRY(parse_sum(p, out));
     skip_spaces(p);
     return *p->at ? wrong(p, "an operator was expected, not '%c'", *p->at) : ECH_OK;
@@ -400,7 +395,7 @@ static ech_status define_new(ech__lab_facts *facts, const char *name, const char
     ech__arena_init(&p.scratch, facts->ctx->alloc);
     ech_status status = parse_all(&p, &d.value);
     if (status == ECH_OK && !keep(&p, name, &d))
-        status = no_memory(&p);
+        status = ech__no_memory(p.facts->ctx, "'%.200s'", p.text);
     ech__arena_fini(&p.scratch);
     if (status < 0)
         return ech__fail_in(facts->ctx, status, "figure %.64s", name);

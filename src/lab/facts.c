@@ -24,14 +24,14 @@ ech_status ech__lab_facts_create(ech_ctx *ctx, const ech__lab_result *results, s
         return ech__fail(ctx, ECH_E_INVALID, "a noise of %g: must be from 0 to 10", noise);
     ech__lab_facts *facts = ech__new(ctx, sizeof *facts);
     if (!facts)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the facts of a study");
+        return ech__no_memory(ctx, "the facts of a study");
     facts->ctx = ctx;
     facts->noise = noise;
     ech__arena_init(&facts->arena, ctx->alloc);
     facts->sources = ech__arena_array(&facts->arena, count ? count : 1, sizeof *facts->sources);
     if (!facts->sources) {
         ech__lab_facts_destroy(facts);
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for %zu runs", count);
+        return ech__no_memory(ctx, "%zu runs", count);
     }
     facts->nsources = count;
     for (size_t i = 0; i < count; i++)
@@ -321,7 +321,7 @@ static ech_status add_step(ech__lab_facts *facts, ech__lab_source *s, const char
                            const char *line, size_t bytes)
 {
     if (!ech__arena_grow(&facts->arena, (void **)&s->steps, s->nsteps, &s->room, sizeof(void *)))
-        return ech__fail(facts->ctx, ECH_E_NOMEM, "no memory for %zu steps", s->nsteps);
+        return ech__no_memory(facts->ctx, "%zu steps", s->nsteps);
     ECH_TRY(ech__json_parse(facts->ctx, what, line, bytes, &s->steps[s->nsteps]));
     s->nsteps++;
     return ECH_OK;

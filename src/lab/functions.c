@@ -339,7 +339,7 @@ ech_status ech__lab_call(ech__lab_facts *facts, ech__arena *arena, ech__lab_func
     if (!out->known)
         return ECH_OK;
     if (drawn && !(draws = ech__arena_array(arena, ECH__LAB_DRAWS, sizeof *draws)))
-        return ech__fail(facts->ctx, ECH_E_NOMEM, "no memory for draws of %s", row->name);
+        return ech__no_memory(facts->ctx, "draws of %s", row->name);
     const uint64_t stream = row->draws ? stream_of(row, args, count) : 0;
     out->at = call_once(row, args, count, stream, 0);
     for (size_t d = 0; drawn && d < ECH__LAB_DRAWS; d++)

@@ -43,7 +43,7 @@ static ech_status fetch(ech__lab *lab, const char *dir, char *reason, size_t byt
     char *err = ech__arena_printf(&lab->arena, "%s/errors.txt", dir);
     char *own = ech__lab_keep(lab, dir);
     if (!out || !err || !own)
-        return ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for fetching CIFAR-10");
+        return ech__no_memory(lab->ctx, "fetching CIFAR-10");
     ECH_TRY(ech__dir_make(lab->ctx, "directory of CIFAR-10", dir));
     char *const argv[] = {"echelon", "data", "cifar10", "--dir", own, NULL};
     const ech__runner_job job = {.program = lab->options.program,
@@ -70,7 +70,7 @@ static ech_status decide(ech__lab *lab, const char *dir, const char *reason)
         text = ech__arena_printf(&lab->arena, "synthetic, because CIFAR-10 could not be had: %s",
                                  reason);
     if (!text || (dir && !place))
-        return ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for the place of CIFAR-10");
+        return ech__no_memory(lab->ctx, "the place of CIFAR-10");
     pthread_mutex_lock(&lab->mutex);
     lab->images.kind = dir ? ECH__LAB_IMAGES_REAL : ECH__LAB_IMAGES_SYNTHETIC;
     lab->images.dir = place;
@@ -90,7 +90,7 @@ ech_status ech__lab_find_images(ech__lab *lab)
         return decide(lab, set, NULL);
     const char *own = ech__arena_printf(&lab->arena, "%s/cifar10", lab->options.out);
     if (!own)
-        return ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for the place of CIFAR-10");
+        return ech__no_memory(lab->ctx, "the place of CIFAR-10");
     if (ech__images_are_in(own))
         return decide(lab, own, NULL);
     char reason[240] = "";

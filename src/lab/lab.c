@@ -34,7 +34,7 @@ ech_status ech__lab_create(ech_ctx *ctx, const ech__lab_options *options, ech__l
 {
     ech__lab *lab = *out = ech__new(ctx, sizeof *lab);
     if (!lab)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a lab");
+        return ech__no_memory(ctx, "a lab");
     lab->ctx = ctx;
     ech__arena_init(&lab->arena, ctx->alloc);
     pthread_mutex_init(&lab->mutex, NULL);
@@ -184,7 +184,7 @@ static ech_status save_study(ech__lab *lab, const ech__lab_study *study, const e
     const char *path =
         ech__arena_printf(&lab->arena, "%s/studies/%s.json", lab->options.out, study->card->id);
     return path ? ech__json_save(lab->ctx, path, json, ECH_JSON_INDENT)
-                : ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for the path of a study");
+                : ech__no_memory(lab->ctx, "the path of a study");
 }
 
 static ech_status tell(ech__lab *lab, ech__lab_study *study)
@@ -205,7 +205,7 @@ static ech_status tell(ech__lab *lab, ech__lab_study *study)
         .user = study,
     };
     if (!sheet.command || !sheet.results)
-        return ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for what the study tells");
+        return ech__no_memory(lab->ctx, "what the study tells");
     ECH_TRY(ech__sheet_tell(lab->ctx, &sheet, &json));
     const ech_status status = save_study(lab, study, json);
     ech__json_destroy(json);
@@ -266,7 +266,7 @@ static ech_status make_places(ech__lab *lab)
     for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
         const char *path = ech__arena_printf(&lab->arena, "%s%s", lab->options.out, below[i]);
         if (!path)
-            return ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for the places of a lab");
+            return ech__no_memory(lab->ctx, "the places of a lab");
         ECH_TRY(ech__dir_make(lab->ctx, "directory of the lab", path));
     }
     return ECH_OK;

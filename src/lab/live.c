@@ -40,7 +40,7 @@ ech_status ech__live_create(ech_ctx *ctx, ech__lab *lab, const char *out_dir, ec
                          out_dir, ECH_DIR_MAX_PATH - 1);
     ech__live *live = ech__new(ctx, sizeof *live);
     if (!live)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the live view");
+        return ech__no_memory(ctx, "the live view");
     live->ctx = ctx;
     live->lab = lab;
     strcpy(live->out, out_dir);
@@ -48,7 +48,7 @@ ech_status ech__live_create(ech_ctx *ctx, ech__lab *lab, const char *out_dir, ec
     live->before.follow = ech__follow_create(ctx);
     if (!live->now.follow || !live->before.follow) {
         ech__live_destroy(live);
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the live view");
+        return ech__no_memory(ctx, "the live view");
     }
     *out = live;
     return ECH_OK;

@@ -32,7 +32,7 @@ static ech_status make(ech_ctx *ctx, void (*print)(FILE *file), ech__live_text *
     const bool failed = !file || ferror(file) != 0;
     if ((file && fclose(file) != 0) || failed) {
         free(text);
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the page of the live view");
+        return ech__no_memory(ctx, "the page of the live view");
     }
     out->text = text;
     return ECH_OK;

@@ -37,7 +37,7 @@ ech_status ech__noise_idle(ech_ctx *ctx, double seconds, ech__lab_noise *out)
     uint64_t x = 88172645463325252u;
     int64_t rounds = 1 << 16;
     if (!times)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for %zu times", samples);
+        return ech__no_memory(ctx, "%zu times", samples);
     for (int i = 0; i < 16; i++) /* the fastest of some is what the machine can do */
         fastest = fmin(fastest, time_of(&x, rounds));
     rounds = (int64_t)fmax(1, (double)rounds * LOOP_SECONDS / fmax(fastest, 1e-9));
@@ -93,7 +93,7 @@ static ech_status add_equal(ech__lab *lab)
         number);
     return words && ech__lab_add_task(&lab->noise, ech__lab_name("equal%zu", number).s, words)
                ? ECH_OK
-               : ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for the runs that measure noise");
+               : ech__no_memory(lab->ctx, "the runs that measure noise");
 }
 
 static ech_status run_equal(ech__lab *lab, ech__lab_task *task)

@@ -83,7 +83,7 @@ static ech_status remember(performance *p)
     ech__lab *lab = p->lab;
     if (!ech__arena_grow(&lab->arena, (void **)&lab->known, lab->known_count, &lab->known_room,
                          sizeof *lab->known))
-        return ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for the runs that are over");
+        return ech__no_memory(lab->ctx, "the runs that are over");
     lab->known[lab->known_count++] =
         (ech__lab_known_run){p->line.key, p->task->state, p->task->reason, p->task->seconds};
     return ECH_OK;
@@ -121,9 +121,8 @@ static ech_status make_paths(performance *p, paths *out)
                                  p->line.prints ? "result.json.part" : "output.txt");
     out->err = ech__arena_printf(arena, "%s/errors.txt", p->line.made_in);
     out->result = ech__arena_printf(arena, "%s/result.json", p->line.made_in);
-    return out->out && out->err && out->result
-               ? ECH_OK
-               : ech__fail(p->lab->ctx, ECH_E_NOMEM, "no memory for the paths of a run");
+    return out->out && out->err && out->result ? ECH_OK
+                                               : ech__no_memory(p->lab->ctx, "the paths of a run");
 }
 
 /* What a command has printed becomes its record, if it is one. Its sentence goes to reason where it is none. */
@@ -179,7 +178,7 @@ static ech_status run_it(performance *p)
     ECH_TRY(execute(p, &end, reason));
     const char *why = *reason ? ech__lab_keep(p->lab, reason) : NULL;
     if (*reason && !why)
-        return ech__fail(p->lab->ctx, ECH_E_NOMEM, "no memory for why a run failed");
+        return ech__no_memory(p->lab->ctx, "the reason why a run failed");
     const ech__lab_kept kept = {.words = p->line.key,
                                 .good = !why,
                                 .code = end.how == ECH__RUNNER_EXITED ? end.code : 128 + end.code,
@@ -207,7 +206,7 @@ static ech_status perform(performance *p)
             ech__arena_printf(&p->lab->arena, "it needs run %s, which %s", p->line.missing->id,
                               p->line.missing->state == ECH__LAB_FAILED ? "failed" : "was skipped");
         if (!reason)
-            return ech__fail(p->lab->ctx, ECH_E_NOMEM, "no memory for why a run is skipped");
+            return ech__no_memory(p->lab->ctx, "the reason why a run is skipped");
         finish(p, ECH__LAB_SKIPPED, reason, 0);
         return ECH_OK;
     }

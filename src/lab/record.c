@@ -97,7 +97,7 @@ ech_status ech__lab_save(ech__lab *lab)
     const ech__lab_options *o = &lab->options;
     const char *path = ech__arena_printf(&lab->arena, "%s/lab.json", o->out);
     if (!path)
-        return ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for the path of lab.json");
+        return ech__no_memory(lab->ctx, "the path of lab.json");
     ech_json *json = ech__json_object(), *seeds = ech__json_array();
     ech__json_append_int(&seeds, o->seed);
     ech__json_set_int(&json, "format", FORMAT);

@@ -308,7 +308,7 @@ ech_status ech__lab_serve_start(ech_ctx *ctx, ech__lab *lab, const char *out_dir
     ech__lab_server *s = calloc(1, sizeof *s);
     if (!s || ech_ctx_create(NULL, &s->ctx) < 0) {
         free(s);
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the live view");
+        return ech__no_memory(ctx, "the live view");
     }
     s->port = port;
     ech_status status = ech__live_create(s->ctx, lab, out_dir, &s->live);

@@ -34,11 +34,6 @@ void ech__lab_sort(const ech__study_card **cards, size_t count)
     }
 }
 
-static ech_status no_memory(const ech__lab *lab)
-{
-    return ech__fail(lab->ctx, ECH_E_NOMEM, "no memory for a lab");
-}
-
 /* ---- studies ---- */
 
 static ech_status take_cards(ech__lab *lab, const ech__lab_options *o)
@@ -193,7 +188,7 @@ static ech_status read_set(ech__lab *lab, const char *text, ech__lab_set *out)
 {
     char *name = ech__lab_keep(lab, text);
     if (!name)
-        return no_memory(lab);
+        return ech__no_memory(lab->ctx, "a lab");
     char *equals = strchr(name, '=');
     if (!equals || equals == name)
         return ech__fail(lab->ctx, ECH_E_INVALID,
@@ -221,7 +216,7 @@ static ech_status take_sets(ech__lab *lab, const ech__lab_options *o)
         ECH_TRY(read_set(lab, o->sets[i], &lab->sets[i]));
         lab->options.sets[i] = ech__lab_keep(lab, o->sets[i]);
         if (!lab->options.sets[i])
-            return no_memory(lab);
+            return ech__no_memory(lab->ctx, "a lab");
     }
     return ECH_OK;
 }
@@ -285,14 +280,14 @@ static ech_status make_environment(ech__lab *lab)
         count++;
     lab->env = ech__arena_array(&lab->arena, count + 3, sizeof *lab->env);
     if (!lab->env)
-        return no_memory(lab);
+        return ech__no_memory(lab->ctx, "a lab");
     for (size_t i = 0; i < 2; i++) {
         if (is_set(own[i].name))
             continue;
         lab->env[n] =
             ech__arena_printf(&lab->arena, "%s=%s/%s", own[i].name, lab->options.out, own[i].file);
         if (!lab->env[n++])
-            return no_memory(lab);
+            return ech__no_memory(lab->ctx, "a lab");
     }
     for (size_t i = 0; i < count; i++)
         lab->env[n++] = environ[i];
@@ -311,7 +306,7 @@ static ech_status take_strings(ech__lab *lab, const ech__lab_options *o)
     own->cards = NULL;
     return own->out && own->program && own->command && (own->data_dir || !o->data_dir)
                ? ECH_OK
-               : no_memory(lab);
+               : ech__no_memory(lab->ctx, "a lab");
 }
 
 ech_status ech__lab_setup(ech__lab *lab, const ech__lab_options *o)

@@ -29,7 +29,7 @@ static bool no_memory(ech__sheet *sheet)
 {
     if (sheet->status < 0)
         return false;
-    return ech__sheet_fail(sheet, ech__fail(sheet->ctx, ECH_E_NOMEM, "no memory for a study"));
+    return ech__sheet_fail(sheet, ech__no_memory(sheet->ctx, "a study"));
 }
 
 bool ech__sheet_grow(ech__sheet *sheet, void *array, size_t used, size_t *room, size_t size)

@@ -86,5 +86,5 @@ ech_status ech__lab_snapshot(ech__lab *lab, ech_ctx *ctx, ech_json **out)
     pthread_mutex_lock(&lab->mutex);
     *out = snapshot(lab);
     pthread_mutex_unlock(&lab->mutex);
-    return *out ? ECH_OK : ech__fail(ctx, ECH_E_NOMEM, "no memory for the state of a lab");
+    return *out ? ECH_OK : ech__no_memory(ctx, "the state of a lab");
 }

@@ -35,16 +35,11 @@ typedef struct maker {
     size_t count;
 } maker;
 
-static ech_status no_memory(const maker *m)
-{
-    return ech__fail(m->lab->ctx, ECH_E_NOMEM, "no memory for the words of a run");
-}
-
 static ech_status split(maker *m, const char *words)
 {
     char *copy = ech__lab_keep(m->lab, words), *place;
     if (!copy)
-        return no_memory(m);
+        return ech__no_memory(m->lab->ctx, "the words of a run");
     for (char *w = strtok_r(copy, " ", &place); w; w = strtok_r(NULL, " ", &place)) {
         if (m->count == MOST)
             return ech__fail(m->lab->ctx, ECH_E_LIMIT, "'%.60s...' has more than %d words", words,
@@ -79,7 +74,7 @@ static ech_status add_own_words(maker *m)
         m->words[m->count++] = "--seed";
         m->words[m->count] = ech__arena_printf(&m->lab->arena, "%" PRId64, m->lab->options.seed);
         if (!m->words[m->count++])
-            return no_memory(m);
+            return ech__no_memory(m->lab->ctx, "the words of a run");
     }
     if (!has(m, "--threads")) {
         m->words[m->count++] = "--threads";
@@ -141,7 +136,7 @@ static ech_status add_to_key(maker *m, const char *word)
         const char *part =
             ech__arena_printf(&m->lab->arena, "@of:%s%s", base->name ? base->name : base->id, rest);
         if (!part)
-            return no_memory(m);
+            return ech__no_memory(m->lab->ctx, "the words of a run");
         add(&m->key, part);
     } else {
         return ech__fail(m->lab->ctx, ECH_E_INVALID,
@@ -170,7 +165,7 @@ static ech_status name_it(maker *m)
             ech__arena_printf(&m->lab->arena, "%s/runs/%s", m->lab->options.out, line->name);
     if (line->dir)
         line->made_in = ech__arena_printf(&m->lab->arena, "%s" ECH__LAB_KEEP_NEW, line->dir);
-    return line->key && line->made_in ? ECH_OK : no_memory(m);
+    return line->key && line->made_in ? ECH_OK : ech__no_memory(m->lab->ctx, "the words of a run");
 }
 
 /* A word of the process, and what people are shown of it; NULL: nothing. */
@@ -202,14 +197,14 @@ static ech_status add_to_line(maker *m, char *word)
         path = ech__arena_printf(&m->lab->arena, "%s%s", m->line->made_in, rest);
         shown = ech__arena_printf(&m->lab->arena, "%s%s", m->line->dir, rest);
         if (!shown)
-            return no_memory(m);
+            return ech__no_memory(m->lab->ctx, "the words of a run");
     } else if (!strncmp(word, "@of:", 4)) {
         ECH_TRY(find_base(m, word, &base, &rest));
         path = ech__arena_printf(&m->lab->arena, "%s/runs/%s%s", m->lab->options.out,
                                  base->name ? base->name : base->id, rest);
     }
     if (!path)
-        return no_memory(m);
+        return ech__no_memory(m->lab->ctx, "the words of a run");
     push(m, path, shown ? shown : path);
     return ECH_OK;
 }
@@ -237,14 +232,14 @@ static ech_status make(maker *m, const char *words)
                          LONGEST - 1);
     m->line->argv[m->line->argc] = NULL;
     m->line->command = ech__lab_keep(m->lab, m->command.s);
-    return m->line->command ? ECH_OK : no_memory(m);
+    return m->line->command ? ECH_OK : ech__no_memory(m->lab->ctx, "the words of a run");
 }
 
 ech_status ech__lab_line_make(ech__lab_study *study, const char *words, ech__lab_line *out)
 {
     maker *m = ech__arena_alloc(&study->lab->arena, sizeof *m);
     if (!m)
-        return ech__fail(study->lab->ctx, ECH_E_NOMEM, "no memory for the words of a run");
+        return ech__no_memory(study->lab->ctx, "the words of a run");
     m->study = study;
     m->lab = study->lab;
     m->line = out;

@@ -50,11 +50,6 @@ ech_json *ech__choices_json(const ech__plan *plan)
 
 /* ---- in ---- */
 
-static ech_status no_memory(ech_ctx *ctx)
-{
-    return ech__fail(ctx, ECH_E_NOMEM, "no memory for the choices of a plan");
-}
-
 static ech_status parse_kernel(ech_ctx *ctx, const ech_json *json, ech__arena *arena,
                                ech__kernel_choice *out)
 {
@@ -66,7 +61,8 @@ static ech_status parse_kernel(ech_ctx *ctx, const ech_json *json, ech__arena *a
     out->op = ech__arena_printf(arena, "%s", op);
     out->name = ech__arena_printf(arena, "%s", name);
     out->kernel = ech__arena_printf(arena, "%s", kernel);
-    return out->op && out->name && out->kernel ? ECH_OK : no_memory(ctx);
+    return out->op && out->name && out->kernel ? ECH_OK
+                                               : ech__no_memory(ctx, "the choices of a plan");
 }
 
 ech_status ech__choices_parse(ech_ctx *ctx, const ech_json *json, ech__arena *arena,
@@ -79,7 +75,7 @@ ech_status ech__choices_parse(ech_ctx *ctx, const ech_json *json, ech__arena *ar
     out->kernels = ech__arena_array(arena, ech__json_count(kernels) + 1, sizeof *out->kernels);
     out->layouts = ech__arena_array(arena, ech__json_count(layouts) + 1, sizeof *out->layouts);
     if (!out->kernels || !out->layouts)
-        return no_memory(ctx);
+        return ech__no_memory(ctx, "the choices of a plan");
     for (const ech_json *kernel; (kernel = ech__json_at(kernels, out->nkernels)) != NULL;)
         ECH_TRY(parse_kernel(ctx, kernel, arena, &out->kernels[out->nkernels++]));
     for (ech__json_iter it = ech__json_begin(layouts); it.key; ech__json_next(&it)) {
@@ -89,7 +85,7 @@ ech_status ech__choices_parse(ech_ctx *ctx, const ech_json *json, ech__arena *ar
         layout->value = ech__arena_printf(arena, "%s", it.key);
         layout->tag = ech__arena_printf(arena, "%s", tag);
         if (!layout->value || !layout->tag)
-            return no_memory(ctx);
+            return ech__no_memory(ctx, "the choices of a plan");
     }
     return ECH_OK;
 }

@@ -331,8 +331,7 @@ static ech_status find_followed(chooser *ch)
     ech__plan *plan = ch->plan;
     ch->followed = ech__arena_array(&plan->arena, plan->ninstrs, sizeof *ch->followed);
     if (!ch->followed)
-        return ech__fail(plan->ctx, ECH_E_NOMEM, "no memory for a plan of %zu operators",
-                         plan->ninstrs);
+        return ech__no_memory(plan->ctx, "a plan of %zu operators", plan->ninstrs);
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__instr *instr = &plan->instrs[n];
         struct followed *f = &ch->followed[n];

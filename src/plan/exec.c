@@ -286,7 +286,7 @@ static ech_status new_exec(ech__plan *plan, ech__exec **out)
     }
     *out = exec;
     if (!exec || !exec->kernels || !exec->spans || !exec->written)
-        return ech__fail(plan->ctx, ECH_E_NOMEM, "no memory for %zu kernels", plan->ninstrs);
+        return ech__no_memory(plan->ctx, "%zu kernels", plan->ninstrs);
     find_written(exec);
     exec->loss_at = maker_of(plan, plan->graph->loss);
     return ECH_OK;

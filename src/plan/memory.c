@@ -315,8 +315,7 @@ ech_status ech__plan_memory(ech__plan *plan)
     st.item_of = ech__arena_array(&plan->arena, nvalues, sizeof *st.item_of);
     st.last_use = ech__arena_array(&plan->arena, nvalues, sizeof *st.last_use);
     if (!st.items || !st.item_of || !st.last_use)
-        return ech__fail(plan->ctx, ECH_E_NOMEM, "no memory for a plan of %zu operators",
-                         plan->ninstrs);
+        return ech__no_memory(plan->ctx, "a plan of %zu operators", plan->ninstrs);
     for (int k = 0; k < ECH__MEMORY_COUNT; k++)
         plan->memory[k] = 0;
     ECH_TRY(place_lasting(plan));

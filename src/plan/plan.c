@@ -110,7 +110,7 @@ static ech_status sketch(const ech_graph *graph, ech__device *device,
                          (long long)batch);
     ech__plan *plan = ech__new(ctx, sizeof *plan);
     if (!plan)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a plan");
+        return ech__no_memory(ctx, "a plan");
     plan->ctx = ctx;
     plan->graph = graph;
     plan->device = device;
@@ -122,10 +122,9 @@ static ech_status sketch(const ech_graph *graph, ech__device *device,
     ech__arena_init(&plan->arena, ctx->alloc);
     plan->places = ech__arena_array(&plan->arena, graph->nvalues, sizeof *plan->places);
     plan->instrs = ech__arena_array(&plan->arena, graph->nnodes, sizeof *plan->instrs);
-    ech_status status =
-        plan->places && plan->instrs
-            ? ECH_OK
-            : ech__fail(ctx, ECH_E_NOMEM, "no memory for a plan of %zu operators", graph->nnodes);
+    ech_status status = plan->places && plan->instrs
+                            ? ECH_OK
+                            : ech__no_memory(ctx, "a plan of %zu operators", graph->nnodes);
     for (size_t n = 0; status == ECH_OK && n < graph->nnodes; n++)
         plan->instrs[n].node = &graph->nodes[n];
     if (status == ECH_OK)

@@ -117,7 +117,7 @@ ech_status ech__tuning_open(ech_ctx *ctx, const char *path, ech__tuning **out)
     *out = NULL;
     ech__tuning *tuning = ech__new(ctx, sizeof *tuning);
     if (!tuning)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the tuning store");
+        return ech__no_memory(ctx, "the tuning store");
     tuning->ctx = ctx;
     ech__arena_init(&tuning->arena, ctx->alloc);
     *out = tuning;
@@ -127,7 +127,7 @@ ech_status ech__tuning_open(ech_ctx *ctx, const char *path, ech__tuning **out)
     if (!tuning->path) {
         ech__tuning_close(tuning);
         *out = NULL;
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the tuning store");
+        return ech__no_memory(ctx, "the tuning store");
     }
     if (merge_file(tuning) < 0) {
         ech__log(ctx, "starting without kernel timings: %s", ctx->error);

@@ -231,8 +231,7 @@ static ech_status keep(ech__costs *costs, const ech__run *run, ech__comm *comm)
             .batch = plan->batch, .beside = (int)world, .ops = ops, .nops = plan->ninstrs};
         status = sum_up(costs, run, comm, samples, &cost);
     } else {
-        status = ech__fail(run->ctx, ECH_E_NOMEM, "no memory to sum up %lld steps",
-                           (long long)run->done);
+        status = ech__no_memory(run->ctx, "the totals of %lld steps", (long long)run->done);
     }
     ech__delete(run->ctx, ops, op_bytes);
     ech__delete(run->ctx, samples, bytes);

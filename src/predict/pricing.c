@@ -197,7 +197,7 @@ static ech_status match(ech__pricing *p, const ech__step_cost *cost, double **ou
     size_t at = 0;
     *out = ech__arena_array(&p->arena, graph->nnodes, sizeof **out);
     if (!*out)
-        return ech__fail(p->ctx, ECH_E_NOMEM, "no memory for the times of operators");
+        return ech__no_memory(p->ctx, "the times of operators");
     for (size_t n = 0; n < graph->nnodes; n++) {
         const ech__node *node = &graph->nodes[n];
         if (is_of_several(node))
@@ -291,7 +291,7 @@ static ech_status describe_all(ech__pricing *p)
     p->ops = ech__arena_array(&p->arena, graph->nnodes + 1, sizeof *p->ops);
     p->bucket_bytes = ech__arena_array(&p->arena, graph->nnodes, sizeof *p->bucket_bytes);
     if (!p->ops || !p->bucket_bytes)
-        return ech__fail(p->ctx, ECH_E_NOMEM, "no memory for %zu operators", graph->nnodes);
+        return ech__no_memory(p->ctx, "%zu operators", graph->nnodes);
     for (size_t n = 0; n < graph->nnodes; n++) {
         const ech__priced_op *op = &p->ops[n];
         p->ops[n] = describe(graph, &graph->nodes[n]);
@@ -621,7 +621,7 @@ ech_status ech__pricing_create(ech_ctx *ctx, const ech__pricing_options *options
     *out = NULL;
     ech__pricing *p = ech__new(ctx, sizeof *p);
     if (!p)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a price");
+        return ech__no_memory(ctx, "a price");
     p->ctx = ctx;
     p->options = *options;
     p->memory = (ech__planned_memory){.config = options->config, .strategy = options->strategy};

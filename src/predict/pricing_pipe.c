@@ -80,7 +80,7 @@ static ech_status find_moves(ech_ctx *ctx, ech_graph *graph, const ech__spread *
     const int count = ech__moves_count(graph);
     ech__move *moves = ech__new(ctx, (size_t)(count + 1) * sizeof *moves);
     if (!moves)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for %d transfers", count);
+        return ech__no_memory(ctx, "%d transfers", count);
     ech__moves_of(graph, moves);
     for (int i = 0; i < count; i++) {
         const int64_t bytes = moves[i].bytes * price->batch;

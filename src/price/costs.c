@@ -41,11 +41,6 @@ ech__cost_entry *ech__costs_look_up(const ech__costs *costs, const char *machine
     return NULL;
 }
 
-ech_status ech__costs_no_memory(const ech__costs *costs)
-{
-    return ech__fail(costs->ctx, ECH_E_NOMEM, "no memory for the store of costs");
-}
-
 ech_status ech__costs_store(ech__costs *costs, const char *machine, const char *key,
                             const ech__step_cost *cost)
 {
@@ -54,18 +49,18 @@ ech_status ech__costs_store(ech__costs *costs, const char *machine, const char *
     if (!e) {
         if (!ech__arena_grow(arena, (void **)&costs->entries, costs->count, &costs->cap,
                              sizeof *costs->entries))
-            return ech__costs_no_memory(costs);
+            return ech__no_memory(costs->ctx, "the store of costs");
         e = &costs->entries[costs->count];
         *e = (ech__cost_entry){.machine = ech__arena_printf(arena, "%s", machine),
                                .key = ech__arena_printf(arena, "%s", key)};
         if (!e->machine || !e->key)
-            return ech__costs_no_memory(costs);
+            return ech__no_memory(costs->ctx, "the store of costs");
         costs->count++;
     }
     e->cost = *cost;
     e->cost.ops = ech__arena_array(arena, cost->nops, sizeof *cost->ops);
     if (!e->cost.ops)
-        return ech__costs_no_memory(costs);
+        return ech__no_memory(costs->ctx, "the store of costs");
     for (size_t i = 0; i < cost->nops; i++) {
         ech__op_cost *op = &e->cost.ops[i];
         *op = cost->ops[i];
@@ -73,7 +68,7 @@ ech_status ech__costs_store(ech__costs *costs, const char *machine, const char *
         op->name = ech__arena_printf(arena, "%s", op->name);
         op->phase = ech__arena_printf(arena, "%s", op->phase);
         if (!op->op || !op->name || !op->phase)
-            return ech__costs_no_memory(costs);
+            return ech__no_memory(costs->ctx, "the store of costs");
     }
     return ECH_OK;
 }
@@ -194,7 +189,7 @@ static ech_status name_machine(ech__costs *costs)
     ECH_TRY(ech__machine_read(costs->ctx, &m));
     costs->machine = ech__arena_printf(&costs->arena, "%s; isa %s; %d cores; %s; %s", m.processor,
                                        ech__isa_name(m.isa), m.cores, m.onednn, m.openblas);
-    return costs->machine ? ECH_OK : ech__costs_no_memory(costs);
+    return costs->machine ? ECH_OK : ech__no_memory(costs->ctx, "the store of costs");
 }
 
 static ech_status open_store(ech__costs *costs, const char *path, const char *machine)
@@ -206,15 +201,16 @@ static ech_status open_store(ech__costs *costs, const char *path, const char *ma
     if (path && *path) {
         costs->path = ech__arena_printf(&costs->arena, "%s", path);
         if (!costs->path)
-            return ech__costs_no_memory(costs);
+            return ech__no_memory(costs->ctx, "the store of costs");
         if (ech__costs_read(costs) < 0) {
             ech__log(costs->ctx, "starting without costs: %s", costs->ctx->error);
             costs->ctx->error[0] = 0;
             costs->count = costs->nmachines = 0;
         }
     }
-    return costs->machine && ech__costs_row(costs, costs->machine) ? ECH_OK
-                                                                   : ech__costs_no_memory(costs);
+    return costs->machine && ech__costs_row(costs, costs->machine)
+               ? ECH_OK
+               : ech__no_memory(costs->ctx, "the store of costs");
 }
 
 ech_status ech__costs_open(ech_ctx *ctx, const char *path, const char *machine, ech__costs **out)
@@ -222,7 +218,7 @@ ech_status ech__costs_open(ech_ctx *ctx, const char *path, const char *machine, 
     *out = NULL;
     ech__costs *costs = ech__new(ctx, sizeof *costs);
     if (!costs)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the store of costs");
+        return ech__no_memory(ctx, "the store of costs");
     costs->ctx = ctx;
     ech__arena_init(&costs->arena, ctx->alloc);
     const ech_status status = open_store(costs, path, machine);

@@ -81,7 +81,7 @@ static ech_status read_step(ech__costs *costs, const char *machine, const char *
     const size_t bytes = cost.nops * sizeof *cost.ops;
     cost.ops = ech__new(ctx, bytes);
     if (!cost.ops)
-        return ech__costs_no_memory(costs);
+        return ech__no_memory(costs->ctx, "the store of costs");
     ech_status status = ECH_OK;
     for (size_t i = 0; i < cost.nops && status == ECH_OK; i++)
         status = read_op(ctx, ech__json_at(ops, i), &cost.ops[i]);
@@ -99,7 +99,7 @@ static ech_status read_machine(ech__costs *costs, const char *name, const ech_js
     const ech_json *steps, *rows;
     ech__machine_row *machine = ech__costs_row(costs, name);
     if (!machine)
-        return ech__costs_no_memory(costs);
+        return ech__no_memory(costs->ctx, "the store of costs");
     ech__machine_costs *m = &machine->costs;
     ECH_TRY(read_sizes(ctx, object, "allreduce", &m->allreduce));
     ECH_TRY(read_sizes(ctx, object, "exchange", &m->exchange));
@@ -303,7 +303,7 @@ static ech_status add_fresh(const ech__costs *costs, ech__costs *other)
     for (size_t i = 0; i < costs->nmachines; i++) {
         ech__machine_row *to = ech__costs_row(other, costs->machines[i].name);
         if (!to)
-            return ech__costs_no_memory(other);
+            return ech__no_memory(other->ctx, "the store of costs");
         merge_machine(&to->costs, &costs->machines[i]);
     }
     return ECH_OK;

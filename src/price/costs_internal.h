@@ -29,7 +29,6 @@ struct ech__costs {
     size_t nmachines, cap_machines;
 };
 
-ech_status ech__costs_no_memory(const ech__costs *costs);
 /* NULL where there is none. */
 ech__cost_entry *ech__costs_look_up(const ech__costs *costs, const char *machine, const char *key,
                                     int64_t batch, int beside);

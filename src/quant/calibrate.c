@@ -22,14 +22,14 @@ static ech_status watch(ech__calibration *c)
     const ech__qmodel *model = c->model;
     c->seen = ech__arena_array(&c->graph->arena, c->graph->nvalues, sizeof(ech__histogram *));
     if (!c->seen)
-        return ech__fail(c->ctx, ECH_E_NOMEM, "no memory for %zu histograms", c->graph->nvalues);
+        return ech__no_memory(c->ctx, "%zu histograms", c->graph->nvalues);
     for (size_t v = 0; v < c->graph->nvalues; v++) {
         if (!is_watched(model, (ech_value)v))
             continue;
         ech__graph_keep(c->graph, (ech_value)v);
         c->seen[v] = ech__arena_alloc(&c->graph->arena, sizeof **c->seen);
         if (!c->seen[v])
-            return ech__fail(c->ctx, ECH_E_NOMEM, "no memory for a histogram");
+            return ech__no_memory(c->ctx, "a histogram");
     }
     return ECH_OK;
 }
@@ -48,9 +48,7 @@ static ech_status prepare(ech__calibration *c, ech__device *device, int64_t batc
         }
     }
     c->values = ech__new(c->ctx, (size_t)c->room * sizeof *c->values);
-    return c->values
-               ? ECH_OK
-               : ech__fail(c->ctx, ECH_E_NOMEM, "no memory for %lld values", (long long)c->room);
+    return c->values ? ECH_OK : ech__no_memory(c->ctx, "%lld values", (long long)c->room);
 }
 
 ech_status ech__calibration_init(ech__calibration *c, const ech__qmodel *model, ech__device *device,

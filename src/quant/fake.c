@@ -37,7 +37,7 @@ static ech_status add_round(faker *f, ech_value x, ech_value v, const double *sc
     const ech__shape shape = {1, {graph->values[x].type.shape.dims[1]}};
     ech__tensor *t;
     if (!name)
-        return ech__fail(f->model->ctx, ECH_E_NOMEM, "no memory for a scale");
+        return ech__no_memory(f->model->ctx, "a scale");
     const ech_value factor = ech__graph_value(
         graph,
         &(ech__value){.name = name, .kind = ECH__VALUE_BUFFER, .type = {ECH_F32, shape}, .of = -1});
@@ -126,7 +126,7 @@ static ech_status fake_layer(faker *f, const ech__node *node)
         return ECH_OK;
     double *scale = ech__arena_array(&f->out->graph->arena, (size_t)layer->outputs, sizeof *scale);
     if (!scale)
-        return ech__fail(f->model->ctx, ECH_E_NOMEM, "no memory for a scale");
+        return ech__no_memory(f->model->ctx, "a scale");
     for (int64_t o = 0; o < layer->outputs; o++)
         scale[o] = scale_of(f, node->in[0]) * (double)layer->scale[o] / scale_of(f, y);
     return add_round(f, made, y, scale, layer->outputs, &f->made[y]);
@@ -186,7 +186,7 @@ static ech_status fake(faker *f)
     ech_graph *graph = f->out->graph;
     f->made = ech__arena_array(&graph->arena, fused->nvalues, sizeof *f->made);
     if (!f->made)
-        return ech__fail(model->ctx, ECH_E_NOMEM, "no memory for %zu values", fused->nvalues);
+        return ech__no_memory(model->ctx, "%zu values", fused->nvalues);
     for (size_t v = 0; v < fused->nvalues; v++)
         f->made[v] = -1;
     const ech__value *input = &fused->values[model->input];

@@ -206,9 +206,8 @@ ech_status ech__int8_save(const ech__qmodel *model, const ech__scales *scales,
     char *text = NULL;
     ECH_TRY(ech__scales_text(model, scales, &text));
     ech__safetensor *list = calloc(model->fused->nvalues + 1, sizeof *list);
-    const ech_status status =
-        list ? write_file(model, whole, text, list, path)
-             : ech__fail(model->ctx, ECH_E_NOMEM, "no memory for a list of tensors");
+    const ech_status status = list ? write_file(model, whole, text, list, path)
+                                   : ech__no_memory(model->ctx, "a list of tensors");
     free(list);
     free(text);
     return status;

@@ -28,7 +28,7 @@ static ech_status bias_of(ech_graph *graph, ech__node *conv, ech_value *out)
     const ech__value *weight = &graph->values[conv->in[1]];
     const char *name = ech__arena_printf(&graph->arena, "%s.bias", conv->name);
     if (!name)
-        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the bias of '%s'", conv->name);
+        return ech__no_memory(graph->ctx, "the bias of '%s'", conv->name);
     *out = ech__graph_value(
         graph, &(ech__value){.name = name,
                              .kind = ECH__VALUE_PARAM,

@@ -45,7 +45,7 @@ static ech_status begin(ech_ctx *ctx, const ech_int8_options *o, ech_int8 **out)
     ECH_TRY(check(ctx, o));
     ech_int8 *net = ech__new(ctx, sizeof *net);
     if (!net)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a network");
+        return ech__no_memory(ctx, "a network");
     net->ctx = ctx;
     ech__tensors_init(ctx, &net->whole);
     *out = net;

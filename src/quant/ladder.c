@@ -117,9 +117,8 @@ ech_status ech__score(ech__network *network, const ech__samples *samples, int32_
     scoring s = {.network = network,
                  .y = malloc((size_t)(network->batch * network->out_elems) * sizeof(float)),
                  .seconds = malloc(batches * sizeof(double))};
-    const ech_status status =
-        s.y && s.seconds ? score(&s, samples, predicted, expected, out)
-                         : ech__fail(network->ctx, ECH_E_NOMEM, "no memory for an evaluation");
+    const ech_status status = s.y && s.seconds ? score(&s, samples, predicted, expected, out)
+                                               : ech__no_memory(network->ctx, "an evaluation");
     free(s.y);
     free(s.seconds);
     return status;
@@ -142,7 +141,7 @@ ech_status ech__ladder_init(ech__ladder *ladder, const ech__qmodel *model,
     if (ladder->f32 && ladder->int8 && ladder->layers)
         return ECH_OK;
     ech__ladder_fini(ladder);
-    return ech__fail(model->ctx, ECH_E_NOMEM, "no memory for the predictions of a test set");
+    return ech__no_memory(model->ctx, "the predictions of a test set");
 }
 
 void ech__ladder_fini(ech__ladder *ladder)
@@ -294,8 +293,7 @@ ech_status ech__ladder_layers(ech__ladder *ladder, int64_t samples)
     const int64_t all = count_of(&ladder->options.test);
     bool *chosen = ech__arena_array(&ladder->arena, ladder->scales->nlayers, sizeof *chosen);
     if (!chosen)
-        return ech__fail(ladder->ctx, ECH_E_NOMEM, "no memory for %zu layers",
-                         ladder->scales->nlayers);
+        return ech__no_memory(ladder->ctx, "%zu layers", ladder->scales->nlayers);
     ladder->layer_samples = samples < all ? samples : all;
     ladder->layers_f32 =
         ech__share_of(hits_of_f32(ladder, ladder->layer_samples), ladder->layer_samples);

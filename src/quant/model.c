@@ -95,7 +95,7 @@ static ech_status make_graphs(ech__qmodel *model, const ech_graph *graph, ech_va
     ECH_TRY(ech__graph_clone(graph, &model->graph));
     bool *needed = ech__arena_array(&model->graph->arena, graph->nvalues, sizeof *needed);
     if (!needed)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for %zu values", graph->nvalues);
+        return ech__no_memory(ctx, "%zu values", graph->nvalues);
     model->output = prediction;
     ECH_TRY(ech__infer_only(model->graph));
     prune(model->graph, prediction, needed);

@@ -72,7 +72,7 @@ ech_status ech__network_create(const ech_graph *graph, ech_value output,
     *out = NULL;
     ech__network *net = ech__new(graph->ctx, sizeof *net);
     if (!net)
-        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for a network");
+        return ech__no_memory(graph->ctx, "a network");
     net->ctx = graph->ctx;
     net->graph = graph;
     net->output = output;
@@ -105,7 +105,7 @@ static ech_status write_input(ech__network *net, const float *x, int64_t count)
         if (!net->padded)
             net->padded = ech__new(net->ctx, (size_t)full * sizeof *net->padded);
         if (!net->padded)
-            return ech__fail(net->ctx, ECH_E_NOMEM, "no memory for a batch");
+            return ech__no_memory(net->ctx, "a batch");
         memset(net->padded, 0, (size_t)full * sizeof *net->padded);
         memcpy(net->padded, x, (size_t)(count * net->in_elems) * sizeof *x);
         x = net->padded;

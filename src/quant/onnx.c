@@ -148,7 +148,7 @@ static ech_status add_whole(exporter *e, const ech__tensor *t, const float *scal
                zero_name = join(t->name, ".zero");
     void *zeros = ech__new(ctx, (size_t)outputs * sizeof(int32_t));
     if (!zeros)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for %lld zero points", (long long)outputs);
+        return ech__no_memory(ctx, "%lld zero points", (long long)outputs);
     ech__proto node;
     add_tensor(e, whole.s, t->dtype, &t->shape, t->data);
     add_tensor(e, scale_name.s, ECH_F32, &vector, scale);
@@ -204,8 +204,7 @@ static ech_status add_params(exporter *e, const ech__node *node, ech__proto *out
         const size_t bytes = (size_t)layer->outputs * sizeof(float);
         float *unit = ech__new(e->model->ctx, bytes);
         if (!unit)
-            return ech__fail(e->model->ctx, ECH_E_NOMEM, "no memory for %lld scales",
-                             (long long)layer->outputs);
+            return ech__no_memory(e->model->ctx, "%lld scales", (long long)layer->outputs);
         for (int64_t o = 0; o < layer->outputs; o++)
             unit[o] = (i == 2 ? scale_of(e, node->in[0]) : 1) * layer->scale[o];
         const ech_status status = add_whole(e, whole, unit, layer->outputs);
@@ -333,7 +332,7 @@ static ech_status save(exporter *e, const char *path)
         ech__proto_nest(&file, MODEL_GRAPH, &e->graph);
         ech__proto_int(&opset, OPSET_VERSION, OPSET);
         ech__proto_nest(&file, MODEL_OPSET, &opset);
-        status = file.failed ? ech__fail(ctx, ECH_E_NOMEM, "no memory for the ONNX file %s", path)
+        status = file.failed ? ech__no_memory(ctx, "the ONNX file %s", path)
                              : ech__file_write(ctx, path, file.data, file.size);
     }
     ech__proto_fini(&e->graph);

@@ -183,7 +183,7 @@ static ech_status look_at_weights(ech__quantization *s)
         ech__histogram_add(s->weights[l], t->data, t->elems);
     }
     if (!s->weights || !s->weights[s->scales.nlayers - 1])
-        return ech__fail(s->ctx, ECH_E_NOMEM, "no memory for histograms");
+        return ech__no_memory(s->ctx, "histograms");
     return ECH_OK;
 }
 
@@ -224,8 +224,7 @@ static ech_status time_network(ech__quantization *s, const ech_graph *graph, ech
     ech__network *network;
     *out = ech__arena_array(&s->scales.arena, (size_t)s->config.timed, sizeof **out);
     if (!*out)
-        return ech__fail(s->ctx, ECH_E_NOMEM, "no memory for %lld times",
-                         (long long)s->config.timed);
+        return ech__no_memory(s->ctx, "%lld times", (long long)s->config.timed);
     ECH_TRY(ech__network_create(graph, output, weights, &o, &network));
     const ech_status status = ech__network_time(network, (int)s->config.timed, *out);
     ech__network_destroy(network);

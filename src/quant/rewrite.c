@@ -211,8 +211,7 @@ static ech_status add_scale(rewriter *r, const ech__node *node, const ech__layer
     const char *name = ech__arena_printf(&r->out->graph->arena, "%s.scale", layer->name);
     ech__tensor *t;
     if (!name)
-        return ech__fail(r->model->ctx, ECH_E_NOMEM, "no memory for the scales of '%s'",
-                         layer->name);
+        return ech__no_memory(r->model->ctx, "the scales of '%s'", layer->name);
     ECH_TRY(add_param(r, name, ECH__VALUE_BUFFER, (ech__type){ECH_F32, {1, {layer->outputs}}},
                       &out->in[3], &t));
     const double y = out->attrs.dtype == ECH_F32 ? 1 : scale_of(r, node->out[0]);
@@ -322,7 +321,7 @@ static ech_status rewrite(rewriter *r)
     r->whole = ech__arena_array(&made->arena, graph->nvalues, sizeof *r->whole);
     r->wanted = ech__arena_array(&made->arena, graph->nvalues, sizeof *r->wanted);
     if (!r->f32 || !r->whole || !r->wanted)
-        return ech__fail(model->ctx, ECH_E_NOMEM, "no memory for %zu values", graph->nvalues);
+        return ech__no_memory(model->ctx, "%zu values", graph->nvalues);
     for (size_t v = 0; v < graph->nvalues; v++)
         r->f32[v] = r->whole[v] = -1;
     find_wanted(r);

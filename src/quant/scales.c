@@ -118,7 +118,7 @@ ech_status ech__scales_init(ech__scales *scales, const ech__qmodel *model)
     ech__scales_fini(scales);
     return ok ? ech__fail(model->ctx, ECH_E_INVALID,
                           "the network has no linear layer and no convolution to quantize")
-              : ech__fail(model->ctx, ECH_E_NOMEM, "no memory for the scales of %zu layers", count);
+              : ech__no_memory(model->ctx, "the scales of %zu layers", count);
 }
 
 void ech__scales_fini(ech__scales *scales)

@@ -44,8 +44,7 @@ ech_status ech__tensors_add(ech__tensors *tensors, const char *name, ech_dtype d
     if (!tensor || !tensor->name || !tensor->data ||
         !ech__arena_grow(&tensors->arena, (void **)&tensors->items, tensors->count, &tensors->cap,
                          sizeof(ech__tensor *)))
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for '%s' of %lld bytes", name,
-                         (long long)bytes);
+        return ech__no_memory(ctx, "'%s' of %lld bytes", name, (long long)bytes);
     tensors->items[tensors->count++] = tensor;
     if (out)
         *out = tensor;

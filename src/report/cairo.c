@@ -306,7 +306,7 @@ static ech_status started(ech_ctx *ctx, pages *p, ech__canvas **out)
         free(p->data);
         destroy(p);
     }
-    return status < 0 ? status : ech__fail(ctx, ECH_E_NOMEM, "no memory for a page");
+    return status < 0 ? status : ech__no_memory(ctx, "a page");
 }
 
 static ech_status taken(pages *p, cairo_status_t status, const char *what, char **out,

@@ -126,7 +126,7 @@ ech_status ech__csv_print(ech_ctx *ctx, const ech__study_table *table, char **ou
         return ECH_OK;
     free(*out);
     *out = NULL;
-    return ech__fail(ctx, ECH_E_NOMEM, "no memory for a table");
+    return ech__no_memory(ctx, "a table");
 }
 
 ech_status ech__report_csv(const ech__book *book, const char *dir, size_t *written)

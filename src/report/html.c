@@ -497,11 +497,11 @@ ech_status ech__html_print(const ech__book *book, const char *links, char **out,
     *out = NULL;
     p.file = open_memstream(out, bytes);
     if (!p.file)
-        return ech__fail(book->ctx, ECH_E_NOMEM, "no memory for a page");
+        return ech__no_memory(book->ctx, "a page");
     ech_status status = print_all(&p);
     const bool failed = ferror(p.file) != 0;
     if (fclose(p.file) != 0 || failed)
-        status = ech__fail(book->ctx, ECH_E_NOMEM, "no memory for a page");
+        status = ech__no_memory(book->ctx, "a page");
     if (status == ECH_OK)
         return ECH_OK;
     free(*out);

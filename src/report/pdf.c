@@ -208,7 +208,7 @@ static ech_status answer(document *d, const ech__answer *a)
         fputs(a->pieces[i].text, file);
     if (!file || fclose(file) != 0) {
         free(text);
-        return ech__fail(d->book->ctx, ECH_E_NOMEM, "no memory for an answer");
+        return ech__no_memory(d->book->ctx, "an answer");
     }
     const ech__press_style question = {
         .text = {.size = 10, .bold = true, .italic = true}, .leading = 14.2, .after = 1};
@@ -319,7 +319,7 @@ ech_status ech__report_pdf(const ech__book *book, const char *path)
     char *text = NULL;
     size_t bytes;
     if (!d)
-        return ech__fail(book->ctx, ECH_E_NOMEM, "no memory for a report");
+        return ech__no_memory(book->ctx, "a report");
     d->book = book;
     ech_status status = set_once(d, &text, &bytes);
     free(text);

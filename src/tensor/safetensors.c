@@ -57,11 +57,6 @@ static shown show(const char *name)
 
 /* ---- reading: one entry of the header ---- */
 
-static ech_status no_memory(const ech__safetensors *file)
-{
-    return ech__fail(file->ctx, ECH_E_NOMEM, "%s: no memory for its header", file->path);
-}
-
 static char *copy_text(ech__safetensors *file, const char *text)
 {
     const size_t bytes = strlen(text) + 1;
@@ -149,7 +144,7 @@ static ech_status read_tensor(ech__safetensors *file, ech__json_iter entry, ech_
     if (status < 0)
         return ech__fail_in(file->ctx, status, "%s: tensor %s", file->path, show(entry.key).s);
     tensor->name = copy_text(file, entry.key);
-    return tensor->name ? ECH_OK : no_memory(file);
+    return tensor->name ? ECH_OK : ech__no_memory(file->ctx, "the header of %s", file->path);
 }
 
 static ech_status read_metadata(ech__safetensors *file, const ech_json *map)
@@ -159,7 +154,7 @@ static ech_status read_metadata(ech__safetensors *file, const ech_json *map)
                          metadata_key);
     file->metadata = ech__arena_array(&file->arena, ech__json_count(map), sizeof *file->metadata);
     if (!file->metadata)
-        return no_memory(file);
+        return ech__no_memory(file->ctx, "the header of %s", file->path);
     for (ech__json_iter it = ech__json_begin(map); it.key; ech__json_next(&it)) {
         ech__safetensors_pair *pair = &file->metadata[file->metadata_count++];
         const char *value;
@@ -169,7 +164,7 @@ static ech_status read_metadata(ech__safetensors *file, const ech_json *map)
         pair->key = copy_text(file, it.key);
         pair->value = copy_text(file, value);
         if (!pair->key || !pair->value)
-            return no_memory(file);
+            return ech__no_memory(file->ctx, "the header of %s", file->path);
     }
     return ECH_OK;
 }
@@ -225,7 +220,7 @@ static ech_status read_entries(ech__safetensors *file, const ech_json *header)
     file->tensors = ech__arena_array(&file->arena, ech__json_count(header), sizeof *file->tensors);
     file->by_name = ech__arena_array(&file->arena, ech__json_count(header), sizeof *file->by_name);
     if (!file->tensors || !file->by_name)
-        return no_memory(file);
+        return ech__no_memory(file->ctx, "the header of %s", file->path);
     for (ech__json_iter it = ech__json_begin(header); it.key; ech__json_next(&it)) {
         if (!strcmp(it.key, metadata_key))
             ECH_TRY(read_metadata(file, it.value));
@@ -300,7 +295,7 @@ static ech_status read_header(ech__safetensors *file)
         return parse_header(file, (const char *)file->memory + LENGTH_BYTES, bytes);
     char *text = malloc(bytes);
     if (!text)
-        return no_memory(file);
+        return ech__no_memory(file->ctx, "the header of %s", file->path);
     ech_status status =
         read_bytes(file, (ech__file_range){.offset = LENGTH_BYTES, .buffer = text, .bytes = bytes});
     if (status == ECH_OK)
@@ -317,7 +312,7 @@ static ech_status create(ech_ctx *ctx, const char *path, ech__safetensors source
     if (!file) {
         if (source.fd >= 0)
             close(source.fd);
-        return ech__fail(ctx, ECH_E_NOMEM, "%s: no memory for its header", path);
+        return ech__no_memory(ctx, "the header of %s", path);
     }
     *file = source;
     file->ctx = ctx;
@@ -326,7 +321,7 @@ static ech_status create(ech_ctx *ctx, const char *path, ech__safetensors source
     ech_status status = read_header(file);
     if (status == ECH_OK && !(file->path = copy_text(file, path))) {
         file->path = path;
-        status = no_memory(file);
+        status = ech__no_memory(file->ctx, "the header of %s", file->path);
     }
     if (status < 0) {
         ech__safetensors_close(file);
@@ -505,7 +500,7 @@ ech_status ech__safetensors_writer_create(ech_ctx *ctx, const char *path,
     *out = NULL;
     ech__safetensors_writer *writer = ech__new(ctx, sizeof *writer);
     if (!writer)
-        return ech__fail(ctx, ECH_E_NOMEM, "%s: no memory to write it", path);
+        return ech__no_memory(ctx, "the writer of %s", path);
     writer->ctx = ctx;
     writer->file.fd = -1;
     ech_status status = build_header(ctx, header, &json, &writer->data_bytes);

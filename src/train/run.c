@@ -274,8 +274,7 @@ static ech_status allocate(ech__run *run)
     run->op_seconds =
         ech__new(run->ctx, (size_t)run->op_steps * run->nops * sizeof *run->op_seconds);
     if (!run->epochs || !run->ops || !run->op_seconds)
-        return ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",
-                         (long long)c->steps);
+        return ech__no_memory(run->ctx, "the records of %lld steps", (long long)c->steps);
     size_t n = 0;
     for (int d = 0; d < devices_with_plans(run->trainer); d++) {
         const ech__plan *plan = ech__trainer_plan_of(run->trainer, d);
@@ -398,7 +397,7 @@ ech_status ech__run_create(ech_ctx *ctx, const ech__run_config *config, ech__run
     *out = NULL;
     ech__run *run = ech__new(ctx, sizeof *run);
     if (!run)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a run");
+        return ech__no_memory(ctx, "a run");
     run->ctx = ctx;
     run->config = *config;
     run->rank = config->train.ddp.group ? ech_group_rank(config->train.ddp.group) : 0;
@@ -678,8 +677,7 @@ static ech_status sum_up(ech__run *run)
     const size_t bytes = (size_t)(run->history.timed.count + 1) * sizeof(double);
     double *samples = ech__new(run->ctx, bytes);
     if (!samples)
-        return ech__fail(run->ctx, ECH_E_NOMEM, "no memory to sum up %lld steps",
-                         (long long)run->done);
+        return ech__no_memory(run->ctx, "the totals of %lld steps", (long long)run->done);
     sum_up_steps(run, samples);
     sum_up_ops(run, samples);
     if (!run->summary.timed)

@@ -61,6 +61,13 @@ static void failing_writes_the_sentence(void **state)
     assert_int_equal(ech__fail_in(NULL, ECH_E_IO, "lost"), ECH_E_IO);
 }
 
+static void missing_memory_is_named(void **state)
+{
+    assert_int_equal(ech__no_memory(*state, "%d layers of '%s'", 3, "net"), ECH_E_NOMEM);
+    assert_string_equal(ech_ctx_error(*state), "cannot allocate memory for 3 layers of 'net'");
+    assert_int_equal(ech__no_memory(NULL, "a context"), ECH_E_NOMEM);
+}
+
 static char *repeated(const char *piece, size_t times)
 {
     const size_t n = strlen(piece);
@@ -216,10 +223,15 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(every_status_has_a_name),     TEST(a_context_starts_without_a_sentence),
-        TEST(failing_writes_the_sentence), TEST(long_values_are_cut),
-        TEST(a_message_is_one_line),       TEST(try_hands_failures_up),
-        TEST(the_log_gets_lines),          TEST(memory_comes_from_the_callers_allocator),
+        TEST(every_status_has_a_name),
+        TEST(a_context_starts_without_a_sentence),
+        TEST(failing_writes_the_sentence),
+        TEST(missing_memory_is_named),
+        TEST(long_values_are_cut),
+        TEST(a_message_is_one_line),
+        TEST(try_hands_failures_up),
+        TEST(the_log_gets_lines),
+        TEST(memory_comes_from_the_callers_allocator),
         TEST(sizes_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -590,7 +590,7 @@ static void running_out_of_memory_is_a_status(void **state)
             ech__safetensors_close(file);
         } else {
             assert_int_equal(status, ECH_E_NOMEM);
-            assert_string_equal(ech_ctx_error(ctx), "mem: no memory for its header");
+            assert_string_equal(ech_ctx_error(ctx), "cannot allocate memory for the header of mem");
         }
         ech_ctx_destroy(ctx);
         assert_int_equal(gauge.alive, 0);

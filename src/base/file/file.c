@@ -78,7 +78,7 @@ ech_status ech__file_read(ech_ctx *ctx, const char *path, size_t max_bytes, char
         status = ech__fail(ctx, ECH_E_LIMIT, "%s: has %" PRId64 " bytes, the limit is %zu", path,
                            size, max_bytes);
     else if (!(data = malloc((size_t)size + 1)))
-        status = ech__fail(ctx, ECH_E_NOMEM, "%s: no memory for %" PRId64 " bytes", path, size);
+        status = ech__no_memory(ctx, "the %" PRId64 " bytes of %s", size, path);
     else
         status = ech__file_pread(ctx, path, fd,
                                  (ech__file_range){.buffer = data, .bytes = (size_t)size});
@@ -129,7 +129,7 @@ static ech_status read_link(ech_ctx *ctx, int fd, const char *path, const struct
         status = ech__fail(ctx, ECH_E_IO, "%s: cannot be read: %s", path, strerror(errno));
     else if (!dir || asprintf(out, "%s%s%.*s", *text == '/' ? "" : dir, *text == '/' ? "" : "/",
                               (int)length, text) < 0)
-        status = ech__fail(ctx, ECH_E_NOMEM, "%s: no memory for its path", path);
+        status = ech__no_memory(ctx, "the path %s", path);
     else if (!may_follow(st, dir))
         status = ech__fail(ctx, ECH_E_IO,
                            "%s: is a link of user %u in a directory that anybody may write to: it "
@@ -166,8 +166,7 @@ static ech_status resolve(ech_ctx *ctx, const char *path, char **out)
 {
     struct stat st;
     char *at = strdup(path);
-    ech_status status =
-        at ? ECH_OK : ech__fail(ctx, ECH_E_NOMEM, "%s: no memory for its path", path);
+    ech_status status = at ? ECH_OK : ech__no_memory(ctx, "the path %s", path);
     for (int links = 0; status == ECH_OK; links++) {
         status = follow(ctx, &at, &st, links > 0);
         if (status < 0 || !S_ISLNK(st.st_mode))

@@ -266,12 +266,12 @@ ech_status ech__json_dump(ech_ctx *ctx, const ech_json *json, ech__json_style st
     *out = NULL;
     FILE *file = json ? open_memstream(&text, &size) : NULL;
     if (!file)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a JSON record");
+        return ech__no_memory(ctx, "a JSON record");
     print_value(file, inside(json), style, 0);
     const bool failed = ferror(file) != 0;
     if (fclose(file) != 0 || failed) {
         free(text);
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the text of a JSON record");
+        return ech__no_memory(ctx, "the text of a JSON record");
     }
     *out = text;
     if (bytes)
@@ -354,7 +354,7 @@ ech_status ech__json_parse(ech_ctx *ctx, const char *what, const char *text, siz
     json_error_t error;
     json_t *json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!json && json_error_code(&error) == json_error_out_of_memory)
-        return ech__fail(ctx, ECH_E_NOMEM, "%s: no memory for %zu bytes of JSON", what, bytes);
+        return ech__no_memory(ctx, "the %zu bytes of JSON of %s", bytes, what);
     if (!json) {
         /* The library quotes the text, which may hold line ends and control characters. */
         for (char *c = error.text; *c; c++) {

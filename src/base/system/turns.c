@@ -46,7 +46,7 @@ ech_status ech__turns_open(ech_ctx *ctx, const char *clock, ech__turns **out)
     memcpy(address.sun_path, path, strlen(path));
     ech__turns *turns = ech__new(ctx, sizeof *turns);
     if (!turns)
-        return ech__fail(ctx, ECH_E_NOMEM, "cannot allocate %zu bytes", sizeof *turns);
+        return ech__no_memory(ctx, "the turns of a comparison");
     turns->ctx = ctx;
     turns->clock = clock;
     turns->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

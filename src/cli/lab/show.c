@@ -31,9 +31,7 @@ ech_status ech__lab_shown_init(ech_ctx *ctx, ech__lab_shown *shown, size_t count
 {
     *shown = (ech__lab_shown){.count = count};
     shown->studies = ech__new(ctx, (count + 1) * sizeof *shown->studies);
-    return shown->studies
-               ? ECH_OK
-               : ech__fail(ctx, ECH_E_NOMEM, "no memory for the table of %zu studies", count);
+    return shown->studies ? ECH_OK : ech__no_memory(ctx, "the table of %zu studies", count);
 }
 
 void ech__lab_shown_fini(ech_ctx *ctx, ech__lab_shown *shown)

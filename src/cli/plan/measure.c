@@ -208,7 +208,7 @@ static int measure_all(work *w)
         .seconds = m->args->seconds, .most_s = MOST_SECONDS, .fits = fits_alone, .user = w};
     int64_t *batches = malloc(ROOM * sizeof *batches);
     if (!batches)
-        ech__fail(m->ctx, ECH_E_NOMEM, "no memory for %d batches", ROOM);
+        ech__no_memory(m->ctx, "%d batches", ROOM);
     if (!batches || ech__costs_guess(m->ctx, &config, &budget) < 0) {
         free(batches);
         return ech__cli_fail(m->ctx, m->command, ECH__EXIT_FAILED);

@@ -18,7 +18,7 @@ static ech_status price_all(ech_ctx *ctx, const args *a, const counts *devices, 
     int64_t most = 1;
     r->rows = calloc(devices->count + 1, sizeof *r->rows);
     if (!r->rows)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for %zu prices", devices->count);
+        return ech__no_memory(ctx, "%zu prices", devices->count);
     r->count = devices->count;
     for (size_t i = 0; i < devices->count; i++) {
         ECH_TRY(ech__scale(r->pricing, &r->load, devices->n[i], &r->rows[i]));
@@ -177,7 +177,7 @@ int ech__run_plan(ech_ctx *ctx, const ech__command *command, char **argv)
         return fit(ctx, command, &a);
     counts *devices = malloc(sizeof *devices);
     if (!devices) {
-        ech__fail(ctx, ECH_E_NOMEM, "no memory for the numbers of devices");
+        ech__no_memory(ctx, "the numbers of devices");
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     }
     if (ech__plan_devices(ctx, a.devices, devices) < 0)

@@ -34,7 +34,7 @@ ech_status ech__plan_plot(ech_ctx *ctx, const ech__plan_result *r, const char *p
     char title[160];
     ech__plot_point *points = calloc(r->count + 1, sizeof *points);
     if (!points)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the picture %s", path);
+        return ech__no_memory(ctx, "the picture %s", path);
     find_points(r, points);
     print_title(r, title, sizeof title);
     ech__plot_series series = {.name = "predicted",

@@ -148,7 +148,7 @@ ech_status ech__quantize_plot(const ech__quantization *q)
 {
     sheet *s = ech__new(q->ctx, sizeof *s);
     if (!s)
-        return ech__fail(q->ctx, ECH_E_NOMEM, "no memory for pictures");
+        return ech__no_memory(q->ctx, "pictures");
     ech_status status = plot_histograms(q, true, s);
     if (status == ECH_OK)
         status = plot_histograms(q, false, s);

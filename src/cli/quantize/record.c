@@ -224,7 +224,7 @@ static ech_status write_csv(const ech__quantization *study, const char *file,
     if (out)
         print(study, out);
     const ech_status status = !out || fclose(out) != 0
-                                  ? ech__fail(study->ctx, ECH_E_NOMEM, "no memory for %s", path)
+                                  ? ech__no_memory(study->ctx, "%s", path)
                                   : ech__file_write(study->ctx, path, text, bytes);
     free(text);
     return status;

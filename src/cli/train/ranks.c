@@ -120,7 +120,7 @@ static int launch_self(ech_ctx *ctx, const ech__command *command, int ranks, int
         count++;
     char **all = calloc(count + 8, sizeof *all);
     if (!all) {
-        ech__fail(ctx, ECH_E_NOMEM, "no memory for %zu arguments", count);
+        ech__no_memory(ctx, "%zu arguments", count);
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     }
     all[n++] = (char *)"echelon";

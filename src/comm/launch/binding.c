@@ -78,7 +78,7 @@ ech_status ech__binding_apply(ech_ctx *ctx, const ech__cpus *masks, const int *i
     ech__cpus mask;
     ech_status status = ECH_OK;
     if (!sharing)
-        return ech__fail(ctx, ECH_E_NOMEM, "binding of %d ranks: no memory", ranks);
+        return ech__no_memory(ctx, "the binding of %d ranks", ranks);
     const ech__binding what = ech__binding_judge(masks, ranks, cores, sharing, &mask);
     bool first = true;
     for (int r = 0; r < local; r++)

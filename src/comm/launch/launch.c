@@ -240,7 +240,7 @@ static ech_status launch(ech_ctx *ctx, launcher *l, ech__launch_result *out)
     l->job.ranks = calloc(ranks, sizeof *l->job.ranks);
     l->job.polls = calloc(ranks + 1, sizeof *l->job.polls);
     if (!l->job.ranks || !l->job.polls)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory to look after %zu ranks", ranks);
+        return ech__no_memory(ctx, "the watch over %zu ranks", ranks);
     ECH_TRY(ech__launch_signals_open(ctx, &l->signals));
     const ech_status status = attempts(ctx, l, out);
     ech__launch_signals_close(&l->signals);
@@ -258,7 +258,7 @@ ech_status ech__launch(ech_ctx *ctx, const ech__launch_options *options, ech__la
                          options->max_restarts);
     launcher *l = ech__new(ctx, sizeof *l);
     if (!l)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a launcher");
+        return ech__no_memory(ctx, "a launcher");
     l->options = options;
     const ech_status status = launch(ctx, l, out);
     free(l->job.ranks);

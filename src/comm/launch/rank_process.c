@@ -75,7 +75,7 @@ static ech_status make_environment(ech_ctx *ctx, const ech__rank_start *s, varia
         others++;
     v->all = calloc((size_t)v->count + others + 1, sizeof *v->all);
     if (!v->all)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the environment of rank %d", s->rank);
+        return ech__no_memory(ctx, "the environment of rank %d", s->rank);
     size_t n = 0;
     for (int i = 0; i < v->count; i++)
         v->all[n++] = v->own[i];

@@ -75,7 +75,7 @@ static ech_status find_nodes(hier *h, const int *first, bool alone)
     h->peers = ech__new(h->base.ctx, bytes);
     h->neighbours = ech__new(h->base.ctx, bytes);
     if (!h->node_of || !h->members || !h->peers || !h->neighbours)
-        return ech__fail(h->base.ctx, ECH_E_NOMEM, "no memory for %d ranks", h->base.world);
+        return ech__no_memory(h->base.ctx, "%d ranks", h->base.world);
     number_nodes(h, first, alone);
     h->owners = h->members[0];
     for (int n = 1; n < h->base.nodes; n++)
@@ -210,7 +210,7 @@ static ech_status compare_clocks(hier *h, const int *first)
     }
     int64_t *all = ech__new(h->base.ctx, (size_t)h->base.world * sizeof *all);
     if (!all)
-        return ech__fail(h->base.ctx, ECH_E_NOMEM, "no memory for %d clocks", h->base.world);
+        return ech__no_memory(h->base.ctx, "%d clocks", h->base.world);
     const ech_status status = ech__wire_allgather(&h->wire, &offset, all, sizeof offset);
     h->base.clock_offset_ns = all[first[rank]];
     ech__delete(h->base.ctx, all, (size_t)h->base.world * sizeof *all);
@@ -224,7 +224,7 @@ static ech_status bind_cores(hier *h, const int *first)
     int *ids = calloc((size_t)world, sizeof *ids), count = 0;
     ech_status status = ECH_OK;
     if (!masks || !ids)
-        status = ech__fail(h->base.ctx, ECH_E_NOMEM, "no memory for the cores of %d ranks", world);
+        status = ech__no_memory(h->base.ctx, "the cores of %d ranks", world);
     const bool known = ech__cpus_read(&mine);
     if (status == ECH_OK)
         status = ech__wire_allgather(&h->wire, &mine, masks, sizeof mine);
@@ -270,7 +270,7 @@ static ech_status hier_alloc(ech__comm *comm, int64_t bytes, void **out)
     for (int r = 0; r < comm->world && told == ECH_OK && status == ECH_OK; r++) {
         if (all[r])
             status = ech__fail(comm->ctx, ECH_E_NOMEM,
-                               "rank %d has no memory for %lld bytes that the ranks exchange", r,
+                               "rank %d cannot allocate %lld bytes that the ranks exchange", r,
                                (long long)bytes);
     }
     if (status == ECH_OK)
@@ -371,7 +371,7 @@ ech_status ech__hier_open(ech_ctx *ctx, const ech__mpi_table *mpi, int rank, int
     hier *h = ech__new(ctx, sizeof *h);
     *out = NULL;
     if (!h)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a comm of %d ranks", world);
+        return ech__no_memory(ctx, "a comm of %d ranks", world);
     h->base = (ech__comm){
         .ops = &hier_ops, .ctx = ctx, .rank = rank, .world = world, .timeout_s = timeout_s};
     const ech_status status = connect_ranks(h, mpi, first, backend);

@@ -59,8 +59,8 @@ ech_status ech__between_reserve(ech__between *b, int64_t bytes, int owners)
     if (b->parts && b->requests && b->request_peers)
         return ECH_OK;
     release(b);
-    return ech__fail(ctx, ECH_E_NOMEM, "exchange between %d nodes: no memory for %lld bytes",
-                     b->nodes, (long long)parts);
+    return ech__no_memory(ctx, "%lld bytes to exchange between %d nodes", (long long)parts,
+                          b->nodes);
 }
 
 /* Posts one message, in pieces where it is long. */

@@ -118,7 +118,7 @@ static ech_status load_plugin(ech_ctx *ctx, const ech__mpi_table **out)
     char path[PATH_MAX + 32] = "";
     bool found = false;
     if (!p)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory to look for " ECH__MPI_PLUGIN_FILE);
+        return ech__no_memory(ctx, "the places of " ECH__MPI_PLUGIN_FILE);
     find_places(p);
     for (int i = 0; i < p->count && !found; i++) {
         snprintf(path, sizeof path, "%s/" ECH__MPI_PLUGIN_FILE, p->dirs[i]);
@@ -189,7 +189,7 @@ static ech_status start_mpi(ech_ctx *ctx, const ech__mpi_table *mpi, double time
     starter *s = calloc(1, sizeof *s);
     *out = NULL;
     if (!s)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory to start MPI");
+        return ech__no_memory(ctx, "the start of MPI");
     s->mpi = mpi;
     const int error = pthread_create(&thread, NULL, start, s);
     if (error) {
@@ -233,7 +233,7 @@ ech_status ech__mpi_open(ech_ctx *ctx, ech__backend backend, double timeout_s, e
         mpi->error_text(s->code, text, sizeof text);
         status = ech__fail(ctx, ECH_E_IO, "MPI does not start: %s", text);
     } else if (!s->first) {
-        status = ech__fail(ctx, ECH_E_NOMEM, "no memory for the nodes of %d ranks", s->size);
+        status = ech__no_memory(ctx, "the nodes of %d ranks", s->size);
     }
     if (status == ECH_OK)
         status = check_size(ctx, mpi, s->size);

@@ -28,8 +28,8 @@ ech_status ech__wire_init(ech__wire *wire, ech_ctx *ctx, const ech__mpi_table *m
     if (wire->requests && wire->peers && wire->terms && wire->scratch)
         return ECH_OK;
     ech__wire_fini(wire);
-    return ech__fail(ctx, ECH_E_NOMEM, "messages between %d ranks: no memory for %lld bytes", size,
-                     (long long)wire->scratch_bytes);
+    return ech__no_memory(ctx, "%lld bytes of messages between %d ranks",
+                          (long long)wire->scratch_bytes, size);
 }
 
 void ech__wire_fini(ech__wire *wire)

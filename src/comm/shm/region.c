@@ -87,7 +87,7 @@ static ech_status reserve(ech__shm *s, int64_t bytes, int64_t grain)
     const int64_t can = ech__machine_available();
     if (bytes > can)
         return ech__fail(ctx, ECH_E_NOMEM,
-                         "the system gave no %lld bytes of shared memory for %d ranks: %lld are "
+                         "cannot allocate %lld bytes of shared memory for %d ranks: %lld are "
                          "available",
                          (long long)bytes, s->base.world, (long long)can);
     int failed;
@@ -97,7 +97,7 @@ static ech_status reserve(ech__shm *s, int64_t bytes, int64_t grain)
     while (failed && errno == EINTR);
     if (failed)
         return ech__fail(ctx, ECH_E_NOMEM,
-                         "the system gave no %lld bytes of shared memory for %d ranks: %s",
+                         "cannot allocate %lld bytes of shared memory for %d ranks: %s",
                          (long long)bytes, s->base.world, strerror(errno));
     if (grain == HUGE_PAGE)
         take_huge_pages(s, head->end, bytes);
@@ -130,7 +130,7 @@ static ech_status map_region(ech__shm *s, int index, int64_t stride)
     void *base = map_aligned(s->fd, region->offset, region->bytes, MAP_POPULATE);
     if (base == MAP_FAILED)
         return ech__fail(s->base.ctx, ECH_E_NOMEM,
-                         "rank %d: %lld bytes of shared memory could not be mapped: %s",
+                         "rank %d: cannot map %lld bytes of shared memory: %s",
                          ech__shm_name(s, s->base.rank), (long long)region->bytes, strerror(errno));
     s->maps[index] = (ech__shm_map){base, stride, region->bytes};
     s->maps_end = index >= s->maps_end ? index + 1 : s->maps_end;

@@ -52,7 +52,7 @@ ech_status ech__shm_create(ech_ctx *ctx, int world, int *fd)
     if (error) {
         close(file);
         return ech__fail(ctx, ECH_E_NOMEM,
-                         "the system gave no %lld bytes of shared memory for %d ranks: %s",
+                         "cannot allocate %lld bytes of shared memory for %d ranks: %s",
                          (long long)l.bytes, world, strerror(error));
     }
     memcpy(head->magic, magic, sizeof magic);
@@ -198,7 +198,7 @@ ech_status ech__shm_join(ech_ctx *ctx, int fd, int rank, int world, double timeo
         return ech__fail(ctx, ECH_E_INVALID, "rank %d of %d ranks", rank, world);
     ech__shm *s = ech__new(ctx, sizeof *s);
     if (!s)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a comm");
+        return ech__no_memory(ctx, "a comm");
     s->base = (ech__comm){.ops = &shm_ops,
                           .ctx = ctx,
                           .rank = rank,

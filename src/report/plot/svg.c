@@ -238,7 +238,7 @@ ech_status ech__svg_create(ech_ctx *ctx, const ech__svg_options *options, ech__c
         s->file = open_memstream(&s->text, &s->bytes);
     if (!s || !s->file) {
         ech__delete(ctx, s, sizeof *s);
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a picture");
+        return ech__no_memory(ctx, "a picture");
     }
     s->canvas.ops = &ops;
     s->ctx = ctx;
@@ -262,5 +262,5 @@ ech_status ech__svg_finish(ech__canvas *canvas, char **text, size_t *bytes)
         return ECH_OK;
     free(*text);
     *text = NULL;
-    return ech__fail(ctx, ECH_E_NOMEM, "no memory for a picture");
+    return ech__no_memory(ctx, "a picture");
 }

@@ -71,7 +71,7 @@ ech_status ech__reader_string(const ech__reader *r, const ech_json *value, const
     if (!is_clean(text, most > ECH__READER_LINE))
         return ech__fail(r->ctx, ECH_E_FORMAT, "%s holds a control character", what);
     *out = ech__arena_printf(r->arena, "%s", text);
-    return *out ? ECH_OK : ech__fail(r->ctx, ECH_E_NOMEM, "no memory for %s", what);
+    return *out ? ECH_OK : ech__no_memory(r->ctx, "%s", what);
 }
 
 static const char *quoted(const char *key, char out[48])
@@ -221,5 +221,5 @@ ech_status ech__reader_array(const ech__reader *r, size_t count, size_t size, vo
 {
     void *place = ech__arena_array(r->arena, count ? count : 1, size);
     memcpy(out, &place, sizeof place);
-    return place ? ECH_OK : ech__fail(r->ctx, ECH_E_NOMEM, "no memory for %zu elements", count);
+    return place ? ECH_OK : ech__no_memory(r->ctx, "%zu elements", count);
 }

@@ -8,11 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ech_status no_memory(ech__book *book, const char *what)
-{
-    return ech__fail(book->ctx, ECH_E_NOMEM, "%s: no memory for what it holds", what);
-}
-
 /* ---- series ---- */
 
 static ech_status add_point(ech__book *book, const char *what, ech__plot_series *s, size_t *room,
@@ -22,7 +17,7 @@ static ech_status add_point(ech__book *book, const char *what, ech__plot_series 
         return ech__fail(book->ctx, ECH_E_LIMIT, "%s: more than %d points for one plot", what,
                          ECH__PLOT_MAX_POINTS);
     if (!ech__arena_grow(&book->arena, (void **)&s->points, s->count, room, sizeof *s->points))
-        return no_memory(book, what);
+        return ech__no_memory(book->ctx, "what %s holds", what);
     if (!(fabs(point.x) <= ECH__READER_LARGEST))
         return ech__fail(book->ctx, ECH_E_FORMAT, "%s: \"%s\" is no number to plot over", what,
                          s->from.x);
@@ -245,7 +240,7 @@ static ech_status name_lanes(tracer *t, const char *what)
     trace->lanes = ech__arena_array(arena, t->nlanes, sizeof *trace->lanes);
     trace->levels = ech__arena_array(arena, t->nlanes, sizeof *trace->levels);
     if (!trace->lanes || !trace->levels)
-        return no_memory(t->book, what);
+        return ech__no_memory(t->book->ctx, "what %s holds", what);
     for (size_t i = 0; i < t->nlanes; i++) {
         const lane *l = &t->lanes[i];
         char name[160];
@@ -257,7 +252,7 @@ static ech_status name_lanes(tracer *t, const char *what)
             snprintf(name, sizeof name, "%.120s", l->name);
         trace->lanes[i] = clean_copy(arena, name);
         if (!trace->lanes[i])
-            return no_memory(t->book, what);
+            return ech__no_memory(t->book->ctx, "what %s holds", what);
     }
     trace->nlanes = t->nlanes;
     return ECH_OK;
@@ -275,14 +270,14 @@ static ech_status add_span(tracer *t, const char *what, const ech_json *event, d
     (void)ech__json_string(ech__json_find(event, "cat"), &category);
     if (!ech__arena_grow(&t->book->arena, (void **)&trace->spans, trace->count, &t->room,
                          sizeof *trace->spans))
-        return no_memory(t->book, what);
+        return ech__no_memory(t->book->ctx, "what %s holds", what);
     const ech__plot_span span = {.start = (fmax(start, t->start_us) - t->start_us) * 1e-6,
                                  .end = (fmin(end, t->end_us) - t->start_us) * 1e-6,
                                  .name = clean_copy(&t->book->arena, name),
                                  .category = clean_copy(&t->book->arena, category),
                                  .lane = at};
     if (!span.name || !span.category)
-        return no_memory(t->book, what);
+        return ech__no_memory(t->book->ctx, "what %s holds", what);
     trace->spans[trace->count++] = span;
     return ECH_OK;
 }

@@ -82,7 +82,7 @@ static ech_status read_missing(const ech__reader *r, const ech_json *json, ech__
         out->problem = ech__arena_printf(r->arena, "%s%s%s", out->problem ? out->problem : "",
                                          out->problem ? "\n\n" : "", text);
         if (!out->problem)
-            return ech__fail(r->ctx, ECH_E_NOMEM, "no memory for what is missing");
+            return ech__no_memory(r->ctx, "what is missing");
     }
     return ECH_OK;
 }
@@ -224,7 +224,7 @@ ech_status ech__book_create(ech_ctx *ctx, ech__book **out)
 {
     ech__book *book = *out = ech__new(ctx, sizeof *book);
     if (!book)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a report");
+        return ech__no_memory(ctx, "a report");
     book->ctx = ctx;
     ech__arena_init(&book->arena, ctx->alloc);
     return ECH_OK;
@@ -248,7 +248,7 @@ ech_status ech__book_problem(ech__book *book, ech__study *study)
     if (!both || !line ||
         !ech__arena_grow(&book->arena, (void **)&book->problems, book->nproblems,
                          &book->problems_room, sizeof *book->problems))
-        return ech__fail(book->ctx, ECH_E_NOMEM, "no memory for a report");
+        return ech__no_memory(book->ctx, "a report");
     study->problem = both;
     book->problems[book->nproblems++] = line;
     return ECH_OK;
@@ -262,7 +262,7 @@ static ech_status replace_study(ech__book *book, size_t index)
     char *command = ech__arena_printf(&book->arena, "echelon lab run %s%s", id,
                                       strcmp(book->profile, "quick") ? "" : " --quick");
     if (!command)
-        return ech__fail(book->ctx, ECH_E_NOMEM, "no memory for a report");
+        return ech__no_memory(book->ctx, "a report");
     *study = (ech__study){.id = id,
                           .title = id,
                           .about = "The record of this study cannot be read.",

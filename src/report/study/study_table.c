@@ -224,7 +224,7 @@ static ech_status add_piece(const ech__reader *r, ech__answer *a, size_t *room, 
 {
     if (!text ||
         !ech__arena_grow(r->arena, (void **)&a->pieces, a->npieces, room, sizeof *a->pieces))
-        return ech__fail(r->ctx, ECH_E_NOMEM, "no memory for an answer");
+        return ech__no_memory(r->ctx, "an answer");
     a->pieces[a->npieces++] = (ech__answer_piece){text, figure};
     return ECH_OK;
 }

@@ -93,7 +93,7 @@ static ech_status write_file(const ech_trainer *trainer, const char *path, const
     const size_t list = count(trainer, &bytes) * sizeof(ech__safetensor);
     ech__safetensor *tensors = ech__new(trainer->ctx, list);
     if (!tensors)
-        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory for a list of buffers");
+        return ech__no_memory(trainer->ctx, "a list of buffers");
     ech__safetensors_header header = {.tensors = tensors};
     for (size_t v = 0; v < trainer->graph->nvalues; v++) {
         if (is_buffer(trainer, v))
@@ -116,8 +116,7 @@ ech_status ech__buffers_save(ech_trainer *trainer, const char *path)
     const size_t together = each * (size_t)(world_of(trainer) + 1);
     char *mine = ech__new(trainer->ctx, together);
     if (!mine)
-        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory for the buffers of %d ranks",
-                         world_of(trainer));
+        return ech__no_memory(trainer->ctx, "the buffers of %d ranks", world_of(trainer));
     char *all = mine + each;
     ech_status status = collect(trainer, mine);
     if (status == ECH_OK)
@@ -143,7 +142,7 @@ static ech_status load_one(ech_trainer *trainer, const ech__safetensors *file,
                          world_of(trainer), ech__shape_format(&wanted.shape).s);
     char *data = ech__new(trainer->ctx, bytes);
     if (!data)
-        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory for %zu bytes", bytes);
+        return ech__no_memory(trainer->ctx, "%zu bytes of buffers", bytes);
     const int64_t offset = trainer->comm->rank * (int64_t)bytes;
     ech_status status = ech__safetensors_read(file, t, offset, data, bytes);
     if (status == ECH_OK)

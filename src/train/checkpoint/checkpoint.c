@@ -148,7 +148,7 @@ ech_status ech__run_terms(const ech__run *run, char **out)
         return ECH_OK;
     free(*out);
     *out = NULL;
-    return ech__fail(run->ctx, ECH_E_NOMEM, "no memory to compare ranks");
+    return ech__no_memory(run->ctx, "the comparison of ranks");
 }
 
 /* ---- going on ---- */
@@ -177,7 +177,7 @@ ech_status ech__checkpoint_open(ech_ctx *ctx, const char *dir, ech__checkpoint *
     *out = NULL;
     ech__checkpoint *c = ech__new(ctx, sizeof *c);
     if (!c)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a checkpoint");
+        return ech__no_memory(ctx, "a checkpoint");
     c->ctx = ctx;
     ech__arena_init(&c->state.arena, ctx->alloc);
     const ech_status status = open_all(c, dir);

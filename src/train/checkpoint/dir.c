@@ -93,7 +93,7 @@ static ech_status hash_file(ech_ctx *ctx, const char *path, int64_t *bytes, char
     int fd = -1;
     char *chunk = ech__new(ctx, CHUNK);
     if (!chunk)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a buffer of %d bytes", CHUNK);
+        return ech__no_memory(ctx, "a buffer of %d bytes", CHUNK);
     ech_status status = ech__file_open(ctx, path, &fd, bytes);
     ech__sha256 sha;
     ech__sha256_init(&sha);
@@ -394,7 +394,7 @@ ech_status ech__checkpoint_dir_open(ech_ctx *ctx, const char *dir, const char *r
     *out = NULL;
     ech__checkpoint_dir *d = ech__new(ctx, sizeof *d);
     if (!d)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a checkpoint directory");
+        return ech__no_memory(ctx, "a checkpoint directory");
     d->ctx = ctx;
     snprintf(d->root, sizeof d->root, "%s", dir);
     const ech_status status = open_dir(d, resumed);

@@ -226,7 +226,7 @@ static ech_status parse_epochs(ech_ctx *ctx, const ech_json *array, ech__checkpo
                          count, (long long)out->epoch);
     ech__run_epoch *epochs = ech__arena_array(&out->arena, count + 1, sizeof *epochs);
     if (!epochs)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the records of %zu epochs", count);
+        return ech__no_memory(ctx, "the records of %zu epochs", count);
     for (size_t i = 0; i < count; i++) {
         ECH_TRY(parse_epoch(ctx, ech__json_at(array, i), &epochs[i]));
         epochs[i].epoch = (int64_t)i + 1;

@@ -20,8 +20,7 @@ ech_status ech__dp_totals_init(ech__dp_totals *t, const ech_trainer *trainer, in
     t->devices = ech__dp_devices(trainer->dp);
     t->samples = ech__new(t->ctx, bytes_of(t));
     return t->samples ? ECH_OK
-                      : ech__fail(t->ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",
-                                  (long long)steps);
+                      : ech__no_memory(t->ctx, "the records of %lld steps", (long long)steps);
 }
 
 void ech__dp_totals_fini(ech__dp_totals *t)
@@ -80,7 +79,7 @@ ech_status ech__dp_totals_sum_up(ech__dp_totals *t, const ech_trainer *trainer)
     const size_t bytes = (size_t)t->kept * sizeof(double);
     double *samples = ech__new(t->ctx, bytes);
     if (!samples)
-        return ech__fail(t->ctx, ECH_E_NOMEM, "no memory to sum up %lld steps", (long long)t->kept);
+        return ech__no_memory(t->ctx, "the totals of %lld steps", (long long)t->kept);
     for (int d = 0; d < t->devices; d++) {
         const ech__dp_work *work = ech__dp_work_of(trainer->dp, d);
         t->device[d] = (ech__dp_device_total){

@@ -84,7 +84,7 @@ static ech_status find_layers(ech__drift_record *r, const ech_graph *graph)
             continue;
         r->names[k] = ech__arena_printf(&r->arena, "%.*s", length, graph->values[v].name);
         if (!r->names[k])
-            return ech__fail(r->ctx, ECH_E_NOMEM, "no memory for the names of layers");
+            return ech__no_memory(r->ctx, "the names of layers");
         ech__shape_elems(&graph->values[v].type.shape, &r->channels[k]);
         r->total += r->channels[k++];
     }
@@ -96,8 +96,7 @@ static ech_status allocate(ech__drift_record *r, const ech_trainer *trainer, int
     r->names = ech__arena_array(&r->arena, r->nlayers, sizeof *r->names);
     r->channels = ech__arena_array(&r->arena, r->nlayers, sizeof *r->channels);
     if (!r->names || !r->channels)
-        return ech__fail(r->ctx, ECH_E_NOMEM, "no memory for the statistics of %zu layers",
-                         r->nlayers);
+        return ech__no_memory(r->ctx, "the statistics of %zu layers", r->nlayers);
     ECH_TRY(find_layers(r, trainer->model));
     const size_t both = 2 * (size_t)r->total;
     r->rows = ech__arena_array(&r->arena, (size_t)epochs, r->nlayers * sizeof *r->rows);
@@ -105,9 +104,8 @@ static ech_status allocate(ech__drift_record *r, const ech_trainer *trainer, int
     r->all = ech__arena_array(&r->arena, both * (size_t)r->world, sizeof *r->all);
     return r->rows && r->mine && r->all
                ? ECH_OK
-               : ech__fail(r->ctx, ECH_E_NOMEM,
-                           "no memory for the statistics of %zu layers in %lld epochs", r->nlayers,
-                           (long long)epochs);
+               : ech__no_memory(r->ctx, "the statistics of %zu layers in %lld epochs", r->nlayers,
+                                (long long)epochs);
 }
 
 ech_status ech__drift_init(ech__drift_record *r, const ech_trainer *trainer, int64_t epochs)

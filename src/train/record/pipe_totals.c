@@ -49,9 +49,7 @@ ech_status ech__pipe_totals_init(ech__pipe_totals *t, const ech_trainer *trainer
         find_moves(t, trainer);
     }
     ech__delete(t->ctx, found, (size_t)(t->nmoves + 1) * sizeof *found);
-    return ok ? ECH_OK
-              : ech__fail(t->ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",
-                          (long long)steps);
+    return ok ? ECH_OK : ech__no_memory(t->ctx, "the records of %lld steps", (long long)steps);
 }
 
 void ech__pipe_totals_fini(ech__pipe_totals *t)
@@ -133,7 +131,7 @@ static ech_status share(ech__pipe_totals *t, ech__comm *comm)
     const int count = t->nlayers + t->nmoves;
     double *sums = ech__new(t->ctx, (size_t)count * sizeof *sums);
     if (!sums)
-        return ech__fail(t->ctx, ECH_E_NOMEM, "no memory to sum up %d layers", t->nlayers);
+        return ech__no_memory(t->ctx, "the totals of %d layers", t->nlayers);
     for (int i = 0; i < t->nlayers; i++)
         sums[i] = t->layer_s[i];
     for (int i = 0; i < t->nmoves; i++)
@@ -159,7 +157,7 @@ ech_status ech__pipe_totals_sum_up(ech__pipe_totals *t, const ech_trainer *train
     const size_t bytes = (size_t)t->kept * sizeof(double);
     double *samples = ech__new(t->ctx, bytes);
     if (!samples)
-        return ech__fail(t->ctx, ECH_E_NOMEM, "no memory to sum up %lld steps", (long long)t->kept);
+        return ech__no_memory(t->ctx, "the totals of %lld steps", (long long)t->kept);
     for (int d = 0; d < t->devices; d++)
         t->stage[d] = total_of(t, trainer, d, samples);
     t->bubble = median_of(t, samples, (size_t)t->devices * COLUMNS + BUBBLE, false);

@@ -25,7 +25,7 @@ static ech_status open_all(ech__records *r, const char *dir, int64_t kept)
     r->steps_path = ech__arena_printf(&r->arena, "%s/steps.jsonl", dir);
     r->trace_path = ech__arena_printf(&r->arena, "%s/trace.json", dir);
     if (!r->run_path || !r->steps_path || !r->trace_path)
-        return ech__fail(r->ctx, ECH_E_NOMEM, "no memory for the paths of a run directory");
+        return ech__no_memory(r->ctx, "the paths of a run directory");
     unlink(r->run_path);
     unlink(r->trace_path); /* an earlier run's would not belong to this one */
     return ech__step_lines_open(r->ctx, &r->steps, r->steps_path, kept);
@@ -36,7 +36,7 @@ ech_status ech__records_open(ech_ctx *ctx, const char *dir, int64_t kept, ech__r
     *out = NULL;
     ech__records *r = ech__new(ctx, sizeof *r);
     if (!r)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for records");
+        return ech__no_memory(ctx, "records");
     r->ctx = ctx;
     r->steps.fd = -1;
     ech__arena_init(&r->arena, ctx->alloc);

@@ -142,7 +142,7 @@ static ech_status read_losses(ech_ctx *ctx, const char *path, int64_t steps, ech
     free(line);
     fclose(file);
     if (!kept)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the losses of %s", path);
+        return ech__no_memory(ctx, "the losses of %s", path);
     if (good && b->count)
         return ECH_OK;
     return ech__fail(ctx, ECH_E_FORMAT, "%s has no loss of a step of this run", path);
@@ -168,7 +168,7 @@ ech_status ech__baseline_open(const ech__run *run, const char *dir, ech__baselin
     *out = NULL;
     ech__baseline *b = ech__new(run->ctx, sizeof *b);
     if (!b)
-        return ech__fail(run->ctx, ECH_E_NOMEM, "no memory for the losses of %s", dir);
+        return ech__no_memory(run->ctx, "the losses of %s", dir);
     const ech_status status = read_all(run, dir, b);
     if (status < 0) {
         ech__baseline_close(run->ctx, b);
@@ -213,9 +213,8 @@ ech_status ech__stability_init(ech_ctx *ctx, ech__stability *s)
     *s = (ech__stability){.ctx = ctx};
     s->events = ech__new(ctx, ECH__STABILITY_EVENTS * sizeof *s->events);
     s->changes = ech__new(ctx, ECH__STABILITY_EVENTS * sizeof *s->changes);
-    return s->events && s->changes
-               ? ECH_OK
-               : ech__fail(ctx, ECH_E_NOMEM, "no memory for %d events", ECH__STABILITY_EVENTS);
+    return s->events && s->changes ? ECH_OK
+                                   : ech__no_memory(ctx, "%d events", ECH__STABILITY_EVENTS);
 }
 
 void ech__stability_fini(ech__stability *s)

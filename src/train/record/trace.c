@@ -28,7 +28,7 @@ ech_status ech__trace_open(ech_ctx *ctx, const char *path, ech__trace **out)
 {
     ech__trace *t = *out = ech__new(ctx, sizeof *t);
     if (!t)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a trace");
+        return ech__no_memory(ctx, "a trace");
     t->ctx = ctx;
     if (!path)
         return ECH_OK;
@@ -101,7 +101,7 @@ static bool begin(ech__trace *t, const ech_trainer *trainer)
         t->origin_ns = trainer->report.start_ns + t->offset_ns;
     t->events = open_memstream(&t->text, &t->bytes);
     if (!t->events) {
-        t->status = ech__fail(t->ctx, ECH_E_NOMEM, "no memory for the trace of a step");
+        t->status = ech__no_memory(t->ctx, "the trace of a step");
         return false;
     }
     if (t->named)
@@ -280,7 +280,7 @@ static ech_status write_step(ech__trace *t, const ech_trainer *trainer)
     const int world = comm->world;
     char **texts = calloc((size_t)world, sizeof *texts);
     if (!texts)
-        return ech__fail(t->ctx, ECH_E_NOMEM, "no memory for the traces of %d ranks", world);
+        return ech__no_memory(t->ctx, "the traces of %d ranks", world);
     const ech_status status = ech__comm_gather_texts(comm, t->text, texts);
     for (int rank = 0; rank < world; rank++) {
         if (status == ECH_OK && t->file && texts[rank])
@@ -306,7 +306,7 @@ ech_status ech__trace_step(ech__trace *t, const ech_trainer *trainer, const ech_
                  (ech__span){start, start + (int64_t)(step->result.time_s * 1e9)}, args);
         add_buckets(t, trainer);
         if (fclose(t->events) != 0 && t->status == ECH_OK)
-            t->status = ech__fail(t->ctx, ECH_E_NOMEM, "no memory for the trace of a step");
+            t->status = ech__no_memory(t->ctx, "the trace of a step");
         t->events = NULL;
     }
     if (t->status == ECH_OK)

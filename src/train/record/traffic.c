@@ -39,8 +39,7 @@ ech_status ech__traffic_init(ech__traffic *t, const ech_trainer *trainer, int64_
     t->bucket_totals = ech__new(t->ctx, (size_t)t->nbuckets * sizeof *t->bucket_totals);
     return t->reports && t->buckets && t->step_s && t->ranks && t->bucket_totals
                ? ECH_OK
-               : ech__fail(t->ctx, ECH_E_NOMEM, "no memory for the records of %lld steps",
-                           (long long)t->steps);
+               : ech__no_memory(t->ctx, "the records of %lld steps", (long long)t->steps);
 }
 
 void ech__traffic_fini(ech__traffic *t)
@@ -232,7 +231,7 @@ static ech_status gather_memory(ech__traffic *t, const ech_trainer *trainer)
     const size_t bytes = (size_t)t->world * sizeof mine;
     int64_t *all = ech__new(t->ctx, bytes);
     if (!all)
-        return ech__fail(t->ctx, ECH_E_NOMEM, "no memory to sum up %d ranks", t->world);
+        return ech__no_memory(t->ctx, "the totals of %d ranks", t->world);
     const ech_status status = ech__comm_allgather(trainer->comm, mine, all, sizeof mine);
     for (int r = 0; status == ECH_OK && r < t->world; r++) {
         t->ranks[r].peak_memory = all[(ptrdiff_t)2 * r];
@@ -253,7 +252,7 @@ ech_status ech__traffic_sum_up(ech__traffic *t, const ech_trainer *trainer)
         return ECH_OK;
     double *samples = ech__new(t->ctx, (size_t)t->kept * sizeof *samples);
     if (!samples)
-        return ech__fail(t->ctx, ECH_E_NOMEM, "no memory to sum up %lld steps", (long long)t->kept);
+        return ech__no_memory(t->ctx, "the totals of %lld steps", (long long)t->kept);
     for (int r = 0; r < t->world; r++) {
         ech__rank_traffic *rank = &t->ranks[r];
         rank->forward_s = median_of(t, samples, r, FORWARD);

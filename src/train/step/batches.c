@@ -48,7 +48,7 @@ ech_status ech_loader_open(ech_ctx *ctx, const ech_loader_options *options, ech_
     *out = NULL;
     ech_loader *l = ech__new(ctx, sizeof *l);
     if (!l)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a loader");
+        return ech__no_memory(ctx, "a loader");
     l->ctx = ctx;
     const ech_status status = open_all(l, options);
     if (status < 0) {

@@ -46,7 +46,7 @@ ech_status ech__crowd_count(ech_ctx *ctx, const ech_train_options *o, ech__crowd
     seat mine = {.node = comm->node};
     seat *all = ech__new(ctx, (size_t)comm->world * sizeof *all);
     if (!all)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the cores of %d ranks", comm->world);
+        return ech__no_memory(ctx, "the cores of %d ranks", comm->world);
     ech__cpus_read(&mine.cores);
     const ech_status status = ech__comm_allgather(comm, &mine, all, (int64_t)sizeof mine);
     *out = (ech__crowd){.cores = 1};

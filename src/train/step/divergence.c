@@ -65,7 +65,7 @@ static ech_status first_blame(const ech__run *run, ech__blame *blame, int *rank)
         return ECH_OK;
     ech__blame *all = ech__new(run->ctx, (size_t)comm->world * sizeof *all);
     if (!all)
-        return ech__fail(run->ctx, ECH_E_NOMEM, "no memory for what %d ranks found", comm->world);
+        return ech__no_memory(run->ctx, "what %d ranks found", comm->world);
     const ech_status status = ech__comm_allgather(comm, blame, all, (int64_t)sizeof *all);
     while (*rank + 1 < comm->world && !all[*rank].what[0])
         ++*rank;

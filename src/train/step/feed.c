@@ -83,7 +83,7 @@ static ech_status open_images(ech__feed *feed, const ech__feed_options *o)
                                    : (feed->train->count - 1) / feed->global + 1;
     feed->nothing = ech__new(feed->ctx, ech__images_bytes(feed->train) * sizeof *feed->nothing);
     if (!feed->nothing)
-        return ech__fail(feed->ctx, ECH_E_NOMEM, "no memory for a sample");
+        return ech__no_memory(feed->ctx, "a sample");
     feed->norm = o->model.kind == ECH__MODEL_LENET ? ECH__NORM_HALF : ECH__NORM_CIFAR10;
     return ECH_OK;
 }
@@ -102,7 +102,7 @@ static ech_status hash_pixels(ech__feed *feed)
     ech__sha256 sha;
     uint8_t *scratch = ech__new(feed->ctx, bytes);
     if (!scratch)
-        return ech__fail(feed->ctx, ECH_E_NOMEM, "no memory for an image");
+        return ech__no_memory(feed->ctx, "an image");
     ech__sha256_init(&sha);
     for (int64_t i = 0; i < count && status == ECH_OK; i++) {
         status = ech__images_read(feed->ctx, set, i, scratch, &pixels);
@@ -260,7 +260,7 @@ static ech_status add_up(ech_trainer *trainer, ech__evaluation *out)
     if (trainer->comm) {
         double *all = ech__new(trainer->ctx, (size_t)trainer->comm->world * sizeof mine);
         if (!all)
-            return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory for an evaluation");
+            return ech__no_memory(trainer->ctx, "an evaluation");
         const ech_status status = ech__comm_allgather(trainer->comm, mine, all, sizeof mine);
         for (int i = 0; i < 3 * trainer->comm->world; i++)
             sums[i % 3] += all[i];

@@ -34,7 +34,7 @@ static ech_value state_of(ech_graph *graph, ech_value param, const char *what)
     const ech__value *value = &graph->values[param];
     const char *name = ech__arena_printf(&graph->arena, "%s.%s", value->name, what);
     if (!name)
-        return (ech_value)ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the optimizer's graph");
+        return (ech_value)ech__no_memory(graph->ctx, "the optimizer's graph");
     return ech__graph_value(
         graph,
         &(ech__value){.name = name, .kind = ECH__VALUE_STATE, .type = value->type, .of = param});
@@ -58,7 +58,7 @@ static ech_value states_of(ech_graph *graph, ech_value group, const char *what)
     }
     const char *name = ech__arena_printf(&graph->arena, "%s.%s", graph->values[group].name, what);
     if (!members || !name)
-        return (ech_value)ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the optimizer's graph");
+        return (ech_value)ech__no_memory(graph->ctx, "the optimizer's graph");
     return ech__graph_group(graph, name, members, count);
 }
 

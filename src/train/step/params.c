@@ -109,7 +109,7 @@ static ech_status by_chunks(ech_trainer *trainer, const tensor *t, chunk_fn each
 {
     void *chunk = ech__new(trainer->ctx, CHUNK);
     if (!chunk)
-        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory for a buffer of %d bytes", CHUNK);
+        return ech__no_memory(trainer->ctx, "a buffer of %d bytes", CHUNK);
     const int64_t most = CHUNK / t->elem_bytes;
     ech_status status = ECH_OK;
     for (int64_t first = 0; first < t->elems && status == ECH_OK; first += most) {
@@ -428,7 +428,7 @@ static ech_status save_part(ech_trainer *trainer, part_fn part, const char *path
     const size_t nvalues = trainer->graph->nvalues, bytes = nvalues * sizeof(ech__safetensor);
     ech__safetensor *tensors = ech__new(trainer->ctx, bytes);
     if (!tensors)
-        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory for a list of %zu tensors", nvalues);
+        return ech__no_memory(trainer->ctx, "a list of %zu tensors", nvalues);
     ech__safetensors_header header = {.tensors = tensors};
     for (size_t v = 0; v < nvalues; v++) {
         const ech__value *value = &trainer->graph->values[v];
@@ -507,7 +507,7 @@ ech_status ech__params_distance(ech_trainer *trainer, const char *path, ech__par
     ech__safetensors *file;
     float *chunk = ech__new(trainer->ctx, CHUNK);
     if (!chunk)
-        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory for a buffer of %d bytes", CHUNK);
+        return ech__no_memory(trainer->ctx, "a buffer of %d bytes", CHUNK);
     ech_status status = ech__safetensors_open(trainer->ctx, path, &file);
     if (status == ECH_OK) {
         comparison c = {.trainer = trainer, .file.file = file, .theirs = chunk};
