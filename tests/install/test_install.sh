@@ -18,6 +18,8 @@ refuse "and nothing anywhere else" sh -c 'grep "^-- Installing: " "$0" | grep -v
 version=$(sed -n 's/^#define ECH_VERSION "\(.*\)"/\1/p' "$ECH_SRC/include/echelon/echelon.h")
 check "the library file carries the version" test -f "$lib.$version"
 says "the soname carries the major version" 'SONAME.*\[libechelon\.so\.0\]' readelf -d "$lib"
+refuse "the library needs no libpng: only the program reads pictures" \
+    sh -c 'readelf -d "$0" | grep -E "NEEDED.*png"' "$lib"
 check "the soname is found" test -e "$prefix/lib/libechelon.so.0"
 check "no search path of the build is left in the library" \
     sh -c 'readelf -d "$0" >"$1" && ! grep -E "R(UN)?PATH" "$1"' "$lib" "$work/dynamic"

@@ -102,8 +102,8 @@ typedef enum step {
 
 static ECH__NAMES(step_text, step, STEP_LIST)
 
-    /* What a child that did not come to its program writes to its launcher. */
-    typedef struct news {
+/* What a child that did not come to its program writes to its launcher. */
+typedef struct news {
     step step;
     int error;
 } news;

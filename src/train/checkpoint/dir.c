@@ -18,10 +18,9 @@ enum { MAX_MANIFEST = 1 << 16, MAX_MARKER = 128, CHUNK = 1 << 20 };
 
 static ECH__NAMES(part_name, ech__part, ECH__PART_LIST)
 
-    /* ---- names ---- */
+/* ---- names ---- */
 
-    static ech_status
-    join(ech_ctx *ctx, const char *dir, const char *name, char out[ECH_DIR_MAX_PATH])
+static ech_status join(ech_ctx *ctx, const char *dir, const char *name, char out[ECH_DIR_MAX_PATH])
 {
     const int length = snprintf(out, ECH_DIR_MAX_PATH, "%s/%s", dir, name);
     return length > 0 && length < ECH_DIR_MAX_PATH

@@ -9,8 +9,8 @@
  * appear in the directory when all six are proven good, each complete or not at all. Progress goes to the log of the
  * context.
  */
-#ifndef ECH_DATA_FETCH_H
-#define ECH_DATA_FETCH_H
+#ifndef ECH_CLI_FETCH_H
+#define ECH_CLI_FETCH_H
 
 #include "data/cifar.h"
 

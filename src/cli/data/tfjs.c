@@ -1,4 +1,4 @@
-#include "data/tfjs.h"
+#include "cli/data/tfjs.h"
 #include "base/file/file.h"
 #include "base/file/json.h"
 #include "data/cifar.h"

@@ -1,9 +1,9 @@
-#include "data/fetch.h"
+#include "cli/data/fetch.h"
 #include "base/file/dir.h"
 #include "base/file/file.h"
 #include "base/file/sha256.h"
+#include "cli/data/tfjs.h"
 #include "data/child.h"
-#include "data/tfjs.h"
 
 #include <errno.h>
 #include <ftw.h>

@@ -1,7 +1,7 @@
 /* echelon data cifar10: fetch and check the data set. */
 #include "base/file/json.h"
 #include "cli/cli.h"
-#include "data/fetch.h"
+#include "cli/data/fetch.h"
 
 #include <stdio.h>
 

