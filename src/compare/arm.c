@@ -2,6 +2,7 @@
 #include "base/stats.h"
 #include "base/system/clock.h"
 #include "base/system/last_words.h"
+#include "base/system/process.h"
 #include "base/system/turns.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -56,49 +56,6 @@ static void drop(int *fd)
 
 /* ---- starting ---- */
 
-static bool put(int from, int to)
-{
-    return from >= 0 && dup2(from, to) == to;
-}
-
-/* Between fork and exec. Returns only when something failed: its errno. */
-static int become_arm(const ech__arm *arm, int in, int out, int err, char *const *env, pid_t parent)
-{
-    sigset_t none;
-    if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
-        return errno;
-    if (getppid() != parent)
-        _exit(1);
-    if (!put(in, STDIN_FILENO) || !put(out, STDOUT_FILENO) || !put(err, STDERR_FILENO))
-        return errno;
-    signal(SIGPIPE, SIG_DFL);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    execvpe(arm->spec.argv[0], arm->spec.argv, env);
-    return errno;
-}
-
-/* The environment with the mark and, for one of our own, the socket. Freed by the caller, with the last text in it. */
-static char **make_env(const ech__arm *arm, char turns[ECH__ARM_PATH + 64])
-{
-    size_t count = 0;
-    while (environ[count])
-        count++;
-    char **env = calloc(count + 3, sizeof *env);
-    size_t used = 0;
-    for (size_t i = 0; env && i < count; i++) {
-        if (strncmp(environ[i], ECH__TURNS_NAME "=", sizeof ECH__TURNS_NAME) != 0)
-            env[used++] = environ[i];
-    }
-    if (env) {
-        snprintf(turns, ECH__ARM_PATH + 64, ECH__TURNS_NAME "=%s", path_of(arm, "sock").s);
-        env[used++] = (char *)arm->mark;
-        if (!arm->spec.is_peer)
-            env[used++] = turns;
-    }
-    return env;
-}
-
 static ech_status listen_for(ech__arm *arm)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -113,7 +70,7 @@ static ech_status listen_for(ech__arm *arm)
 }
 
 typedef struct ends {
-    int in[2], out[2], err, failed[2];
+    int in[2], out[2], err;
 } ends;
 
 static void close_ends(ends *e)
@@ -121,7 +78,6 @@ static void close_ends(ends *e)
     for (int i = 0; i < 2; i++) {
         drop(&e->in[i]);
         drop(&e->out[i]);
-        drop(&e->failed[i]);
     }
     drop(&e->err);
 }
@@ -130,44 +86,39 @@ static void close_ends(ends *e)
 static ech_status make_ends(const ech__arm *arm, ends *e)
 {
     const path err = path_of(arm, "err");
-    *e = (ends){{-1, -1}, {-1, -1}, -1, {-1, -1}};
-    if (arm->spec.is_peer ? pipe2(e->in, O_CLOEXEC) < 0 || pipe2(e->out, O_CLOEXEC) < 0
-                          : (e->in[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0 ||
-                                (e->out[1] = open("/dev/null", O_WRONLY | O_CLOEXEC)) < 0)
+    *e = (ends){{-1, -1}, {-1, -1}, -1};
+    if (arm->spec.is_peer && (pipe2(e->in, O_CLOEXEC) < 0 || pipe2(e->out, O_CLOEXEC) < 0))
         return ech__fail(arm->ctx, ECH_E_IO, "no pipes for %s: %s", arm->spec.name,
                          strerror(errno));
     e->err = open(err.s, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (e->err < 0 || pipe2(e->failed, O_CLOEXEC) < 0)
+    if (e->err < 0)
         return ech__fail(arm->ctx, ECH_E_IO, "%s: %s", err.s, strerror(errno));
     return ECH_OK;
 }
 
 /* Returns when the program runs, or when it is known why it does not. */
-static ech_status start(ech__arm *arm, ends *e)
+static ech_status start(ech__arm *arm, const ends *e)
 {
+    const bool peer = arm->spec.is_peer;
     char turns[ECH__ARM_PATH + 64];
-    char **env = make_env(arm, turns);
-    const pid_t parent = getpid(), pid = env ? fork() : -1;
-    int error = env ? errno : ENOMEM;
-    if (pid == 0) {
-        error = become_arm(arm, e->in[0], e->out[1], e->err, env, parent);
-        _exit(write(e->failed[1], &error, sizeof error) == (ssize_t)sizeof error ? 127 : 126);
-    }
+    snprintf(turns, sizeof turns, ECH__TURNS_NAME "=%s", path_of(arm, "sock").s);
+    char **env = ech__process_env((const char *[]){arm->mark, peer ? ECH__TURNS_NAME : turns}, 2);
+    if (!env)
+        return ech__no_memory(arm->ctx, "the environment of %s", arm->spec.name);
+    const ech__process_options options = {.argv = arm->spec.argv,
+                                          .env = env,
+                                          .in = peer ? e->in[0] : ECH__PROCESS_NULL,
+                                          .out = peer ? e->out[1] : ECH__PROCESS_NULL,
+                                          .err = e->err,
+                                          .pass_fd = -1,
+                                          .own_group = true};
+    ech__process_failure why;
+    const pid_t pid = ech__process_start(&options, &why);
     free(env);
-    drop(&e->failed[1]);
-    if (pid > 0) {
-        ssize_t got;
-        do
-            got = read(e->failed[0], &error, sizeof error);
-        while (got < 0 && errno == EINTR);
-        arm->tree = (ech__tree){.root = pid};
-        if (got != (ssize_t)sizeof error) /* closed by exec */
-            return ECH_OK;
-        waitpid(pid, NULL, 0);
-        arm->tree.root = 0;
-    }
-    return ech__fail(arm->ctx, ECH_E_IO, "%s: %s cannot be started: %s", arm->spec.name,
-                     arm->spec.argv[0], strerror(error));
+    arm->tree = (ech__tree){.root = pid < 0 ? 0 : pid};
+    return pid < 0 ? ech__fail(arm->ctx, ECH_E_IO, "%s: %s cannot be started: %s", arm->spec.name,
+                               arm->spec.argv[0], strerror(why.error))
+                   : ECH_OK;
 }
 
 ech_status ech__arm_launch(ech__arm *arm)
@@ -198,11 +149,9 @@ ech_status ech__arm_launch(ech__arm *arm)
 static ech_status died(ech__arm *arm)
 {
     char why[256];
-    int status = 0;
     const pid_t pid = arm->tree.root;
     ech__tree_kill(&arm->tree); /* the others in it */
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    const int status = ech__process_wait(pid);
     arm->tree.root = 0;
     const path err = path_of(arm, "err");
     const bool said = ech__last_words(err.s, why, sizeof why);
@@ -386,8 +335,7 @@ void ech__arm_end(ech__arm *arm)
         /* Others in the tree may outlive the process that started them: they are remembered before it is gone. */
         if (poll(&over, 1, (int)(GRACE_S * 1e3)) <= 0)
             ech__tree_kill(&arm->tree);
-        while (waitpid(arm->tree.root, NULL, 0) < 0 && errno == EINTR)
-            ;
+        ech__process_wait(arm->tree.root);
         arm->tree.root = 0;
     }
     drop(&arm->in);

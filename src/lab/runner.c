@@ -1,6 +1,7 @@
 #include "lab/runner.h"
 #include "base/system/clock.h"
 #include "base/system/last_words.h"
+#include "base/system/process.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -16,72 +17,30 @@
 
 static const double GRACE = 1.0; /* seconds between asking a group to end and ending it */
 
-/* ---- child ---- */
-
-static bool put_file(const char *path, int flags, int fd)
-{
-    const int file = open(path, flags | O_CLOEXEC, 0666);
-    return file >= 0 && dup2(file, fd) == fd;
-}
-
-/* From here to exec only what is safe between fork and exec in a program with threads. Returns only when something
- * failed: its errno. */
-static int become_run(const ech__runner_job *job, pid_t parent)
-{
-    if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
-        return errno;
-    if (getppid() != parent) /* it died before that */
-        _exit(1);
-    if (!put_file("/dev/null", O_RDONLY, STDIN_FILENO) ||
-        !put_file(job->out, O_WRONLY | O_CREAT | O_TRUNC, STDOUT_FILENO) ||
-        !put_file(job->err, O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO))
-        return errno;
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    execve(job->program, job->argv, job->env);
-    return errno;
-}
-
-/* ---- parent ---- */
-
-static int reap(pid_t pid)
-{
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    return status;
-}
-
 /* Returns when the program runs, or when it is known why it does not. */
 static ech_status start(ech_ctx *ctx, const ech__runner_job *job, pid_t *pid)
 {
-    int ends[2], error = 0;
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return ech__fail(ctx, ECH_E_IO, "no pipe for a run: %s", strerror(errno));
-    const pid_t parent = getpid();
-    *pid = fork();
-    if (*pid == 0) {
-        error = become_run(job, parent);
-        _exit(write(ends[1], &error, sizeof error) == (ssize_t)sizeof error ? 127 : 126);
-    }
-    if (*pid < 0)
-        error = errno;
-    close(ends[1]);
-    ssize_t got = 0;
-    if (*pid > 0) {
-        do
-            got = read(ends[0], &error, sizeof error);
-        while (got < 0 && errno == EINTR);
-        if (got == (ssize_t)sizeof error)
-            reap(*pid);
-        else
-            error = 0; /* closed by exec */
-    }
-    close(ends[0]);
-    return error
-               ? ech__fail(ctx, ECH_E_IO, "%s cannot be started: %s", job->program, strerror(error))
-               : ECH_OK;
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+    const int out = open(job->out, flags, 0666), err = out < 0 ? -1 : open(job->err, flags, 0666);
+    ech__process_failure why = {.error = errno};
+    *pid = -1;
+    if (err >= 0)
+        *pid = ech__process_start(&(ech__process_options){.path = job->program,
+                                                          .argv = job->argv,
+                                                          .env = job->env,
+                                                          .in = ECH__PROCESS_NULL,
+                                                          .out = out,
+                                                          .err = err,
+                                                          .pass_fd = -1,
+                                                          .own_group = true},
+                                  &why);
+    if (out >= 0)
+        close(out);
+    if (err >= 0)
+        close(err);
+    return *pid < 0 ? ech__fail(ctx, ECH_E_IO, "%s cannot be started: %s", job->program,
+                                strerror(why.error))
+                    : ECH_OK;
 }
 
 /* Waits for the process (until seconds have passed) and for the order to stop. */
@@ -139,7 +98,7 @@ ech_status ech__runner_run(ech_ctx *ctx, const ech__runner_job *job, ech__runner
     if (process < 0) {
         const int error = errno;
         kill(-pid, SIGKILL);
-        reap(pid);
+        ech__process_wait(pid);
         return ech__fail(ctx, ECH_E_UNSUPPORTED, "a run cannot be waited for: %s", strerror(error));
     }
     watch(job, pid, process, out);
@@ -148,7 +107,7 @@ ech_status ech__runner_run(ech_ctx *ctx, const ech__runner_job *job, ech__runner
     while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR)
         ;
     kill(-pid, SIGKILL);
-    const int status = reap(pid);
+    const int status = ech__process_wait(pid);
     close(process);
     if (WIFSIGNALED(status) && out->how == ECH__RUNNER_EXITED)
         out->how = ECH__RUNNER_KILLED;

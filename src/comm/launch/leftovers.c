@@ -1,6 +1,7 @@
 #include "comm/launch/leftovers.h"
 
 #include "base/system/clock.h"
+#include "base/system/process.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 ech_status ech__mark_make(ech_ctx *ctx, const char *name, char mark[ECH__MARK_BYTES])
@@ -126,8 +126,7 @@ void ech__watch_close(ech__watch *watch)
     if (watch->fd < 0)
         return;
     kill(watch->pid, SIGKILL);
-    while (waitpid(watch->pid, NULL, 0) < 0 && errno == EINTR)
-        ;
+    ech__process_wait(watch->pid);
     close(watch->fd);
     watch->fd = -1;
 }

@@ -1,4 +1,5 @@
 #include "comm/launch/supervise.h"
+#include "base/system/process.h"
 #include "comm/launch/leftovers.h"
 
 #include <errno.h>
@@ -297,9 +298,8 @@ void ech__job_abandon(ech__job *job)
 {
     send_all(job, SIGKILL);
     for (int r = 0; r < job->options->ranks; r++) {
-        const pid_t pid = job->ranks[r].pid;
-        while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-            ;
+        if (job->ranks[r].pid > 0)
+            ech__process_wait(job->ranks[r].pid);
         job->ranks[r].pid = 0;
     }
     ech__leftovers_signal(job->mark, SIGKILL);
