@@ -26,9 +26,9 @@ static void use_manifest(ech_ctx *ctx, const char *text, size_t bytes)
         must_be_sentence(ctx);
         return;
     }
-    for (int p = 0; p < ECH__PART_COUNT; p++)
+    for (int p = 0; p < ECH__CHECKPOINT_COUNT; p++)
         must((manifest.bytes[p] >= 0 && strlen(manifest.sha256[p]) == 64) ||
-             (manifest.bytes[p] == -1 && p >= ECH__PART_NEEDED));
+             (manifest.bytes[p] == -1 && p >= ECH__CHECKPOINT_NEEDED));
 }
 
 static void check_state(ech_ctx *ctx, const ech__checkpoint_state *s)

@@ -6,15 +6,17 @@
 ech_status ech__thin_init(ech_ctx *ctx, ech__thin *t, size_t item_bytes, int64_t most)
 {
     /* An even number, so that halving leaves no item without a partner. */
-    *t = (ech__thin){.ctx = ctx, .item_bytes = item_bytes, .room = most + most % 2, .stride = 1};
-    t->items = ech__new(ctx, (size_t)t->room * item_bytes);
-    return t->items ? ECH_OK : ech__no_memory(ctx, "a sample of %lld items", (long long)t->room);
+    *t =
+        (ech__thin){.ctx = ctx, .item_bytes = item_bytes, .capacity = most + most % 2, .stride = 1};
+    t->items = ech__new(ctx, (size_t)t->capacity * item_bytes);
+    return t->items ? ECH_OK
+                    : ech__no_memory(ctx, "a sample of %lld items", (long long)t->capacity);
 }
 
 void ech__thin_fini(ech__thin *t)
 {
     if (t->items)
-        ech__delete(t->ctx, t->items, (size_t)t->room * t->item_bytes);
+        ech__delete(t->ctx, t->items, (size_t)t->capacity * t->item_bytes);
     *t = (ech__thin){.ctx = NULL};
 }
 
@@ -38,7 +40,7 @@ static void halve(ech__thin *t)
 void ech__thin_add(ech__thin *t, const void *item)
 {
     const int64_t index = t->seen++;
-    if (t->count == t->room && index % t->stride == 0) /* every group that began has its item */
+    if (t->count == t->capacity && index % t->stride == 0) /* every group that began has its item */
         halve(t);
     if (index % t->stride != drawn(t, index / t->stride, t->stride))
         return;

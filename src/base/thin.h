@@ -16,11 +16,11 @@
 
 typedef struct ech__thin {
     ech_ctx *ctx;
-    char *items; /* [room] */
+    char *items; /* [capacity] */
     size_t item_bytes;
-    int64_t room, count; /* how many fit, and how many are kept */
-    int64_t seen;        /* how many were added; count where all of them are kept */
-    int64_t stride;      /* one of so many is kept: 1, 2, 4, ... */
+    int64_t capacity, count; /* how many fit, and how many are kept */
+    int64_t seen;            /* how many were added; count where all of them are kept */
+    int64_t stride;          /* one of so many is kept: 1, 2, 4, ... */
 } ech__thin;
 
 /* most: of items that are kept; at least 1. */

@@ -349,7 +349,7 @@ static int launch(ech_ctx *ctx, const ech__command *command, const args *a, char
     return ech__cli_launch(ctx, command, ranks, 0, argv);
 }
 
-int ech__run_bench_comm(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__command_bench_comm(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     args a = {0};
     ech__option_result result;

@@ -5,14 +5,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef struct ech__part {
+typedef struct ech__build_part {
     const char *name;    /* "Open MPI" */
     const char *package; /* of Debian: "libopenmpi-dev" */
     const char *cost;    /* of doing without: "ranks run on one node only; mpirun is refused" */
     bool is_here;
-} ech__part;
+} ech__build_part;
 
-extern const ech__part ech__parts[];
-extern const size_t ech__part_count;
+extern const ech__build_part ech__build_parts[];
+extern const size_t ech__build_part_count;
 
 #endif

@@ -16,22 +16,22 @@ extern const ech__command ech__cli_info, ech__cli_train, ech__cli_run, ech__cli_
     ech__cli_report, ech__cli_compare, ech__cli_graph, ech__cli_lab, ech__cli_lab_list,
     ech__cli_lab_run, ech__cli_lab_all;
 
-int ech__run_info(ech_ctx *ctx, const ech__command *command, char **argv);
-int ech__run_train(ech_ctx *ctx, const ech__command *command, char **argv);
-int ech__run_run(ech_ctx *ctx, const ech__command *command, char **argv);
-int ech__run_bench_step(ech_ctx *ctx, const ech__command *command, char **argv);
-int ech__run_bench_comm(ech_ctx *ctx, const ech__command *command, char **argv);
-int ech__run_plan(ech_ctx *ctx, const ech__command *command, char **argv);
-int ech__run_plan_fit(ech_ctx *ctx, const ech__command *command, char **argv);
-int ech__run_quantize(ech_ctx *ctx, const ech__command *command, char **argv);
-int ech__run_data_cifar10(ech_ctx *ctx, const ech__command *command, char **argv);
-int ech__run_report(ech_ctx *ctx, const ech__command *command, char **argv);
-int ech__run_compare(ech_ctx *ctx, const ech__command *command, char **argv);
-int ech__run_graph(ech_ctx *ctx, const ech__command *command, char **argv);
-int ech__run_lab(ech_ctx *ctx, const ech__command *command, char **argv);
-int ech__run_lab_list(ech_ctx *ctx, const ech__command *command, char **argv);
-int ech__run_lab_run(ech_ctx *ctx, const ech__command *command, char **argv);
-int ech__run_lab_all(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__command_info(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__command_train(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__command_run(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__command_bench_step(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__command_bench_comm(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__command_plan(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__command_plan_fit(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__command_quantize(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__command_data_cifar10(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__command_report(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__command_compare(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__command_graph(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__command_lab(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__command_lab_list(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__command_lab_run(ech_ctx *ctx, const ech__command *command, char **argv);
+int ech__command_lab_all(ech_ctx *ctx, const ech__command *command, char **argv);
 
 /* ---- --isa (isa.c) ---- */
 

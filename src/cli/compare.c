@@ -551,7 +551,7 @@ static int compare(ech_ctx *ctx, const ech__command *command, const args *a, con
     return caught ? 128 + caught : code;
 }
 
-int ech__run_compare(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__command_compare(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     static all_arms all;
     args a = {0};

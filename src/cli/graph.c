@@ -153,7 +153,7 @@ static ech_status show(ech_ctx *ctx, const args *a, watcher *w, ech_graph *graph
     return a->dot ? ech__file_write(ctx, a->dot, w->dot, w->dot_bytes) : ECH_OK;
 }
 
-int ech__run_graph(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__command_graph(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     args a = {0};
     ech__option_result result;

@@ -39,8 +39,8 @@ static void print(const ech__machine *m)
     printf("system       %s\n", m->system);
     printf("libraries    %s; %s\n", m->onednn, m->openblas);
     printf("devices      cpu: up to %d of one thread each\n", m->usable);
-    for (size_t i = 0; i < ech__part_count; i++) {
-        const ech__part *part = &ech__parts[i];
+    for (size_t i = 0; i < ech__build_part_count; i++) {
+        const ech__build_part *part = &ech__build_parts[i];
         if (!part->is_here)
             printf("left out     %s (Debian: %s): %s\n", part->name, part->package, part->cost);
     }
@@ -50,13 +50,13 @@ static void print(const ech__machine *m)
 static ech_json *left_out(void)
 {
     ech_json *list = ech__json_array();
-    for (size_t i = 0; i < ech__part_count; i++) {
-        if (ech__parts[i].is_here)
+    for (size_t i = 0; i < ech__build_part_count; i++) {
+        if (ech__build_parts[i].is_here)
             continue;
         ech_json *part = ech__json_object();
-        ech__json_set_string(&part, "part", ech__parts[i].name);
-        ech__json_set_string(&part, "package", ech__parts[i].package);
-        ech__json_set_string(&part, "cost", ech__parts[i].cost);
+        ech__json_set_string(&part, "part", ech__build_parts[i].name);
+        ech__json_set_string(&part, "package", ech__build_parts[i].package);
+        ech__json_set_string(&part, "cost", ech__build_parts[i].cost);
         ech__json_append(&list, part);
     }
     return list;
@@ -77,7 +77,7 @@ static int print_json(ech_ctx *ctx, const ech__command *command, const ech__mach
     return status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
 }
 
-int ech__run_info(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__command_info(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     args a = {0};
     ech__option_result result;

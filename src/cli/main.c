@@ -40,10 +40,12 @@ static const ech__option_section sections[] = {
 enum { COMMANDS = 16 };
 
 static const ech__command_fn functions[COMMANDS] = {
-    ech__run_info,         ech__run_train,    ech__run_run,      ech__run_bench_step,
-    ech__run_bench_comm,   ech__run_plan,     ech__run_plan_fit, ech__run_quantize,
-    ech__run_data_cifar10, ech__run_lab_list, ech__run_lab_run,  ech__run_lab_all,
-    ech__run_lab,          ech__run_report,   ech__run_compare,  ech__run_graph};
+    ech__command_info,       ech__command_train,      ech__command_run,
+    ech__command_bench_step, ech__command_bench_comm, ech__command_plan,
+    ech__command_plan_fit,   ech__command_quantize,   ech__command_data_cifar10,
+    ech__command_lab_list,   ech__command_lab_run,    ech__command_lab_all,
+    ech__command_lab,        ech__command_report,     ech__command_compare,
+    ech__command_graph};
 
 /* The tables live in the commands' files; this is their list. */
 static ech__program program_of(ech__command commands[COMMANDS])

@@ -113,7 +113,7 @@ static void say_whose_times(const ech__command *command, const args *a)
                   "ranks with cores of their own");
 }
 
-int ech__run_run(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__command_run(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     args a = {0};
     ech__option_result result;

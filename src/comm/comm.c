@@ -17,9 +17,9 @@ void ech__comm_close(ech__comm *comm)
         comm->ops->close(comm);
 }
 
-bool ech__comm_give_up(ech__comm *comm)
+bool ech__comm_abort(ech__comm *comm)
 {
-    return !comm->ops->give_up || comm->ops->give_up(comm);
+    return !comm->ops->abort || comm->ops->abort(comm);
 }
 
 void ech__comm_begun(ech__comm *comm)

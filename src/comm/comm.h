@@ -119,7 +119,7 @@ void ech__comm_close(ech__comm *comm);
 /* For a rank that ends because of a failure, whose sentence the context holds: the calls of the others fail from here on,
  * and name it. False where another rank has failed for the same reason before, so that it need not be said again. Waits for
  * nobody. */
-bool ech__comm_give_up(ech__comm *comm);
+bool ech__comm_abort(ech__comm *comm);
 
 /* Tells the launcher that this job has done a step: a failure from here on is not one of its configuration. */
 void ech__comm_begun(ech__comm *comm);
@@ -162,8 +162,8 @@ ech_status ech__comm_gather_texts(ech__comm *comm, const char *text, char **text
 
 struct ech__comm_ops {
     void (*close)(ech__comm *comm);
-    bool (*give_up)(ech__comm *comm); /* NULL: the others find out when they wait */
-    void (*begun)(ech__comm *comm);   /* NULL: nobody wants to know */
+    bool (*abort)(ech__comm *comm); /* NULL: the others find out when they wait */
+    void (*begun)(ech__comm *comm); /* NULL: nobody wants to know */
     ech_status (*run)(ech__comm *comm, const ech__coll *coll);
     ech_status (*alloc)(ech__comm *comm, int64_t bytes, void **out);
     void (*free)(ech__comm *comm, void *ptr);

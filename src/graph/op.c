@@ -7,8 +7,8 @@
 
 /* ---- shape rules ---- */
 
-ech_status ech__op_misfit(ech_ctx *ctx, const ech__node *node, const ech__type *in,
-                          const char *rule)
+ech_status ech__op_type_error(ech_ctx *ctx, const ech__node *node, const ech__type *in,
+                              const char *rule)
 {
     char shapes[512];
     size_t used = 0;
@@ -20,7 +20,7 @@ ech_status ech__op_misfit(ech_ctx *ctx, const ech__node *node, const ech__type *
                      node->name ? node->name : "", shapes, rule);
 }
 
-#define misfit ech__op_misfit
+#define type_error ech__op_type_error
 
 static bool is_real(ech_dtype dtype)
 {
@@ -49,9 +49,9 @@ static ech_status check_types(ech_ctx *ctx, const ech__node *node, const ech__ty
     }
     if (fits)
         return ECH_OK;
-    return misfit(ctx, node, in,
-                  low ? "what flows must be all bf16 or all f16, and parameters and sums f32"
-                      : "all must be f32, or all f64");
+    return type_error(ctx, node, in,
+                      low ? "what flows must be all bf16 or all f16, and parameters and sums f32"
+                          : "all must be f32, or all f64");
 }
 
 ech_status ech__op_types(ech_ctx *ctx, const ech__node *node, const ech__type *in)
@@ -79,11 +79,11 @@ static ech_status infer_linear(ech_ctx *ctx, ech__node *node, const ech__type *i
     ECH_TRY(ech__op_types(ctx, node, in));
     const ech__shape *x = &in[0].shape, *w = &in[1].shape;
     if (x->ndims != 2 || w->ndims != 2)
-        return misfit(ctx, node, in, "x and weight must be matrices");
+        return type_error(ctx, node, in, "x and weight must be matrices");
     if (x->dims[1] != w->dims[1])
-        return misfit(ctx, node, in, "the last dimension of x and of weight must be equal");
+        return type_error(ctx, node, in, "the last dimension of x and of weight must be equal");
     if (node->nin == 3 && (in[2].shape.ndims != 1 || in[2].shape.dims[0] != w->dims[0]))
-        return misfit(ctx, node, in, "bias must be as long as weight has rows");
+        return type_error(ctx, node, in, "bias must be as long as weight has rows");
     node->nout = 1;
     out[0] = matrix(in[0].dtype, x->dims[0], w->dims[0]);
     return ECH_OK;
@@ -95,7 +95,7 @@ static ech_status infer_linear_bwd_data(ech_ctx *ctx, ech__node *node, const ech
     ECH_TRY(ech__op_types(ctx, node, in));
     const ech__shape *dy = &in[0].shape, *w = &in[1].shape;
     if (dy->ndims != 2 || w->ndims != 2 || dy->dims[1] != w->dims[0])
-        return misfit(ctx, node, in, "dy must have a column for each row of weight");
+        return type_error(ctx, node, in, "dy must have a column for each row of weight");
     node->nout = 1;
     out[0] = matrix(in[0].dtype, dy->dims[0], w->dims[1]);
     return ECH_OK;
@@ -107,7 +107,7 @@ static ech_status infer_linear_bwd_weights(ech_ctx *ctx, ech__node *node, const 
     ECH_TRY(ech__op_types(ctx, node, in));
     const ech__shape *x = &in[0].shape, *dy = &in[1].shape;
     if (x->ndims != 2 || dy->ndims != 2 || x->dims[0] != dy->dims[0])
-        return misfit(ctx, node, in, "x and dy must have the same number of rows");
+        return type_error(ctx, node, in, "x and dy must have the same number of rows");
     node->nout = node->attrs.bias ? 2 : 1;
     const ech_dtype wide = ech__op_wide(in[0].dtype);
     out[0] = matrix(wide, dy->dims[1], x->dims[1]);
@@ -124,10 +124,11 @@ static ech_status infer_linear_add_weights(ech_ctx *ctx, ech__node *node, const 
     const int made = node->nout;
     node->nout = 0;
     if (node->nin != 2 + made)
-        return misfit(ctx, node, in, "a gradient of the bias must be there when it is added to");
+        return type_error(ctx, node, in,
+                          "a gradient of the bias must be there when it is added to");
     for (int i = 0; i < made; i++) {
         if (!ech__shape_equal(&in[2 + i].shape, &out[i].shape))
-            return misfit(ctx, node, in, "gradients must have the shapes of weight and bias");
+            return type_error(ctx, node, in, "gradients must have the shapes of weight and bias");
     }
     return ECH_OK;
 }
@@ -138,8 +139,8 @@ static ech_status infer_add(ech_ctx *ctx, ech__node *node, const ech__type *in, 
     const bool row = a->ndims > 1 && b->ndims == 1 && b->dims[0] == a->dims[a->ndims - 1];
     ECH_TRY(check_types(ctx, node, in, row ? 1u : 3u)); /* a row is a parameter */
     if (!row && !ech__shape_equal(a, b))
-        return misfit(ctx, node, in,
-                      "shapes must be equal, or b a vector as long as a's last dimension");
+        return type_error(ctx, node, in,
+                          "shapes must be equal, or b a vector as long as a's last dimension");
     node->nout = 1;
     out[0] = in[0];
     return ECH_OK;
@@ -150,7 +151,7 @@ static ech_status infer_sum_rows(ech_ctx *ctx, ech__node *node, const ech__type 
     ECH_TRY(ech__op_types(ctx, node, in));
     const ech__shape *a = &in[0].shape;
     if (a->ndims < 2)
-        return misfit(ctx, node, in, "at least two dimensions are needed");
+        return type_error(ctx, node, in, "at least two dimensions are needed");
     node->nout = 1;
     out[0] = vector(ech__op_wide(in[0].dtype), a->dims[a->ndims - 1]);
     return ECH_OK;
@@ -162,7 +163,7 @@ static ech_status infer_like_first(ech_ctx *ctx, ech__node *node, const ech__typ
     ECH_TRY(ech__op_types(ctx, node, in));
     for (int i = 1; i < node->nin; i++) {
         if (!ech__shape_equal(&in[0].shape, &in[i].shape))
-            return misfit(ctx, node, in, "shapes must be equal");
+            return type_error(ctx, node, in, "shapes must be equal");
     }
     node->nout = 1;
     out[0] = in[0];
@@ -181,9 +182,10 @@ static ech_status infer_cross_entropy_bwd(ech_ctx *ctx, ech__node *node, const e
 {
     const ech__shape *logits = &in[0].shape, *labels = &in[1].shape;
     if (!is_real(ech__op_wide(in[0].dtype)) || in[1].dtype != ECH_S32)
-        return misfit(ctx, node, in, "logits must be f32 or f64 and labels s32");
+        return type_error(ctx, node, in, "logits must be f32 or f64 and labels s32");
     if (logits->ndims != 2 || labels->ndims != 1 || logits->dims[0] != labels->dims[0])
-        return misfit(ctx, node, in, "labels must be a vector with one entry per row of logits");
+        return type_error(ctx, node, in,
+                          "labels must be a vector with one entry per row of logits");
     node->nout = 1;
     out[0] = in[0];
     return ECH_OK;
@@ -208,7 +210,7 @@ static ech_status infer_accumulate(ech_ctx *ctx, ech__node *node, const ech__typ
                                    ech__type *out)
 {
     if (node->nin > 2 && !node->attrs.fresh)
-        return misfit(ctx, node, in, "terms are added where the sum begins anew");
+        return type_error(ctx, node, in, "terms are added where the sum begins anew");
     return infer_update(ctx, node, in, out);
 }
 
@@ -230,9 +232,9 @@ static ech_status infer_convert(ech_ctx *ctx, ech__node *node, const ech__type *
 {
     (void)out;
     if (!is_convertible(in[0].dtype) || !is_convertible(in[1].dtype) || in[0].dtype == in[1].dtype)
-        return misfit(ctx, node, in, "one must be bf16 and the other f32 or f64");
+        return type_error(ctx, node, in, "one must be bf16 and the other f32 or f64");
     if (!ech__shape_equal(&in[0].shape, &in[1].shape))
-        return misfit(ctx, node, in, "shapes must be equal");
+        return type_error(ctx, node, in, "shapes must be equal");
     node->nout = 0;
     return ECH_OK;
 }
@@ -242,7 +244,7 @@ static ech_status infer_sync(ech_ctx *ctx, ech__node *node, const ech__type *in,
 {
     ECH_TRY(ech__op_types(ctx, node, in));
     if (in[0].shape.ndims != 1 || !ech__shape_equal(&in[0].shape, &in[1].shape))
-        return misfit(ctx, node, in, "the first two must be vectors of one length");
+        return type_error(ctx, node, in, "the first two must be vectors of one length");
     node->nout = node->op == ECH__OP_SYNC_STATS ? 1 : 2;
     out[0] = out[1] = in[0];
     return ECH_OK;
@@ -263,7 +265,7 @@ static ech_status infer_cast(ech_ctx *ctx, ech__node *node, const ech__type *in,
     const bool narrows = from == ECH_F32 && ech__dtype_is_low(to);
     const bool widens = to == ECH_F32 && ech__dtype_is_low(from);
     if (!narrows && !widens)
-        return misfit(ctx, node, in, "only f32 becomes bf16 or f16, and these f32");
+        return type_error(ctx, node, in, "only f32 becomes bf16 or f16, and these f32");
     node->nout = 1;
     out[0] = (ech__type){to, in[0].shape};
     return ECH_OK;

@@ -25,19 +25,19 @@ static ech__type vector(ech_dtype dtype, int64_t length)
 /* Places of a window along an axis; 0 where it does not fit. */
 static int64_t places(int64_t length, const ech__attrs *attrs)
 {
-    const int64_t room = length + 2 * attrs->pad - attrs->kernel;
-    return room < 0 ? 0 : room / attrs->stride + 1;
+    const int64_t span = length + 2 * attrs->pad - attrs->kernel;
+    return span < 0 ? 0 : span / attrs->stride + 1;
 }
 
 static ech_status check_window(ech_ctx *ctx, const ech__node *node, const ech__type *in)
 {
     const ech__attrs *a = &node->attrs;
     if (a->kernel < 1 || a->stride < 1 || a->pad < 0 || a->pad >= a->kernel)
-        return ech__op_misfit(
+        return ech__op_type_error(
             ctx, node, in,
             "kernel and stride must be at least 1, and the padding below the kernel");
     if (!is_image(&in[0]))
-        return ech__op_misfit(ctx, node, in, "the input must have the dimensions [N, C, H, W]");
+        return ech__op_type_error(ctx, node, in, "the input must have the dimensions [N, C, H, W]");
     return ECH_OK;
 }
 
@@ -48,13 +48,14 @@ ECH__INFER(conv2d)
     const ech__shape *x = &in[0].shape, *w = &in[1].shape;
     const int64_t kernel = node->attrs.kernel;
     if (w->ndims != 4 || w->dims[1] != x->dims[1] || w->dims[2] != kernel || w->dims[3] != kernel)
-        return ech__op_misfit(ctx, node, in,
-                              "weight must be [O, C, K, K] with the channels of x and the kernel");
+        return ech__op_type_error(
+            ctx, node, in, "weight must be [O, C, K, K] with the channels of x and the kernel");
     if (node->nin == 3 && !is_vector_of(&in[2], w->dims[0]))
-        return ech__op_misfit(ctx, node, in, "bias must be as long as weight has output channels");
+        return ech__op_type_error(ctx, node, in,
+                                  "bias must be as long as weight has output channels");
     const int64_t h = places(x->dims[2], &node->attrs), wd = places(x->dims[3], &node->attrs);
     if (h < 1 || wd < 1)
-        return ech__op_misfit(ctx, node, in, "the kernel is larger than the padded image");
+        return ech__op_type_error(ctx, node, in, "the kernel is larger than the padded image");
     node->nout = 1;
     out[0] = image(in[0].dtype, x->dims[0], w->dims[0], h, wd);
     return ECH_OK;
@@ -68,7 +69,7 @@ ECH__INFER(conv2d_bwd_data)
     const ech__shape *dy = &in[0].shape, *w = &in[1].shape;
     if (w->ndims != 4 || w->dims[0] != dy->dims[1] || places(a->height, a) != dy->dims[2] ||
         places(a->width, a) != dy->dims[3])
-        return ech__op_misfit(ctx, node, in, "dy is not what this convolution gives");
+        return ech__op_type_error(ctx, node, in, "dy is not what this convolution gives");
     node->nout = 1;
     out[0] = image(in[0].dtype, dy->dims[0], w->dims[1], a->height, a->width);
     return ECH_OK;
@@ -82,7 +83,7 @@ ECH__INFER(conv2d_bwd_weights)
     const ech__shape *x = &in[0].shape, *dy = &in[1].shape;
     if (!is_image(&in[1]) || x->dims[0] != dy->dims[0] || places(x->dims[2], a) != dy->dims[2] ||
         places(x->dims[3], a) != dy->dims[3])
-        return ech__op_misfit(ctx, node, in, "dy is not what this convolution gives for x");
+        return ech__op_type_error(ctx, node, in, "dy is not what this convolution gives for x");
     node->nout = a->bias ? 2 : 1;
     const ech_dtype wide = ech__op_wide(in[0].dtype);
     out[0] = image(wide, dy->dims[1], x->dims[1], a->kernel, a->kernel);
@@ -97,14 +98,14 @@ static ech_status check_norm(ech_ctx *ctx, const ech__node *node, const ech__typ
 {
     ECH_TRY(ech__op_types(ctx, node, in));
     if (!is_image(&in[0]))
-        return ech__op_misfit(ctx, node, in, "the input must have the dimensions [N, C, H, W]");
+        return ech__op_type_error(ctx, node, in, "the input must have the dimensions [N, C, H, W]");
     for (int i = 1; i < node->nin; i++) {
         const bool is_vector = i >= first && i < first + nvectors;
         if (is_vector ? !is_vector_of(&in[i], in[0].shape.dims[1])
                       : !ech__shape_equal(&in[i].shape, &in[0].shape))
-            return ech__op_misfit(ctx, node, in,
-                                  is_vector ? "a vector must be as long as x has channels"
-                                            : "images must have the shape of x");
+            return ech__op_type_error(ctx, node, in,
+                                      is_vector ? "a vector must be as long as x has channels"
+                                                : "images must have the shape of x");
     }
     return ECH_OK;
 }
@@ -123,7 +124,7 @@ ECH__INFER(bn_running)
     ECH_TRY(ech__op_types(ctx, node, in));
     for (int i = 0; i < 4; i++) {
         if (!is_image(&in[4]) || !is_vector_of(&in[i], in[4].shape.dims[1]))
-            return ech__op_misfit(ctx, node, in, "a vector must be as long as x has channels");
+            return ech__op_type_error(ctx, node, in, "a vector must be as long as x has channels");
     }
     node->nout = 0;
     return ECH_OK;
@@ -160,7 +161,7 @@ ECH__INFER(avgpool2d)
     const ech__shape *x = &in[0].shape;
     const int64_t h = places(x->dims[2], &node->attrs), w = places(x->dims[3], &node->attrs);
     if (h < 1 || w < 1)
-        return ech__op_misfit(ctx, node, in, "the window is larger than the padded image");
+        return ech__op_type_error(ctx, node, in, "the window is larger than the padded image");
     node->nout = 1;
     out[0] = image(in[0].dtype, x->dims[0], x->dims[1], h, w);
     return ECH_OK;
@@ -170,7 +171,7 @@ ECH__INFER(maxpool2d)
 {
     ECH_TRY(ech__infer_avgpool2d(ctx, node, in, out));
     if (node->attrs.kernel > 15)
-        return ech__op_misfit(ctx, node, in, "a window of at most 15 x 15 is possible");
+        return ech__op_type_error(ctx, node, in, "a window of at most 15 x 15 is possible");
     node->nout = 2;
     out[1] = out[0];
     out[1].dtype = ECH_U8;
@@ -184,7 +185,7 @@ ECH__INFER(pool_bwd)
     const ech__shape *dy = &in[0].shape;
     if ((node->nin == 2 && (in[1].dtype != ECH_U8 || !ech__shape_equal(&in[1].shape, dy))) ||
         places(a->height, a) != dy->dims[2] || places(a->width, a) != dy->dims[3])
-        return ech__op_misfit(ctx, node, in, "dy is not what this pool gives");
+        return ech__op_type_error(ctx, node, in, "dy is not what this pool gives");
     node->nout = 1;
     out[0] = image(in[0].dtype, dy->dims[0], dy->dims[1], a->height, a->width);
     return ECH_OK;
@@ -194,7 +195,7 @@ ECH__INFER(flatten)
 {
     ECH_TRY(ech__op_types(ctx, node, in));
     if (!is_image(&in[0]))
-        return ech__op_misfit(ctx, node, in, "the input must have the dimensions [N, C, H, W]");
+        return ech__op_type_error(ctx, node, in, "the input must have the dimensions [N, C, H, W]");
     const int64_t *dims = in[0].shape.dims;
     node->nout = 1;
     out[0] = (ech__type){in[0].dtype, {2, {dims[0], dims[1] * dims[2] * dims[3]}}};
@@ -206,7 +207,7 @@ ECH__INFER(unflatten)
     const ech__attrs *a = &node->attrs;
     ECH_TRY(ech__op_types(ctx, node, in));
     if (in[0].shape.ndims != 2 || in[0].shape.dims[1] != a->channels * a->height * a->width)
-        return ech__op_misfit(ctx, node, in, "the columns are not channels x height x width");
+        return ech__op_type_error(ctx, node, in, "the columns are not channels x height x width");
     node->nout = 1;
     out[0] = image(in[0].dtype, in[0].shape.dims[0], a->channels, a->height, a->width);
     return ECH_OK;

@@ -5,8 +5,8 @@
 #include "graph/op.h"
 
 /* From op.c: says which operator, with which shapes, breaks the rule. */
-ech_status ech__op_misfit(ech_ctx *ctx, const ech__node *node, const ech__type *in,
-                          const char *rule);
+ech_status ech__op_type_error(ech_ctx *ctx, const ech__node *node, const ech__type *in,
+                              const char *rule);
 /* From op.c: all inputs f32, or all f64, or 16 bits where the operator's row allows it. */
 ech_status ech__op_types(ech_ctx *ctx, const ech__node *node, const ech__type *in);
 

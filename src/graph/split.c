@@ -83,7 +83,7 @@ static ech_status check_head(const cutter *c)
 }
 
 /* A copy of the model with one of its two halves. */
-static ech_status half(const cutter *c, bool body, ech_graph **out)
+static ech_status copy_part(const cutter *c, bool body, ech_graph **out)
 {
     ECH_TRY(ech__graph_clone(c->model, out));
     ech_graph *graph = *out;
@@ -97,7 +97,7 @@ static ech_status half(const cutter *c, bool body, ech_graph **out)
 
 static ech_status finish_body(const cutter *c, ech__halves *out)
 {
-    ECH_TRY(half(c, true, &out->body));
+    ECH_TRY(copy_part(c, true, &out->body));
     ech__graph_keep(out->body, c->prediction);
     out->grad_in =
         ech__graph_value(out->body, &(ech__value){.name = "gradient of the prediction",
@@ -109,7 +109,7 @@ static ech_status finish_body(const cutter *c, ech__halves *out)
 
 static ech_status finish_head(const cutter *c, ech_value loss, ech__halves *out)
 {
-    ECH_TRY(half(c, false, &out->head));
+    ECH_TRY(copy_part(c, false, &out->head));
     ech_graph *head = out->head;
     for (size_t n = 0; n < c->model->nnodes; n++) {
         const ech__node *node = &c->model->nodes[n];

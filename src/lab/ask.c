@@ -32,7 +32,7 @@ ech__lab_task *ech__lab_add_task(ech__lab_study *study, const char *id, const ch
         return NULL;
     pthread_mutex_lock(&lab->mutex);
     const bool grown = ech__arena_grow(&lab->arena, (void **)&study->tasks, study->count,
-                                       &study->room, sizeof task);
+                                       &study->capacity, sizeof task);
     ech__lab_task *place = grown ? &study->tasks[study->count++] : NULL;
     if (place)
         *place = task;

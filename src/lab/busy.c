@@ -13,12 +13,12 @@
 static const char device_name[] = "device ";
 
 /* What fits of a small file of /proc, with a NUL behind it; false where there is nothing. */
-static bool read_small(const char *path, char *text, size_t room)
+static bool read_small(const char *path, char *text, size_t size)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    const ssize_t bytes = read(fd, text, room - 1);
+    const ssize_t bytes = read(fd, text, size - 1);
     close(fd);
     text[bytes > 0 ? bytes : 0] = '\0';
     return bytes > 0;

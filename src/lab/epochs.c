@@ -49,12 +49,12 @@ void ech__lab_epoch(ech__lab_runs *lab, int64_t batch, int64_t devices)
 }
 
 /* "1,2,4", as plan takes it. */
-static void list_devices(const ech__lab_runs *lab, char *out, size_t room)
+static void list_devices(const ech__lab_runs *lab, char *out, size_t bytes)
 {
     size_t used = 0;
     *out = 0;
-    for (size_t i = 0; i < ech__lab_devices(lab) && used < room; i++)
-        used += (size_t)snprintf(out + used, room - used, "%s%" PRId64, i ? "," : "",
+    for (size_t i = 0; i < ech__lab_devices(lab) && used < bytes; i++)
+        used += (size_t)snprintf(out + used, bytes - used, "%s%" PRId64, i ? "," : "",
                                  ech__lab_device(lab, i));
 }
 

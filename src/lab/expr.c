@@ -384,7 +384,7 @@ static bool keep(parser *p, const char *name, ech__lab_definition *d)
     }
     return d->name && d->expr && d->uses &&
            ech__arena_grow(&facts->arena, (void **)&facts->definitions, facts->ndefinitions,
-                           &facts->room, sizeof *facts->definitions);
+                           &facts->capacity, sizeof *facts->definitions);
 }
 
 static ech_status define_new(ech__lab_facts *facts, const char *name, const char *expr,

@@ -320,7 +320,8 @@ ech_status ech__lab_number(ech__lab_facts *facts, ech__lab_source *source, const
 static ech_status add_step(ech__lab_facts *facts, ech__lab_source *s, const char *what,
                            const char *line, size_t bytes)
 {
-    if (!ech__arena_grow(&facts->arena, (void **)&s->steps, s->nsteps, &s->room, sizeof(void *)))
+    if (!ech__arena_grow(&facts->arena, (void **)&s->steps, s->nsteps, &s->capacity,
+                         sizeof(void *)))
         return ech__no_memory(facts->ctx, "%zu steps", s->nsteps);
     ECH_TRY(ech__json_parse(facts->ctx, what, line, bytes, &s->steps[s->nsteps]));
     s->nsteps++;

@@ -54,7 +54,7 @@ typedef struct ech__lab_source {
         absent; /* its id where it was never asked for; result is then the run because of which it was not */
     ech_json *record;
     ech_json **steps; /* [nsteps], in the order of the file */
-    size_t nsteps, room;
+    size_t nsteps, capacity;
     size_t first;          /* of those behind the warm-up */
     bool looked, stepped;  /* whether record and steps were looked for */
     const char *no_record; /* why there is none, and of steps; else NULL */
@@ -81,7 +81,7 @@ struct ech__lab_facts {
     size_t nsources;
     ech__lab_source *absent; /* the list of runs that were never asked for */
     ech__lab_definition *definitions;
-    size_t ndefinitions, room;
+    size_t ndefinitions, capacity;
 };
 
 /* ---- facts.c ---- */

@@ -52,7 +52,7 @@ typedef struct ech__lab_study {
     ech__lab *lab;
     const ech__study_card *card; /* NULL: the runs that measure noise */
     ech__lab_task *tasks;        /* under the mutex, and all that follows */
-    size_t count, room;
+    size_t count, capacity;
     enum { ECH__STUDY_WAITING, ECH__STUDY_RUNNING, ECH__STUDY_TOLD, ECH__STUDY_BROKEN } stage;
     int64_t began_ns;
     double seconds; /* that its runs took, those reused as they took once */

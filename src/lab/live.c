@@ -67,10 +67,10 @@ void ech__live_destroy(ech__live *live)
 /* ---- state ---- */
 
 /* Copies the string of a member where there is one that fits; false else. */
-static bool copy_string(const ech_json *object, const char *key, char *out, size_t room)
+static bool copy_string(const ech_json *object, const char *key, char *out, size_t size)
 {
     const char *text;
-    if (!ech__json_string(ech__json_find(object, key), &text) || strlen(text) >= room)
+    if (!ech__json_string(ech__json_find(object, key), &text) || strlen(text) >= size)
         return false;
     strcpy(out, text);
     return true;

@@ -18,7 +18,7 @@
 
 enum {
     CONNECTIONS = 64,     /* more are not taken before others are closed */
-    MOST_GUESTS = 48,     /* from these on, the one that was served longest ago makes room */
+    MOST_CLIENTS = 48,    /* from these on, the one that was served longest ago makes room */
     MOST_OF_ADDRESS = 16, /* the same for those of one address; a browser has up to six */
     IDLE_SECONDS = 10,    /* after which a connection is closed that has not completed a request */
     REQUEST_BYTES = 32 << 10, /* of memory for a connection, headers included */
@@ -30,20 +30,20 @@ static const double FAREWELL_S = 2.5; /* how long a stop waits for them */
 
 /* A connection. A client that sends its request byte by byte, or does not read the answer, is never silent, so what counts is when a
  * request of it was last completed. */
-typedef struct guest {
+typedef struct client {
     bool is_here; /* false: the place is free */
     int fd;
     in_addr_t address;
     int64_t served_ns; /* when its last request was completed, or when it came */
     bool is_leaving;   /* it has been shut down, and the library is about to close it */
-} guest;
+} client;
 
 struct ech__lab_server {
     ech_ctx *ctx; /* its own: the thread's sentences are not the lab's */
     ech__live *live;
     ech__live_page page;
     struct MHD_Daemon *daemon;
-    guest guests[CONNECTIONS]; /* only the server's thread knows them */
+    client clients[CONNECTIONS]; /* only the server's thread knows them */
     int port;
     atomic_bool is_over;       /* the end is near */
     atomic_bool has_told;      /* and somebody has heard it */
@@ -155,7 +155,7 @@ static void completed(void *server, struct MHD_Connection *connection, void **re
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     if (info && info->socket_context && code == MHD_REQUEST_TERMINATED_COMPLETED_OK)
-        ((guest *)info->socket_context)->served_ns = ech__clock_wall();
+        ((client *)info->socket_context)->served_ns = ech__clock_wall();
     if (*request == &farewell && code == MHD_REQUEST_TERMINATED_COMPLETED_OK)
         atomic_store(&s->has_told, true);
     *request = NULL;
@@ -163,7 +163,7 @@ static void completed(void *server, struct MHD_Connection *connection, void **re
 
 /* ---- who is connected ---- */
 
-static void send_away(guest *g)
+static void send_away(client *g)
 {
     if (!g)
         return;
@@ -171,12 +171,12 @@ static void send_away(guest *g)
     g->is_leaving = true;
 }
 
-/* The guest that was served longest ago, and how many there are; of one address, or of all where it is NULL. */
-static guest *longest_ago(ech__lab_server *s, const in_addr_t *address, int *count)
+/* The client that was served longest ago, and how many there are; of one address, or of all where it is NULL. */
+static client *longest_ago(ech__lab_server *s, const in_addr_t *address, int *count)
 {
-    guest *found = NULL;
+    client *found = NULL;
     *count = 0;
-    for (guest *g = s->guests; g < s->guests + CONNECTIONS; g++) {
+    for (client *g = s->clients; g < s->clients + CONNECTIONS; g++) {
         if (!g->is_here || g->is_leaving || (address && g->address != *address))
             continue;
         ++*count;
@@ -191,15 +191,15 @@ static void make_room(ech__lab_server *s, in_addr_t address)
 {
     const int64_t now = ech__clock_wall();
     int count;
-    for (guest *g = s->guests; g < s->guests + CONNECTIONS; g++) {
+    for (client *g = s->clients; g < s->clients + CONNECTIONS; g++) {
         if (g->is_here && !g->is_leaving && ech__seconds(now - g->served_ns) > IDLE_SECONDS)
             send_away(g);
     }
-    guest *oldest = longest_ago(s, &address, &count);
+    client *oldest = longest_ago(s, &address, &count);
     if (count >= MOST_OF_ADDRESS)
         send_away(oldest);
     oldest = longest_ago(s, NULL, &count);
-    if (count >= MOST_GUESTS)
+    if (count >= MOST_CLIENTS)
         send_away(oldest);
 }
 
@@ -209,7 +209,7 @@ static void come_or_go(void *server, struct MHD_Connection *connection, void **c
     ech__lab_server *s = server;
     if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
         if (*context)
-            *(guest *)*context = (guest){0};
+            *(client *)*context = (client){0};
         return;
     }
     const union MHD_ConnectionInfo *fd =
@@ -221,12 +221,12 @@ static void come_or_go(void *server, struct MHD_Connection *connection, void **c
     struct sockaddr_in address;
     memcpy(&address, from->client_addr, sizeof address);
     make_room(s, address.sin_addr.s_addr);
-    guest *place = s->guests;
-    while (place < s->guests + CONNECTIONS && place->is_here)
+    client *place = s->clients;
+    while (place < s->clients + CONNECTIONS && place->is_here)
         place++;
-    if (place == s->guests + CONNECTIONS)
+    if (place == s->clients + CONNECTIONS)
         return;
-    *place = (guest){true, fd->connect_fd, address.sin_addr.s_addr, ech__clock_wall(), false};
+    *place = (client){true, fd->connect_fd, address.sin_addr.s_addr, ech__clock_wall(), false};
     *context = place;
 }
 

@@ -32,11 +32,11 @@ static bool no_memory(ech__sheet *sheet)
     return ech__sheet_fail(sheet, ech__no_memory(sheet->ctx, "a study"));
 }
 
-bool ech__sheet_grow(ech__sheet *sheet, void *array, size_t used, size_t *room, size_t size)
+bool ech__sheet_grow(ech__sheet *sheet, void *array, size_t used, size_t *capacity, size_t size)
 {
     void *place;
     memcpy(&place, array, sizeof place);
-    if (!ech__arena_grow(&sheet->arena, &place, used, room, size))
+    if (!ech__arena_grow(&sheet->arena, &place, used, capacity, size))
         return no_memory(sheet);
     memcpy(array, &place, sizeof place);
     return true;

@@ -64,7 +64,7 @@ typedef struct ech__sheet_series {
     ech__tell_source from;
     ech__lab_basis from_basis;
     ech__sheet_point *points;
-    size_t npoints, room;
+    size_t npoints, capacity;
 } ech__sheet_series;
 
 typedef struct ech__sheet_plot {
@@ -121,7 +121,7 @@ bool ech__sheet_fail(ech__sheet *sheet, ech_status status);
 __attribute__((format(printf, 2, 3))) bool ech__sheet_wrong(ech__sheet *sheet, const char *fmt,
                                                             ...);
 /* One more element fits behind used; else the sheet has failed. */
-bool ech__sheet_grow(ech__sheet *sheet, void *array, size_t used, size_t *room, size_t size);
+bool ech__sheet_grow(ech__sheet *sheet, void *array, size_t used, size_t *capacity, size_t size);
 /* Text that a report takes: no control characters, at most so many bytes, the rest cut off. */
 const char *ech__sheet_line(ech__sheet *sheet, const char *text, size_t most);
 const char *ech__sheet_print(ech__sheet *sheet, const char *fmt, va_list args)

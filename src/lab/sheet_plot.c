@@ -181,7 +181,7 @@ static void note_missing(ech__sheet *sheet, const char *run)
 static void add_point(ech__sheet *sheet, ech__sheet_point point)
 {
     ech__sheet_series *s = last_series(sheet, "a point");
-    if (!s || !ech__sheet_grow(sheet, &s->points, s->npoints, &s->room, sizeof *s->points))
+    if (!s || !ech__sheet_grow(sheet, &s->points, s->npoints, &s->capacity, sizeof *s->points))
         return;
     s->points[s->npoints++] = point;
     if (point.figure.known && point.figure.run)

@@ -40,8 +40,8 @@ typedef struct trial {
     ech__device *device;
     const ech__kernel_desc *desc;
     const ech__candidate *candidate;
-    double give_up; /* seconds: no need to be exact above this */
-    double seconds; /* result */
+    double cutoff_s; /* seconds: no need to be exact above this */
+    double seconds;  /* result */
 } trial;
 
 enum { MAX_RUNS = 9, MIN_RUNS = 3 };
@@ -114,7 +114,7 @@ static ech_status time_runs(trial *t, ech__kernel *kernel)
         if (i >= 0) { /* the first run warms up */
             runs[count++] = seconds;
             sum += seconds;
-        } else if (seconds > t->give_up) {
+        } else if (seconds > t->cutoff_s) {
             t->seconds = seconds;
             return ECH_OK;
         }
@@ -194,7 +194,7 @@ static ech_status time_candidate(chooser *ch, const ech__kernel_desc *desc,
     ch->unknown |= ech__tuning_frozen(ch->tuning);
     if (ch->unknown)
         return ECH_OK;
-    trial t = {.device = device, .desc = desc, .candidate = candidate, .give_up = 2 * best};
+    trial t = {.device = device, .desc = desc, .candidate = candidate, .cutoff_s = 2 * best};
     ECH_TRY(device->ops->call(device, run_trial, &t));
     *seconds = t.seconds > CLOCK_STEP ? t.seconds : CLOCK_STEP;
     ech__tuning_put(ch->tuning, machine, work, candidate->name, *seconds);

@@ -9,7 +9,7 @@
 struct ech__exec {
     ech__plan *plan;
     char *blocks[ECH__MEMORY_COUNT];
-    bool borrowed[ECH__MEMORY_COUNT]; /* from the host */
+    bool borrowed[ECH__MEMORY_COUNT]; /* from the owner */
     ech__kernel **kernels;            /* [ninstrs]; NULL where there is nothing to do */
     ech__span *spans;                 /* [ninstrs] */
     bool prepared;                    /* since the weights were written, as far as anybody said */
@@ -171,31 +171,31 @@ static bool is_lasting(ech__memory_kind kind)
            kind == ECH__MEMORY_OPTIMIZER;
 }
 
-static void borrow_lasting(ech__exec *exec, const ech__exec *host)
+static void borrow_lasting(ech__exec *exec, const ech__exec *owner)
 {
     for (int k = 0; k < ECH__MEMORY_COUNT; k++) {
         if (!is_lasting((ech__memory_kind)k))
             continue;
         assert(ech__plan_block_bytes(exec->plan, (ech__memory_kind)k) <=
-               ech__plan_block_bytes(host->plan, (ech__memory_kind)k));
+               ech__plan_block_bytes(owner->plan, (ech__memory_kind)k));
         exec->borrowed[k] = true;
-        exec->blocks[k] = host->blocks[k];
+        exec->blocks[k] = owner->blocks[k];
     }
 }
 
-/* Activations lie in the host's, and inputs where the host has them, or else before the activations. */
-static void borrow(ech__exec *exec, const ech__exec *host)
+/* Activations lie in the owner's, and inputs where the owner has them, or else before the activations. */
+static void borrow(ech__exec *exec, const ech__exec *owner)
 {
     const ech__plan *plan = exec->plan;
-    const bool shares = ech__plan_shares_inputs(plan, host->plan);
-    const bool enough = ech__plan_guest_bytes(plan, host->plan) <=
-                        ech__plan_block_bytes(host->plan, ECH__MEMORY_ACTIVATIONS);
-    borrow_lasting(exec, host);
+    const bool shares = ech__plan_shares_inputs(plan, owner->plan);
+    const bool enough = ech__plan_variant_bytes(plan, owner->plan) <=
+                        ech__plan_block_bytes(owner->plan, ECH__MEMORY_ACTIVATIONS);
+    borrow_lasting(exec, owner);
     if (!enough)
         return;
     exec->borrowed[ECH__MEMORY_INPUTS] = exec->borrowed[ECH__MEMORY_ACTIVATIONS] = true;
-    char *activations = host->blocks[ECH__MEMORY_ACTIVATIONS];
-    exec->blocks[ECH__MEMORY_INPUTS] = shares ? host->blocks[ECH__MEMORY_INPUTS] : activations;
+    char *activations = owner->blocks[ECH__MEMORY_ACTIVATIONS];
+    exec->blocks[ECH__MEMORY_INPUTS] = shares ? owner->blocks[ECH__MEMORY_INPUTS] : activations;
     exec->blocks[ECH__MEMORY_ACTIVATIONS] =
         shares ? activations
                : activations +
@@ -292,13 +292,13 @@ static ech_status new_exec(ech__plan *plan, ech__exec **out)
     return ECH_OK;
 }
 
-ech_status ech__exec_create(ech__plan *plan, ech__exec *host, ech__exec **out)
+ech_status ech__exec_create(ech__plan *plan, ech__exec *owner, ech__exec **out)
 {
     ech__exec *exec;
     *out = NULL;
     ECH_TRY(new_exec(plan, &exec));
-    if (host)
-        borrow(exec, host);
+    if (owner)
+        borrow(exec, owner);
     ECH_TRY(make_ready(exec));
     *out = exec;
     return ECH_OK;
@@ -309,8 +309,8 @@ ech_status ech__exec_create_in(ech__plan *plan, const ech__exec_memory *memory, 
     ech__exec *exec;
     *out = NULL;
     ECH_TRY(new_exec(plan, &exec));
-    if (memory->host)
-        borrow_lasting(exec, memory->host);
+    if (memory->owner)
+        borrow_lasting(exec, memory->owner);
     exec->blocks[ECH__MEMORY_INPUTS] = memory->inputs;
     exec->borrowed[ECH__MEMORY_INPUTS] = memory->inputs != NULL;
     exec->blocks[ECH__MEMORY_ACTIVATIONS] = memory->activations;

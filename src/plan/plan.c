@@ -44,17 +44,17 @@ const ech__instr *ech__plan_like_instr(const ech__plan *plan, const ech__instr *
     return NULL;
 }
 
-bool ech__plan_shares_inputs(const ech__plan *plan, const ech__plan *host)
+bool ech__plan_shares_inputs(const ech__plan *plan, const ech__plan *owner)
 {
-    if (plan->batch != host->batch)
-        return plan->memory[ECH__MEMORY_INPUTS] <= host->memory[ECH__MEMORY_INPUTS];
+    if (plan->batch != owner->batch)
+        return plan->memory[ECH__MEMORY_INPUTS] <= owner->memory[ECH__MEMORY_INPUTS];
     for (size_t v = 0; v < plan->graph->nvalues; v++) {
         const ech__value *value = &plan->graph->values[v];
         const ech__place *place = &plan->places[v];
         if (value->kind != ECH__VALUE_INPUT || !place->used)
             continue;
-        const ech_value same = ech__graph_find(host->graph, value->name);
-        const ech__place *theirs = same >= 0 ? &host->places[same] : NULL;
+        const ech_value same = ech__graph_find(owner->graph, value->name);
+        const ech__place *theirs = same >= 0 ? &owner->places[same] : NULL;
         if (!theirs || !theirs->used || theirs->offset != place->offset ||
             !ech__layout_equal(&theirs->layout, &place->layout))
             return false;
@@ -62,28 +62,28 @@ bool ech__plan_shares_inputs(const ech__plan *plan, const ech__plan *host)
     return true;
 }
 
-int64_t ech__plan_guest_bytes(const ech__plan *plan, const ech__plan *host)
+int64_t ech__plan_variant_bytes(const ech__plan *plan, const ech__plan *owner)
 {
     const int64_t inputs =
         ech__round_up(ech__plan_block_bytes(plan, ECH__MEMORY_INPUTS), ECH__ALIGN);
     return ech__plan_block_bytes(plan, ECH__MEMORY_ACTIVATIONS) +
-           (ech__plan_shares_inputs(plan, host) ? 0 : inputs);
+           (ech__plan_shares_inputs(plan, owner) ? 0 : inputs);
 }
 
 static ech_status sketch(const ech_graph *graph, ech__device *device,
                          const ech__plan_options *options, ech__plan **out);
 
-/* Makes the block of activations large enough for the guests. */
+/* Makes the block of activations large enough for the variants. */
 static ech_status make_room(ech__plan *plan, const ech__plan_options *options)
 {
-    for (int i = 0; i < options->nguests; i++) {
+    for (int i = 0; i < options->nvariants; i++) {
         const ech__plan_options o = {
             .batch = options->batch, .like = plan, .exchange = options->exchange};
-        ech__plan *guest;
-        ECH_TRY(sketch(options->guests[i], plan->device, &o, &guest));
-        const int64_t more = ech__plan_guest_bytes(guest, plan) -
+        ech__plan *variant;
+        ECH_TRY(sketch(options->variants[i], plan->device, &o, &variant));
+        const int64_t more = ech__plan_variant_bytes(variant, plan) -
                              ech__plan_block_bytes(plan, ECH__MEMORY_ACTIVATIONS);
-        ech__plan_destroy(guest);
+        ech__plan_destroy(variant);
         if (more > 0) {
             plan->memory[ECH__MEMORY_WORKSPACE] += more;
             plan->total_bytes += more;
@@ -165,14 +165,14 @@ static ech_status sketched_bytes(void *user, int64_t batch, int64_t *bytes)
 static ech_status largest_batch(const ech_graph *graph, ech__device *device,
                                 const ech__plan_options *options, int64_t limit, int64_t *out)
 {
-    sketched s = {graph, device, {.guests = options->guests, .nguests = options->nguests}};
+    sketched s = {graph, device, {.variants = options->variants, .nvariants = options->nvariants}};
     return ech__largest_batch(sketched_bytes, &s, limit, out);
 }
 
 ech_status ech__plan_largest_batch(const ech_graph *graph, ech__device *device, int64_t limit,
                                    int64_t *out)
 {
-    return largest_batch(graph, device, &(ech__plan_options){.nguests = 0}, limit, out);
+    return largest_batch(graph, device, &(ech__plan_options){.nvariants = 0}, limit, out);
 }
 
 static ech_status does_not_fit(const ech__plan *plan, const ech__plan_options *options)

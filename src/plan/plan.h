@@ -34,10 +34,10 @@ typedef struct ech__plan_options {
     /* The other ranks; NULL where the graph has no operators of theirs. */
     ech__exchange *exchange;
     ech__virtual_clock *clock; /* to run by, borrowed; NULL: the monotonic clock */
-    /* The same training in other roles, whose execs will have this plan's as their host, at the same batch: its memory is
+    /* The same training in other roles, whose execs will have this plan's as their owner, at the same batch: its memory is
      * enough for each of them. */
-    ech_graph *const *guests;
-    int nguests;
+    ech_graph *const *variants;
+    int nvariants;
 } ech__plan_options;
 
 /* Where a value lives: its kind's block, and the offset in it. */
@@ -88,12 +88,12 @@ ech_status ech__plan_largest_batch(const ech_graph *graph, ech__device *device, 
 /* Bytes of the block that really is allocated for a kind (none for the workspace). */
 int64_t ech__plan_block_bytes(const ech__plan *plan, ech__memory_kind kind);
 
-/* Whether an exec of this plan has its inputs where its host has them: they lie alike, or the batch is another, so that
+/* Whether an exec of this plan has its inputs where its owner has them: they lie alike, or the batch is another, so that
  * what is there is of no use to it and the program writes them anew. */
-bool ech__plan_shares_inputs(const ech__plan *plan, const ech__plan *host);
+bool ech__plan_shares_inputs(const ech__plan *plan, const ech__plan *owner);
 
-/* Bytes of its host's block of activations that an exec of this plan uses. */
-int64_t ech__plan_guest_bytes(const ech__plan *plan, const ech__plan *host);
+/* Bytes of its owner's block of activations that an exec of this plan uses. */
+int64_t ech__plan_variant_bytes(const ech__plan *plan, const ech__plan *owner);
 
 /* The place in the plan that this one is like of the value with the same name, or NULL. */
 const ech__place *ech__plan_like(const ech__plan *plan, ech_value v);
@@ -125,15 +125,15 @@ typedef struct ech__span {
     int64_t start_ns, end_ns;
 } ech__span;
 
-/* With a host, which must outlive it, the exec uses the host's parameters, gradients and optimizer state, and
- * the host's activations' memory while the host is not running, where that is enough; then its inputs are the host's
- * too where they lie alike. host may be NULL. */
-ech_status ech__exec_create(ech__plan *plan, ech__exec *host, ech__exec **out);
+/* With an owner, which must outlive it, the exec uses the owner's parameters, gradients and optimizer state, and
+ * the owner's activations' memory while the owner is not running, where that is enough; then its inputs are the owner's
+ * too where they lie alike. owner may be NULL. */
+ech_status ech__exec_create(ech__plan *plan, ech__exec *owner, ech__exec **out);
 
 /* The same with memory that the caller has: for several execs that are alive at the same time, such as those of micro-batches.
- * Parameters, gradients and optimizer state are the host's where there is one, and nothing else is. */
+ * Parameters, gradients and optimizer state are the owner's where there is one, and nothing else is. */
 typedef struct ech__exec_memory {
-    ech__exec *host;   /* NULL: none */
+    ech__exec *owner;  /* NULL: none */
     void *inputs;      /* at least the plan's block of them; NULL: an own block */
     void *activations; /* likewise */
 } ech__exec_memory;

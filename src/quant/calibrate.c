@@ -44,11 +44,11 @@ static ech_status prepare(ech__calibration *c, ech__device *device, int64_t batc
     for (size_t v = 0; v < c->graph->nvalues; v++) {
         if (c->seen[v] && (ech_value)v != model->input) {
             const int64_t elems = batch * ech__network_elems(c->network, (ech_value)v);
-            c->room = elems > c->room ? elems : c->room;
+            c->capacity = elems > c->capacity ? elems : c->capacity;
         }
     }
-    c->values = ech__new(c->ctx, (size_t)c->room * sizeof *c->values);
-    return c->values ? ECH_OK : ech__no_memory(c->ctx, "%lld values", (long long)c->room);
+    c->values = ech__new(c->ctx, (size_t)c->capacity * sizeof *c->values);
+    return c->values ? ECH_OK : ech__no_memory(c->ctx, "%lld values", (long long)c->capacity);
 }
 
 ech_status ech__calibration_init(ech__calibration *c, const ech__qmodel *model, ech__device *device,
@@ -86,7 +86,7 @@ void ech__calibration_fini(ech__calibration *c)
     ech__network_destroy(c->network);
     ech_graph_destroy(c->graph);
     if (c->values)
-        ech__delete(c->ctx, c->values, (size_t)c->room * sizeof *c->values);
+        ech__delete(c->ctx, c->values, (size_t)c->capacity * sizeof *c->values);
     *c = (ech__calibration){.ctx = NULL};
 }
 

@@ -20,7 +20,7 @@ typedef struct ech__calibration {
     ech__network *network;
     ech__histogram **seen; /* [nvalues] */
     float *values;         /* of one kind in a batch */
-    int64_t room;          /* of values */
+    int64_t capacity;      /* of values */
     int64_t samples;
 } ech__calibration;
 

@@ -168,10 +168,10 @@ double ech__histogram_threshold(const ech__histogram *h, ech_observe how, double
 
 /* ---- what people see ---- */
 
-ech__spread ech__histogram_spread(const ech__histogram *h)
+ech__histogram_stats ech__histogram_stats_of(const ech__histogram *h)
 {
     const double count = h->count ? (double)h->count : 1;
-    ech__spread s = {.min = h->min, .max = h->max, .mean = h->sum / count};
+    ech__histogram_stats s = {.min = h->min, .max = h->max, .mean = h->sum / count};
     const double variance = h->squares / count - s.mean * s.mean;
     s.sigma = variance > 0 ? sqrt(variance) : 0;
     s.zeros = (double)h->zeros / count;

@@ -35,12 +35,12 @@ double ech__histogram_threshold(const ech__histogram *h, ech_observe how, double
 double ech__histogram_percentile(const ech__histogram *h, double percentile);
 
 /* What a table shows. */
-typedef struct ech__spread {
+typedef struct ech__histogram_stats {
     double min, max, mean, sigma;
     double outliers; /* share of the values beyond 3 sigma of the mean */
     double zeros;    /* share */
-} ech__spread;
-ech__spread ech__histogram_spread(const ech__histogram *h);
+} ech__histogram_stats;
+ech__histogram_stats ech__histogram_stats_of(const ech__histogram *h);
 
 /* Bins of equal width over [-range, range], fewer and without the empty ends: for plots and files. */
 typedef struct ech__bars {

@@ -103,7 +103,7 @@ static ech_status find_trained(ech__quantization *s)
     }
     ECH_TRY(ech__checkpoint_find(s->ctx, given, checkpoint));
     ECH_TRY(ech__checkpoint_verify(s->ctx, checkpoint));
-    return ech__part_path(s->ctx, checkpoint, ECH__PART_MODEL, s->init);
+    return ech__checkpoint_file_path(s->ctx, checkpoint, ECH__CHECKPOINT_MODEL, s->init);
 }
 
 /* Names and shapes of files are a trainer's affair: it reads the weights, at the least size it can have. */

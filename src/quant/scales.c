@@ -178,7 +178,7 @@ float ech__clip_scale(const float *weight, int64_t count, const ech__scale_optio
     ech__histogram h = none;
     ech__histogram_add(&h, weight, count);
     const double most = fmax(h.max, -h.min);
-    const ech__spread spread = ech__histogram_spread(&h);
+    const ech__histogram_stats spread = ech__histogram_stats_of(&h);
     double range = most;
     if (most == 0)
         return 0;

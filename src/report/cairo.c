@@ -21,7 +21,7 @@ typedef struct pages {
     PangoFontMap *fonts; /* of its own: it goes with the canvas */
     PangoLayout *layout;
     char *data; /* the file so far */
-    size_t bytes, room;
+    size_t bytes, capacity;
     int outline[LEVELS]; /* last entry of each level */
 } pages;
 
@@ -233,13 +233,13 @@ static const ech__canvas_ops ops = {
 static cairo_status_t append(void *closure, const unsigned char *data, unsigned length)
 {
     pages *p = closure;
-    if (p->bytes + length > p->room) {
-        const size_t room = (p->bytes + length) * 2;
-        char *more = realloc(p->data, room);
+    if (p->bytes + length > p->capacity) {
+        const size_t capacity = (p->bytes + length) * 2;
+        char *more = realloc(p->data, capacity);
         if (!more)
             return CAIRO_STATUS_NO_MEMORY;
         p->data = more;
-        p->room = room;
+        p->capacity = capacity;
     }
     memcpy(p->data + p->bytes, data, length);
     p->bytes += length;

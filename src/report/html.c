@@ -186,9 +186,9 @@ static void table_head(const page *p, const ech__study_table *t)
 }
 
 /* Room that a column keeps behind its figures, in digits, so that they end at one line. */
-typedef struct room {
+typedef struct padding {
     size_t mark, aside;
-} room;
+} padding;
 
 static size_t characters(const char *s)
 {
@@ -198,9 +198,9 @@ static size_t characters(const char *s)
     return count;
 }
 
-static room room_of(const ech__study_table *t, size_t column)
+static padding padding_of(const ech__study_table *t, size_t column)
 {
-    room r = {0};
+    padding r = {0};
     for (size_t i = 0; i < t->nrows; i++) {
         const ech__cell *c = &t->cells[i * t->ncolumns + column];
         const ech__cell_words w = ech__cell_print(&t->columns[column], c);
@@ -222,7 +222,7 @@ static void marks(const page *p, const ech__cell *c, const ech__cell_words *w)
 }
 
 static void cell(const page *p, const ech__study_table *t, size_t column, const ech__cell *c,
-                 room r)
+                 padding r)
 {
     static const char *const classes[3][2] = {
         {"", " class=\"n\""}, {" class=\"c\"", " class=\"c n\""}, {" class=\"r\"", " class=\"r\""}};
@@ -262,9 +262,9 @@ static void table_notes(const page *p, const ech__study_table *t)
 
 static void table(page *p, const ech__study_table *t)
 {
-    room rooms[ECH__STUDY_MAX_COLUMNS];
+    padding paddings[ECH__STUDY_MAX_COLUMNS];
     for (size_t c = 0; c < t->ncolumns; c++)
-        rooms[c] = room_of(t, c);
+        paddings[c] = padding_of(t, c);
     fprintf(p->file, "<div class=\"block\"><p class=\"title\">Table %d. ", ++p->table);
     text(p, t->title);
     fprintf(p->file, "</p>\n<div class=\"scroll%s\" tabindex=\"0\"><table>\n",
@@ -274,7 +274,7 @@ static void table(page *p, const ech__study_table *t)
     for (size_t r = 0; r < t->nrows; r++) {
         fputs("<tr>", p->file);
         for (size_t c = 0; c < t->ncolumns; c++)
-            cell(p, t, c, &t->cells[r * t->ncolumns + c], rooms[c]);
+            cell(p, t, c, &t->cells[r * t->ncolumns + c], paddings[c]);
         fputs("</tr>\n", p->file);
     }
     fputs("</tbody></table></div>\n", p->file);

@@ -22,10 +22,10 @@ typedef struct document {
 
 /* ---- small parts ---- */
 
-static void heading(document *d, double size, const char *text, double room)
+static void heading(document *d, double size, const char *text, double gap)
 {
     ech__press_style style = {.text = {.size = size, .bold = true}, .leading = 1.25 * size};
-    ech__press_need(&d->press, size + room);
+    ech__press_need(&d->press, size + gap);
     ech__press_paragraph(&d->press, text, &style);
     ech__press_space(&d->press, 0.3 * size);
 }

@@ -6,7 +6,7 @@
 #include "support/cmocka_first.h"
 #include <math.h>
 
-enum { ROOM = 64 };
+enum { CAPACITY = 64 };
 
 static int set_up(void **state)
 {
@@ -39,10 +39,11 @@ static int64_t item(const ech__thin *thin, int64_t index)
 
 static void all_are_kept_while_there_is_room(void **state)
 {
-    ech__thin thin = sample_of(*state, ROOM - 1, ROOM); /* an odd number has room for one more */
-    assert_int_equal(thin.count, ROOM);
-    assert_int_equal(thin.seen, ROOM);
-    for (int64_t i = 0; i < ROOM; i++)
+    ech__thin thin =
+        sample_of(*state, CAPACITY - 1, CAPACITY); /* an odd number has room for one more */
+    assert_int_equal(thin.count, CAPACITY);
+    assert_int_equal(thin.seen, CAPACITY);
+    for (int64_t i = 0; i < CAPACITY; i++)
         assert_int_equal(item(&thin, i), i);
     ech__thin_fini(&thin);
 }
@@ -50,12 +51,12 @@ static void all_are_kept_while_there_is_room(void **state)
 /* Each group of `stride` in a row has one item, or none yet where it is the last. */
 static void then_one_of_each_group(void **state)
 {
-    for (int64_t items = ROOM + 1; items < 20 * ROOM; items++) {
-        ech__thin thin = sample_of(*state, ROOM, items);
+    for (int64_t items = CAPACITY + 1; items < 20 * CAPACITY; items++) {
+        ech__thin thin = sample_of(*state, CAPACITY, items);
         assert_int_equal(thin.seen, items);
-        assert_true(thin.count <= ROOM);
+        assert_true(thin.count <= CAPACITY);
         assert_true(thin.count == items / thin.stride || thin.count == items / thin.stride + 1);
-        assert_true(items > ROOM / 2 * thin.stride && items <= ROOM * thin.stride);
+        assert_true(items > CAPACITY / 2 * thin.stride && items <= CAPACITY * thin.stride);
         for (int64_t i = 0; i < thin.count; i++)
             assert_int_equal(item(&thin, i) / thin.stride, i);
         ech__thin_fini(&thin);

@@ -174,7 +174,7 @@ static void leaving_is_noticed(void **state)
 }
 
 /* Ranks 0 and 1 fail for one reason, rank 2 for another, and rank 3 only because of them. */
-static void all_give_up(ech__comm *comm, void *user)
+static void all_abort(ech__comm *comm, void *user)
 {
     (void)user;
     RANK_OK(ech__comm_barrier(comm));
@@ -182,19 +182,19 @@ static void all_give_up(ech__comm *comm, void *user)
         ech__fail(comm->ctx, ECH_E_IO, "the file is gone");
         if (comm->rank == 1)
             ech__clock_sleep(0.5);
-        RANK_CHECK(ech__comm_give_up(comm) == (comm->rank == 0));
+        RANK_CHECK(ech__comm_abort(comm) == (comm->rank == 0));
         return;
     }
     RANK_REFUSED(ech__comm_barrier(comm), "another rank has failed: the file is gone");
     if (comm->rank == 2)
         ech__fail(comm->ctx, ECH_E_IO, "the disk is full");
-    RANK_CHECK(ech__comm_give_up(comm) == (comm->rank == 2));
+    RANK_CHECK(ech__comm_abort(comm) == (comm->rank == 2));
 }
 
 static void one_reason_is_told_once(void **state)
 {
     (void)state;
-    with_both(4, 60, all_give_up);
+    with_both(4, 60, all_abort);
 }
 
 /* The rank's parent, a process between it and the test, is killed. */

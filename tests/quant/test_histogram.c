@@ -23,7 +23,7 @@ static void counts_and_moments(void **state)
     const float first[] = {-1, 0, 0.5f, 0.25f}, second[] = {9, NAN, INFINITY, 0};
     ech__histogram_add(&h, first, 4);
     ech__histogram_add(&h, second, 4); /* the bins must become wider */
-    const ech__spread s = ech__histogram_spread(&h);
+    const ech__histogram_stats s = ech__histogram_stats_of(&h);
     assert_int_equal(h.count, 6);
     assert_int_equal(h.not_finite, 2);
     assert_int_equal(h.zeros, 2);

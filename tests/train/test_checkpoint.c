@@ -62,8 +62,8 @@ static ech_status save(ech_ctx *ctx, ech__checkpoint_dir *dir, int64_t step)
     char path[ECH_DIR_MAX_PATH], text[32];
     const int length = snprintf(text, sizeof text, "%lld", (long long)step);
     ECH_TRY(ech__checkpoint_begin(dir, step));
-    for (int p = 0; p < (step % 2 ? ECH__PART_NEEDED : ECH__PART_COUNT); p++) {
-        ECH_TRY(ech__checkpoint_part(dir, (ech__part)p, path));
+    for (int p = 0; p < (step % 2 ? ECH__CHECKPOINT_NEEDED : ECH__CHECKPOINT_COUNT); p++) {
+        ECH_TRY(ech__checkpoint_new_path(dir, (ech__checkpoint_file)p, path));
         ECH_TRY(ech__file_write(ctx, path, text, (size_t)length));
     }
     return ech__checkpoint_commit(dir);
@@ -77,10 +77,11 @@ static int64_t load(ech_ctx *ctx, const char *dir)
     assert_int_equal(ech__checkpoint_find(ctx, dir, found), ECH_OK);
     if (ech__checkpoint_verify(ctx, found) < 0)
         fail_msg("%s", ech_ctx_error(ctx));
-    for (int p = 0; p < ECH__PART_COUNT; p++) {
-        if (p >= ECH__PART_NEEDED && step % 2)
+    for (int p = 0; p < ECH__CHECKPOINT_COUNT; p++) {
+        if (p >= ECH__CHECKPOINT_NEEDED && step % 2)
             break;
-        assert_int_equal(ech__part_path(ctx, found, (ech__part)p, path), ECH_OK);
+        assert_int_equal(ech__checkpoint_file_path(ctx, found, (ech__checkpoint_file)p, path),
+                         ECH_OK);
         assert_int_equal(ech__file_read(ctx, path, 64, &text, &bytes), ECH_OK);
         assert_true(step < 0 || step == atoll(text));
         step = atoll(text);
@@ -126,7 +127,7 @@ static void test_what_was_not_committed_is_not_there(void **state)
     assert_int_equal(ech__checkpoint_dir_open(f->ctx, f->dir, NULL, &dir), ECH_OK);
     assert_int_equal(save(f->ctx, dir, 3), ECH_OK);
     assert_int_equal(ech__checkpoint_begin(dir, 4), ECH_OK);
-    assert_int_equal(ech__checkpoint_part(dir, ECH__PART_MODEL, path), ECH_OK);
+    assert_int_equal(ech__checkpoint_new_path(dir, ECH__CHECKPOINT_MODEL, path), ECH_OK);
     assert_int_equal(ech__file_write(f->ctx, path, "x", 1), ECH_OK);
     says(f, ech__checkpoint_commit(dir), "optimizer.safetensors"); /* two parts are missing */
     ech__checkpoint_dir_close(dir);
@@ -278,15 +279,15 @@ static void test_manifests(void **state)
     ech__manifest m;
     snprintf(good, sizeof good, MANIFEST, HASH, HASH, HASH);
     assert_int_equal(ech__manifest_parse(f->ctx, "M", good, strlen(good), &m), ECH_OK);
-    assert_int_equal(m.bytes[ECH__PART_STATE], 3);
-    assert_string_equal(m.sha256[ECH__PART_OPTIMIZER], HASH);
-    assert_int_equal(m.bytes[ECH__PART_BUFFERS], -1);
+    assert_int_equal(m.bytes[ECH__CHECKPOINT_STATE], 3);
+    assert_string_equal(m.sha256[ECH__CHECKPOINT_OPTIMIZER], HASH);
+    assert_int_equal(m.bytes[ECH__CHECKPOINT_BUFFERS], -1);
     char *more = changed(good, "\"state.json\"",
                          "\"buffers.safetensors\": {\"bytes\": 4, \"sha256\": "
                          "\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\"}, "
                          "\"state.json\"");
     assert_int_equal(ech__manifest_parse(f->ctx, "M", more, strlen(more), &m), ECH_OK);
-    assert_int_equal(m.bytes[ECH__PART_BUFFERS], 4);
+    assert_int_equal(m.bytes[ECH__CHECKPOINT_BUFFERS], 4);
     free(more);
     static const struct {
         const char *from, *to, *words;

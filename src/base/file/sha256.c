@@ -136,10 +136,10 @@ void ech__sha256_update(ech__sha256 *sha, const void *data, size_t bytes)
     const size_t held = sha->bytes % 64;
     sha->bytes += bytes;
     if (held > 0) {
-        const size_t room = 64 - held, part = bytes < room ? bytes : room;
+        const size_t free_bytes = 64 - held, part = bytes < free_bytes ? bytes : free_bytes;
         if (part > 0)
             memcpy(sha->block + held, src, part);
-        if (part < room)
+        if (part < free_bytes)
             return;
         sha->compress(sha->state, sha->block, 1);
         src += part;

@@ -84,7 +84,7 @@ static int print_json(ech_ctx *ctx, const ech__command *command, const args *a,
     return status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
 }
 
-int ech__run_data_cifar10(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__command_data_cifar10(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     args a = {0};
     ech__option_result result;

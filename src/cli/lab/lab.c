@@ -341,7 +341,7 @@ static int run_lab(ech_ctx *ctx, const ech__command *command, const args *a)
     return code;
 }
 
-int ech__run_lab_run(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__command_lab_run(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     args a = {.serve = -1};
     ech__option_result result;
@@ -351,15 +351,15 @@ int ech__run_lab_run(ech_ctx *ctx, const ech__command *command, char **argv)
     return run_lab(ctx, command, &a);
 }
 
-int ech__run_lab_all(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__command_lab_all(ech_ctx *ctx, const ech__command *command, char **argv)
 {
-    return ech__run_lab_run(ctx, command, argv);
+    return ech__command_lab_run(ctx, command, argv);
 }
 
-int ech__run_lab(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__command_lab(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     if (*argv)
-        return ech__run_lab_run(ctx, command, argv);
+        return ech__command_lab_run(ctx, command, argv);
     /* Hours of work should be asked for by name. */
     ech__fail(ctx, ECH_E_INVALID, "needs list, run STUDY or all behind it, or options of lab all");
     return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);

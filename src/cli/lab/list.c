@@ -74,7 +74,7 @@ static ech_status print(ech_ctx *ctx, const args *a, const ech__study_card *cons
     return ECH_OK;
 }
 
-int ech__run_lab_list(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__command_lab_list(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     args a = {0};
     ech__option_result result;

@@ -95,7 +95,7 @@ static ech_status check(ech_ctx *ctx, const ech__report_request *a)
     return ECH_OK;
 }
 
-int ech__run_report(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__command_report(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     args a = {0};
     ech__option_result given;

@@ -434,7 +434,7 @@ static ech_status print_json(ech_ctx *ctx, const ech__fit *fit, const args *a)
     return status;
 }
 
-int ech__run_plan_fit(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__command_plan_fit(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     args a = {0};
     ech__option_result result;

@@ -96,7 +96,7 @@ static int launch(work *w, int ranks, const char *what)
 
 /* ---- what must be measured ---- */
 
-enum { MOST_BATCHES = 6, ROOM = ECH__PLAN_MOST_ROWS + 16 };
+enum { MOST_BATCHES = 6, CAPACITY = ECH__PLAN_MOST_ROWS + 16 };
 static const double MOST_SECONDS = 60; /* of a measurement; what takes longer is computed */
 
 /* The batches per device that are asked about; where they are many, the least, the largest and some between. One that is
@@ -206,9 +206,9 @@ static int measure_all(work *w)
     const ech__run_config config = ech__training_config(&m->args->training);
     ech__costs_budget budget = {
         .seconds = m->args->seconds, .most_s = MOST_SECONDS, .fits = fits_alone, .user = w};
-    int64_t *batches = malloc(ROOM * sizeof *batches);
+    int64_t *batches = malloc(CAPACITY * sizeof *batches);
     if (!batches)
-        ech__no_memory(m->ctx, "%d batches", ROOM);
+        ech__no_memory(m->ctx, "%d batches", CAPACITY);
     if (!batches || ech__costs_guess(m->ctx, &config, &budget) < 0) {
         free(batches);
         return ech__cli_fail(m->ctx, m->command, ECH__EXIT_FAILED);

@@ -164,7 +164,7 @@ static int fit(ech_ctx *ctx, const ech__command *command, const args *a)
     return ech__cli_fit_list(ctx, command, &config, a->fit, a->json);
 }
 
-int ech__run_plan(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__command_plan(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     args a = {0};
     ech__option_result result;

@@ -56,7 +56,7 @@ static size_t mark_ends(const ech__quantization *q, const ech__seen *seen, size_
 static void add_panel(const ech__quantization *q, const ech__seen *seen, size_t i, sheet *s)
 {
     const size_t k = s->count++;
-    const ech__spread spread = ech__histogram_spread(seen->histogram);
+    const ech__histogram_stats spread = ech__histogram_stats_of(seen->histogram);
     const ech__bars bars = ech__histogram_bars(seen->histogram);
     for (int b = 0; b < bars.count; b++)
         s->counts[k][b] = (double)bars.height[b];

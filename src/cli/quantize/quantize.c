@@ -232,7 +232,7 @@ static ech_status report(ech_ctx *ctx, const args *a, const ech__quantization *s
     return study->config.out ? ech__quantize_record(study) : ECH_OK;
 }
 
-int ech__run_quantize(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__command_quantize(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     args a = {0};
     ech__option_result result;

@@ -112,7 +112,7 @@ static void set_bars(ech_json **json, const ech__histogram *histogram)
 
 static ech_json *seen_json(const ech__quantization *study, const ech__seen *seen)
 {
-    const ech__spread s = ech__histogram_spread(seen->histogram);
+    const ech__histogram_stats s = ech__histogram_stats_of(seen->histogram);
     ech_json *json = ech__json_object();
     ech__json_set_string(&json, "layer", seen->layer);
     ech__json_set_string(&json, "what", seen->what);

@@ -54,7 +54,7 @@ static int width_of(const ech__quantization *study)
 
 static void show_spread(const ech__seen *seen, int width)
 {
-    const ech__spread s = ech__histogram_spread(seen->histogram);
+    const ech__histogram_stats s = ech__histogram_stats_of(seen->histogram);
     printf("%-*s  %-11s  %10.4g %10.4g %10.3g %10.4g %9.2f %8.1f", width, seen->layer, seen->what,
            s.min, s.max, s.mean, s.sigma, 100 * s.outliers, 100 * s.zeros);
 }

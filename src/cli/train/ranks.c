@@ -90,7 +90,7 @@ static const double AFTER_YOU = 1;
 
 int ech__cli_fail_rank(ech__comm *comm, const ech__command *command, int code)
 {
-    if (ech__comm_give_up(comm))
+    if (ech__comm_abort(comm))
         return ech__cli_fail(comm->ctx, command, code);
     ech__clock_sleep(AFTER_YOU);
     return code;

@@ -182,7 +182,7 @@ static int run_it(ech_ctx *ctx, const ech__command *command, const ech__train_ar
     return train_as_rank(ctx, command, a, show); /* alone */
 }
 
-int ech__run_train(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__command_train(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     ech__train_args a;
     int code;
@@ -197,7 +197,7 @@ int ech__run_train(ech_ctx *ctx, const ech__command *command, char **argv)
     return run_it(ctx, command, &a, argv, ech__show_run);
 }
 
-int ech__run_bench_step(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__command_bench_step(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     ech__train_args a;
     int code;

@@ -118,16 +118,16 @@ static void join(const walk *w, const void *x, const void *y, void *z)
         join_f32(op, w->n, x, y, z);
 }
 
-/* A source as it is added up: in its own memory, or widened into `room`. */
-static const void *leaf(walk *w, int index, block *room)
+/* A source as it is added up: in its own memory, or widened into `scratch`. */
+static const void *leaf(walk *w, int index, block *scratch)
 {
     const char *src = w->task->src[index];
     const ech_dtype dtype = w->task->dtype;
     const int64_t bytes = w->narrow ? 2 : dtype == ECH_F64 ? 8 : 4;
     if (!w->narrow)
         return src + w->first * bytes;
-    ech__widen_here(dtype, w->n, (const uint16_t *)(const void *)src + w->first, room->f32);
-    return room->f32;
+    ech__widen_here(dtype, w->n, (const uint16_t *)(const void *)src + w->first, scratch->f32);
+    return scratch->f32;
 }
 
 /* Reduces sources [from, from + n) and gives where the result is: in `out`, or the only source itself. */
@@ -176,7 +176,7 @@ static void run_block(walk *w, block *out)
 
 static void run_tree(const ech__reduce_task *task)
 {
-    walk w; /* most of it is room, which needs no beginning */
+    walk w; /* most of it is scratch, which needs no initial value */
     block out;
     w.task = task;
     w.narrow = task->dtype == ECH_BF16 || task->dtype == ECH_F16;

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-ech__binding ech__binding_judge(const ech__cpus *masks, int ranks, int cores, bool *sharing,
-                                ech__cpus *mask)
+ech__binding_kind ech__binding_judge(const ech__cpus *masks, int ranks, int cores, bool *sharing,
+                                     ech__cpus *mask)
 {
     for (int r = 0; r < ranks; r++) {
         int same = 0;
@@ -79,7 +79,7 @@ ech_status ech__binding_apply(ech_ctx *ctx, const ech__cpus *masks, const int *i
     ech_status status = ECH_OK;
     if (!sharing)
         return ech__no_memory(ctx, "the binding of %d ranks", ranks);
-    const ech__binding what = ech__binding_judge(masks, ranks, cores, sharing, &mask);
+    const ech__binding_kind what = ech__binding_judge(masks, ranks, cores, sharing, &mask);
     bool first = true;
     for (int r = 0; r < local; r++)
         first &= !sharing[r];

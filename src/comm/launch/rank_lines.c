@@ -30,7 +30,8 @@ void ech__rank_lines_take(ech__rank_lines *l, const char *text, size_t bytes, ui
     while (bytes) {
         const char *end = memchr(text, '\n', bytes);
         const size_t line = end ? (size_t)(end - text) : bytes;
-        const size_t room = sizeof l->open - 1 - l->used, part = line < room ? line : room;
+        const size_t free_bytes = sizeof l->open - 1 - l->used,
+                     part = line < free_bytes ? line : free_bytes;
         memcpy(l->open + l->used, text, part);
         l->used += part;
         text += part;

@@ -192,7 +192,7 @@ ech_status ech__shm_await(ech__shm *s, const _Atomic uint64_t *counter, uint64_t
 void ech__shm_ring_bell(ech__shm *s);
 /* Keeps the sentence of this rank's failure for the others, wakes them, and returns status. */
 ech_status ech__shm_abort(ech__shm *s, ech_status status);
-bool ech__shm_give_up(ech__comm *comm);
+bool ech__shm_comm_abort(ech__comm *comm);
 /* Fails once any rank has. */
 ech_status ech__shm_alive(ech__shm *s);
 /* One look at what ends a wait, for loops that poll: gives the failure. left_ns is what is left of the time to wait. rank -1:

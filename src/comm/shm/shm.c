@@ -107,7 +107,7 @@ static ech_status map_control(ech_ctx *ctx, int fd, int world, const layout *l, 
     return ECH_OK;
 }
 
-static void tell_cpus(ech__shm *s)
+static void publish_affinity(ech__shm *s)
 {
     ech__cpus set;
     if (!ech__cpus_read(&set))
@@ -154,7 +154,7 @@ static void shm_begun(ech__comm *comm)
 
 static const ech__comm_ops shm_ops = {
     .close = shm_close,
-    .give_up = ech__shm_give_up,
+    .abort = ech__shm_comm_abort,
     .begun = shm_begun,
     .run = ech__shm_run,
     .alloc = ech__shm_alloc,
@@ -180,7 +180,7 @@ static ech_status join(ech__shm *s, int fd)
     s->ranks = (ech__shm_rank *)((char *)control + l.ranks);
     s->slots = (char *)control + l.slots;
     s->rings = (char *)control + l.rings;
-    tell_cpus(s);
+    publish_affinity(s);
     const ech_status status = enter(s);
     if (status < 0) {
         munmap(control, (size_t)l.bytes);

@@ -119,7 +119,7 @@ ech_status ech__shm_abort(ech__shm *s, ech_status status)
     return status;
 }
 
-bool ech__shm_give_up(ech__comm *comm)
+bool ech__shm_comm_abort(ech__comm *comm)
 {
     ech__shm *s = (ech__shm *)comm;
     ech__shm_abort(s, ECH_E_IO);

@@ -65,7 +65,7 @@ static ech_status make_exec(ech__stage *stage, ech__pass *pass, int micro)
     const bool inputs = ech__plan_block_bytes(plan, ECH__MEMORY_INPUTS) <= stage->input_bytes &&
                         ech__plan_shares_inputs(plan, stage->plan);
     const bool slot = ech__plan_block_bytes(plan, ECH__MEMORY_ACTIVATIONS) <= stage->slot_bytes;
-    const ech__exec_memory memory = {.host = stage->exec,
+    const ech__exec_memory memory = {.owner = stage->exec,
                                      .inputs = inputs ? stage->inputs[micro] : NULL,
                                      .activations =
                                          slot ? stage->activations[micro % stage->slots] : NULL};

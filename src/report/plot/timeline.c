@@ -97,13 +97,13 @@ typedef struct timeline {
 } timeline;
 
 /* Spans that follow each other without a gap that could be seen are one bar. */
-typedef struct stretch {
+typedef struct bar {
     const ech__plot_span *first, *last;
     size_t count;
     double end;
-} stretch;
+} bar;
 
-static bool joins(const timeline *t, const stretch *s, const ech__plot_span *next)
+static bool joins(const timeline *t, const bar *s, const ech__plot_span *next)
 {
     const ech__plot_span *last = s->last;
     if (last->lane != next->lane || last->level != next->level || kind_of(last) != kind_of(next))
@@ -115,7 +115,7 @@ static bool joins(const timeline *t, const stretch *s, const ech__plot_span *nex
     return gap < 0.5 && width < 1.5;
 }
 
-static void draw_stretch(const timeline *t, const stretch *s, double top)
+static void draw_bar(const timeline *t, const bar *s, double top)
 {
     const size_t k = kind_of(s->first);
     const double left = ech__scale_at(&t->frame.x, s->first->start * t->unit);
@@ -144,7 +144,7 @@ static void draw_stretch(const timeline *t, const stretch *s, double top)
 static void draw_level(const timeline *t, const ech__plot_trace *trace, int lane, int level,
                        double top)
 {
-    stretch s = {0};
+    bar s = {0};
     for (size_t i = 0; i < trace->count; i++) {
         const ech__plot_span *span = &trace->spans[i];
         if (span->lane != lane || span->level != level)
@@ -156,11 +156,11 @@ static void draw_level(const timeline *t, const ech__plot_trace *trace, int lane
             continue;
         }
         if (s.count)
-            draw_stretch(t, &s, top);
-        s = (stretch){span, span, 1, span->end};
+            draw_bar(t, &s, top);
+        s = (bar){span, span, 1, span->end};
     }
     if (s.count)
-        draw_stretch(t, &s, top);
+        draw_bar(t, &s, top);
 }
 
 static double draw_lane(const timeline *t, const ech__plot_trace *trace, size_t lane, double y)

@@ -10,13 +10,13 @@
 
 /* ---- series ---- */
 
-static ech_status add_point(ech__book *book, const char *what, ech__plot_series *s, size_t *room,
-                            ech__plot_point point)
+static ech_status add_point(ech__book *book, const char *what, ech__plot_series *s,
+                            size_t *capacity, ech__plot_point point)
 {
     if (s->count >= ECH__PLOT_MAX_POINTS)
         return ech__fail(book->ctx, ECH_E_LIMIT, "%s: more than %d points for one plot", what,
                          ECH__PLOT_MAX_POINTS);
-    if (!ech__arena_grow(&book->arena, (void **)&s->points, s->count, room, sizeof *s->points))
+    if (!ech__arena_grow(&book->arena, (void **)&s->points, s->count, capacity, sizeof *s->points))
         return ech__no_memory(book->ctx, "what %s holds", what);
     if (!(fabs(point.x) <= ECH__READER_LARGEST))
         return ech__fail(book->ctx, ECH_E_FORMAT, "%s: \"%s\" is no number to plot over", what,
@@ -28,7 +28,7 @@ static ech_status add_point(ech__book *book, const char *what, ech__plot_series 
 }
 
 static ech_status read_step(ech__book *book, const char *what, const char *line, size_t bytes,
-                            ech__plot_series *s, size_t *room)
+                            ech__plot_series *s, size_t *capacity)
 {
     ech_json *json;
     ech__plot_point p = {.low = NAN, .high = NAN, .basis = s->basis};
@@ -40,14 +40,14 @@ static ech_status read_step(ech__book *book, const char *what, const char *line,
     if (status < 0)
         return ech__fail_in(book->ctx, status, "%s", what);
     p.y *= s->from.scale;
-    return add_point(book, what, s, room, p);
+    return add_point(book, what, s, capacity, p);
 }
 
 ech_status ech__steps_parse(ech__book *book, const char *what, const char *text, size_t bytes,
                             ech__plot_series *series)
 {
     const char *end = text + bytes;
-    size_t room = 0, number = 0;
+    size_t capacity = 0, number = 0;
     char place[ECH_DIR_MAX_PATH + 32];
     series->points = NULL;
     series->count = 0;
@@ -56,7 +56,7 @@ ech_status ech__steps_parse(ech__book *book, const char *what, const char *text,
         if (!stop)
             break;
         snprintf(place, sizeof place, "%s: line %zu", what, ++number);
-        ECH_TRY(read_step(book, place, line, (size_t)(stop - line), series, &room));
+        ECH_TRY(read_step(book, place, line, (size_t)(stop - line), series, &capacity));
         line = stop + 1;
     }
     return series->count ? ECH_OK
@@ -68,14 +68,14 @@ static ech_status read_epochs(ech__book *book, const ech_json *json, ech__plot_s
     const ech_json *summary, *epochs;
     ECH_TRY(ech__json_get_object(book->ctx, json, "summary", &summary));
     ECH_TRY(ech__json_get_array(book->ctx, summary, "epochs", &epochs));
-    size_t room = 0;
+    size_t capacity = 0;
     s->points = NULL;
     s->count = 0;
     for (size_t i = 0; i < ech__json_count(epochs); i++) {
         ech__plot_point p = {.x = (double)(i + 1), .low = NAN, .high = NAN, .basis = s->basis};
         ECH_TRY(ech__json_get_real(book->ctx, ech__json_at(epochs, i), s->from.y, &p.y));
         p.y *= s->from.scale;
-        ECH_TRY(add_point(book, "epochs", s, &room, p));
+        ECH_TRY(add_point(book, "epochs", s, &capacity, p));
     }
     return s->count ? ECH_OK : ech__fail(book->ctx, ECH_E_FORMAT, "there is no epoch in it");
 }
@@ -103,7 +103,7 @@ typedef struct tracer {
     const ech_json *events;
     ech__plot_trace *trace;
     lane lanes[ECH__PLOT_MAX_LANES];
-    size_t nlanes, room;
+    size_t nlanes, capacity;
     double start_us, end_us; /* of the step */
 } tracer;
 
@@ -268,7 +268,7 @@ static ech_status add_span(tracer *t, const char *what, const ech_json *event, d
         return ECH_OK;
     (void)ech__json_string(ech__json_find(event, "name"), &name);
     (void)ech__json_string(ech__json_find(event, "cat"), &category);
-    if (!ech__arena_grow(&t->book->arena, (void **)&trace->spans, trace->count, &t->room,
+    if (!ech__arena_grow(&t->book->arena, (void **)&trace->spans, trace->count, &t->capacity,
                          sizeof *trace->spans))
         return ech__no_memory(t->book->ctx, "what %s holds", what);
     const ech__plot_span span = {.start = (fmax(start, t->start_us) - t->start_us) * 1e-6,

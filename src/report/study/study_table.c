@@ -219,11 +219,11 @@ static const char *print_figure(const ech__reader *r, const ech__answer *a, cons
     return NULL;
 }
 
-static ech_status add_piece(const ech__reader *r, ech__answer *a, size_t *room, const char *text,
-                            const ech__figure *figure)
+static ech_status add_piece(const ech__reader *r, ech__answer *a, size_t *capacity,
+                            const char *text, const ech__figure *figure)
 {
     if (!text ||
-        !ech__arena_grow(r->arena, (void **)&a->pieces, a->npieces, room, sizeof *a->pieces))
+        !ech__arena_grow(r->arena, (void **)&a->pieces, a->npieces, capacity, sizeof *a->pieces))
         return ech__no_memory(r->ctx, "an answer");
     a->pieces[a->npieces++] = (ech__answer_piece){text, figure};
     return ECH_OK;
@@ -232,18 +232,18 @@ static ech_status add_piece(const ech__reader *r, ech__answer *a, size_t *room, 
 /* "{{" and "}}" stand for a brace. */
 static ech_status split_answer(const ech__reader *r, const char *text, ech__answer *a)
 {
-    size_t room = 0;
+    size_t capacity = 0;
     char shown[48];
     while (*text) {
         const size_t words = strcspn(text, "{}");
         if (words)
-            ECH_TRY(add_piece(r, a, &room, ech__arena_printf(r->arena, "%.*s", (int)words, text),
-                              NULL));
+            ECH_TRY(add_piece(r, a, &capacity,
+                              ech__arena_printf(r->arena, "%.*s", (int)words, text), NULL));
         text += words;
         if (!*text)
             break;
         if (text[0] == text[1]) {
-            ECH_TRY(add_piece(r, a, &room, *text == '{' ? "{" : "}", NULL));
+            ECH_TRY(add_piece(r, a, &capacity, *text == '{' ? "{" : "}", NULL));
             text += 2;
             continue;
         }
@@ -255,7 +255,7 @@ static ech_status split_answer(const ech__reader *r, const char *text, ech__answ
         if (!figure)
             return ech__fail(r->ctx, ECH_E_FORMAT, "\"text\" has {%s}, which is no figure of it",
                              ech__reader_shown(text + 1, length, shown));
-        ECH_TRY(add_piece(r, a, &room, printed, figure));
+        ECH_TRY(add_piece(r, a, &capacity, printed, figure));
         text += length + 2;
     }
     return ECH_OK;

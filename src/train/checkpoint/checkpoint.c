@@ -157,7 +157,7 @@ static ech_status read_state(ech__checkpoint *c)
 {
     char path[ECH_DIR_MAX_PATH], *text;
     size_t bytes;
-    ECH_TRY(ech__part_path(c->ctx, c->path, ECH__PART_STATE, path));
+    ECH_TRY(ech__checkpoint_file_path(c->ctx, c->path, ECH__CHECKPOINT_STATE, path));
     ECH_TRY(ech__file_read(c->ctx, path, MAX_STATE, &text, &bytes));
     const ech_status status = ech__checkpoint_state_parse(c->ctx, path, text, bytes, &c->state);
     free(text);
@@ -168,7 +168,7 @@ static ech_status open_all(ech__checkpoint *c, const char *dir)
 {
     ECH_TRY(ech__checkpoint_find(c->ctx, dir, c->path));
     ECH_TRY(ech__checkpoint_verify(c->ctx, c->path));
-    ECH_TRY(ech__part_path(c->ctx, c->path, ECH__PART_MODEL, c->model));
+    ECH_TRY(ech__checkpoint_file_path(c->ctx, c->path, ECH__CHECKPOINT_MODEL, c->model));
     return read_state(c);
 }
 
@@ -235,10 +235,10 @@ ech_status ech__checkpoint_restore(const ech__checkpoint *c, ech__run *run)
     const ech__checkpoint_state *s = &c->state;
     char path[ECH_DIR_MAX_PATH];
     if (has_own_buffers(run)) {
-        ECH_TRY(ech__part_path(c->ctx, c->path, ECH__PART_BUFFERS, path));
+        ECH_TRY(ech__checkpoint_file_path(c->ctx, c->path, ECH__CHECKPOINT_BUFFERS, path));
         ECH_TRY(ech__buffers_load(run->trainer, path));
     }
-    ECH_TRY(ech__part_path(c->ctx, c->path, ECH__PART_OPTIMIZER, path));
+    ECH_TRY(ech__checkpoint_file_path(c->ctx, c->path, ECH__CHECKPOINT_OPTIMIZER, path));
     ECH_TRY(ech__optimizer_load(run->trainer, path));
     run->trainer->scalars.step = s->updates + 1;
     if (run->trainer->scaler.on)
@@ -284,14 +284,14 @@ static ech_status save_parts(ech__run *run)
     ech__checkpoint_dir *dir = run->checkpoints;
     char path[ECH_DIR_MAX_PATH];
     ECH_TRY(ech__checkpoint_begin(dir, run->done));
-    ECH_TRY(ech__checkpoint_part(dir, ECH__PART_MODEL, path));
+    ECH_TRY(ech__checkpoint_new_path(dir, ECH__CHECKPOINT_MODEL, path));
     ECH_TRY(ech_trainer_save(run->trainer, path));
-    ECH_TRY(ech__checkpoint_part(dir, ECH__PART_OPTIMIZER, path));
+    ECH_TRY(ech__checkpoint_new_path(dir, ECH__CHECKPOINT_OPTIMIZER, path));
     ECH_TRY(ech__optimizer_save(run->trainer, path));
-    ECH_TRY(ech__checkpoint_part(dir, ECH__PART_BUFFERS, path));
+    ECH_TRY(ech__checkpoint_new_path(dir, ECH__CHECKPOINT_BUFFERS, path));
     if (has_own_buffers(run))
         ECH_TRY(ech__buffers_save(run->trainer, path));
-    ECH_TRY(ech__checkpoint_part(dir, ECH__PART_STATE, path));
+    ECH_TRY(ech__checkpoint_new_path(dir, ECH__CHECKPOINT_STATE, path));
     ECH_TRY(save_state(run, path));
     return ech__checkpoint_commit(dir);
 }

@@ -16,7 +16,7 @@ static const char MANIFEST[] = "MANIFEST.json", COMPLETE[] = "COMPLETE", LATEST[
 
 enum { MAX_MANIFEST = 1 << 16, MAX_MARKER = 128, CHUNK = 1 << 20 };
 
-static ECH__NAMES(part_name, ech__part, ECH__PART_LIST)
+static ECH__NAMES(file_name, ech__checkpoint_file, ECH__CHECKPOINT_FILE_LIST)
 
 /* ---- names ---- */
 
@@ -29,10 +29,10 @@ static ech_status join(ech_ctx *ctx, const char *dir, const char *name, char out
                            "checkpoint directory '%.60s...': the path is too long", dir);
 }
 
-ech_status ech__part_path(ech_ctx *ctx, const char *checkpoint, ech__part part,
-                          char out[ECH_DIR_MAX_PATH])
+ech_status ech__checkpoint_file_path(ech_ctx *ctx, const char *checkpoint,
+                                     ech__checkpoint_file part, char out[ECH_DIR_MAX_PATH])
 {
-    return join(ctx, checkpoint, part_name(part), out);
+    return join(ctx, checkpoint, file_name(part), out);
 }
 
 /* The number in "step-000120", or -1 where the name is none of ours. */
@@ -113,13 +113,13 @@ static ech_status hash_file(ech_ctx *ctx, const char *path, int64_t *bytes, char
 static ech_json *manifest_json(const ech__manifest *manifest)
 {
     ech_json *json = ech__json_object(), *files = ech__json_object();
-    for (int p = 0; p < ECH__PART_COUNT; p++) {
+    for (int p = 0; p < ECH__CHECKPOINT_COUNT; p++) {
         if (manifest->bytes[p] < 0)
             continue;
         ech_json *file = ech__json_object();
         ech__json_set_int(&file, "bytes", manifest->bytes[p]);
         ech__json_set_string(&file, "sha256", manifest->sha256[p]);
-        ech__json_set(&files, part_name(p), file);
+        ech__json_set(&files, file_name(p), file);
     }
     ech__json_set_int(&json, "format", ECH__CHECKPOINT_FORMAT);
     ech__json_set(&json, "files", files);
@@ -131,20 +131,20 @@ static ech_status parse_file(ech_ctx *ctx, const ech_json *files, int part, ech_
     const ech_json *file;
     const char *sha;
     out->bytes[part] = -1;
-    if (!ech__json_find(files, part_name(part)))
-        return part >= ECH__PART_NEEDED
+    if (!ech__json_find(files, file_name(part)))
+        return part >= ECH__CHECKPOINT_NEEDED
                    ? ECH_OK
                    : ech__fail(ctx, ECH_E_FORMAT, "%s is missing: it is a part of every checkpoint",
-                               part_name(part));
-    ECH_TRY(ech__json_get_object(ctx, files, part_name(part), &file));
+                               file_name(part));
+    ECH_TRY(ech__json_get_object(ctx, files, file_name(part), &file));
     ECH_TRY(ech__json_get_int(ctx, file, "bytes", &out->bytes[part]));
     ECH_TRY(ech__json_get_string(ctx, file, "sha256", &sha));
     if (out->bytes[part] < 0)
-        return ech__fail(ctx, ECH_E_FORMAT, "%s cannot have %lld bytes", part_name(part),
+        return ech__fail(ctx, ECH_E_FORMAT, "%s cannot have %lld bytes", file_name(part),
                          (long long)out->bytes[part]);
     if (strlen(sha) != 64 || strspn(sha, "0123456789abcdef") != 64)
         return ech__fail(ctx, ECH_E_FORMAT, "the sha256 of %s is not 64 hexadecimal digits",
-                         part_name(part));
+                         file_name(part));
     memcpy(out->sha256[part], sha, 65);
     return ECH_OK;
 }
@@ -159,7 +159,7 @@ static ech_status parse_manifest(ech_ctx *ctx, const ech_json *doc, ech__manifes
                          (long long)format, ECH__CHECKPOINT_FORMAT);
     ECH_TRY(ech__json_get_object(ctx, doc, "files", &files));
     size_t parts = 0;
-    for (int p = 0; p < ECH__PART_COUNT; p++) {
+    for (int p = 0; p < ECH__CHECKPOINT_COUNT; p++) {
         ECH_TRY(parse_file(ctx, files, p, out));
         parts += out->bytes[p] >= 0;
     }
@@ -207,8 +207,8 @@ ech_status ech__checkpoint_find(ech_ctx *ctx, const char *dir, char out[ECH_DIR_
         return ech__fail(ctx, ECH_E_IO, "no checkpoint is at %s: %s", dir, strerror(errno));
     if (!S_ISDIR(info.st_mode))
         return ech__fail(ctx, ECH_E_IO, "no checkpoint is at %s: it is no directory", dir);
-    for (int p = 0; p < ECH__PART_COUNT; p++) {
-        ECH_TRY(join(ctx, dir, part_name(p), path));
+    for (int p = 0; p < ECH__CHECKPOINT_COUNT; p++) {
+        ECH_TRY(join(ctx, dir, file_name(p), path));
         if (!exists(path))
             continue;
         snprintf(out, ECH_DIR_MAX_PATH, "%s", dir); /* it is one itself */
@@ -287,10 +287,10 @@ ech_status ech__checkpoint_verify(ech_ctx *ctx, const char *checkpoint)
     const ech_status status = ech__manifest_parse(ctx, path, text, bytes, &manifest);
     free(text);
     ECH_TRY(status);
-    for (int p = 0; p < ECH__PART_COUNT; p++) {
+    for (int p = 0; p < ECH__CHECKPOINT_COUNT; p++) {
         if (manifest.bytes[p] < 0)
             continue;
-        ECH_TRY(ech__part_path(ctx, checkpoint, (ech__part)p, path));
+        ECH_TRY(ech__checkpoint_file_path(ctx, checkpoint, (ech__checkpoint_file)p, path));
         ECH_TRY(check_part(ctx, path, manifest.bytes[p], manifest.sha256[p]));
     }
     return ECH_OK;
@@ -434,9 +434,10 @@ ech_status ech__checkpoint_begin(ech__checkpoint_dir *d, int64_t step)
     return status;
 }
 
-ech_status ech__checkpoint_part(ech__checkpoint_dir *d, ech__part part, char out[ECH_DIR_MAX_PATH])
+ech_status ech__checkpoint_new_path(ech__checkpoint_dir *d, ech__checkpoint_file part,
+                                    char out[ECH_DIR_MAX_PATH])
 {
-    return ech__part_path(d->ctx, d->temp, part, out);
+    return ech__checkpoint_file_path(d->ctx, d->temp, part, out);
 }
 
 void ech__checkpoint_abort(ech__checkpoint_dir *d)
@@ -455,10 +456,10 @@ static ech_status seal(ech__checkpoint_dir *d)
     char path[ECH_DIR_MAX_PATH], marker[66];
     int64_t bytes;
     ech__manifest manifest;
-    for (int p = 0; p < ECH__PART_COUNT; p++) {
-        ECH_TRY(ech__checkpoint_part(d, (ech__part)p, path));
+    for (int p = 0; p < ECH__CHECKPOINT_COUNT; p++) {
+        ECH_TRY(ech__checkpoint_new_path(d, (ech__checkpoint_file)p, path));
         manifest.bytes[p] = -1;
-        if (p >= ECH__PART_NEEDED && !exists(path))
+        if (p >= ECH__CHECKPOINT_NEEDED && !exists(path))
             continue;
         ECH_TRY(hash_file(d->ctx, path, &manifest.bytes[p], manifest.sha256[p]));
     }

@@ -13,7 +13,7 @@
  *     ech__checkpoint_dir *dir;
  *     ECH_TRY(ech__checkpoint_dir_open(ctx, "ckpt", NULL, &dir));         no other run may write there meanwhile
  *     ECH_TRY(ech__checkpoint_begin(dir, 120));
- *     ... write the parts at ech__checkpoint_part(dir, ECH__PART_MODEL, path) ...
+ *     ... write the parts at ech__checkpoint_new_path(dir, ECH__CHECKPOINT_MODEL, path) ...
  *     s = ech__checkpoint_commit(dir);                                    now, and not before, it is there
  *     ech__checkpoint_dir_close(dir);                                     removes what was not committed
  *
@@ -26,34 +26,34 @@
 
 #include "base/file/dir.h"
 
-#define ECH__PART_LIST(X)                                                                          \
+#define ECH__CHECKPOINT_FILE_LIST(X)                                                               \
     X(MODEL, "model.safetensors")                                                                  \
     X(OPTIMIZER, "optimizer.safetensors")                                                          \
     X(STATE, "state.json")                                                                         \
     X(BUFFERS, "buffers.safetensors")
 
-typedef enum ech__part {
-#define ECH__PART_ENUM(id, name) ECH__PART_##id,
-    ECH__PART_LIST(ECH__PART_ENUM)
-#undef ECH__PART_ENUM
-        ECH__PART_COUNT
-} ech__part;
+typedef enum ech__checkpoint_file {
+#define ECH__CHECKPOINT_FILE_ENUM(id, name) ECH__CHECKPOINT_##id,
+    ECH__CHECKPOINT_FILE_LIST(ECH__CHECKPOINT_FILE_ENUM)
+#undef ECH__CHECKPOINT_FILE_ENUM
+        ECH__CHECKPOINT_COUNT
+} ech__checkpoint_file;
 
 enum {
-    ECH__PART_NEEDED = ECH__PART_BUFFERS, /* those before it are in every checkpoint */
+    ECH__CHECKPOINT_NEEDED = ECH__CHECKPOINT_BUFFERS, /* those before it are in every checkpoint */
     ECH__CHECKPOINT_FORMAT = 1,
     ECH__CHECKPOINT_NAME = 32, /* bytes of "step-000120", with its NUL */
 };
 
 /* The path of a part of the checkpoint at `checkpoint`, whether it is there or not. */
-ech_status ech__part_path(ech_ctx *ctx, const char *checkpoint, ech__part part,
-                          char out[ECH_DIR_MAX_PATH]);
+ech_status ech__checkpoint_file_path(ech_ctx *ctx, const char *checkpoint,
+                                     ech__checkpoint_file part, char out[ECH_DIR_MAX_PATH]);
 
 /* ---- manifest ---- */
 
 typedef struct ech__manifest {
-    int64_t bytes[ECH__PART_COUNT]; /* -1: there is no such part */
-    char sha256[ECH__PART_COUNT][65];
+    int64_t bytes[ECH__CHECKPOINT_COUNT]; /* -1: there is no such part */
+    char sha256[ECH__CHECKPOINT_COUNT][65];
 } ech__manifest;
 
 /* what names the text in error messages. Every part that is needed must be there, and no other file. */
@@ -81,8 +81,8 @@ void ech__checkpoint_dir_close(ech__checkpoint_dir *dir);
 
 ech_status ech__checkpoint_begin(ech__checkpoint_dir *dir, int64_t step);
 /* Where to write a part of the checkpoint that was begun. */
-ech_status ech__checkpoint_part(ech__checkpoint_dir *dir, ech__part part,
-                                char out[ECH_DIR_MAX_PATH]);
+ech_status ech__checkpoint_new_path(ech__checkpoint_dir *dir, ech__checkpoint_file part,
+                                    char out[ECH_DIR_MAX_PATH]);
 /* All parts that are needed must have been written. Where it fails, what was there before is still there. */
 ech_status ech__checkpoint_commit(ech__checkpoint_dir *dir);
 /* Removes what was begun. */

@@ -16,7 +16,7 @@ typedef struct known_loss {
 
 struct ech__baseline {
     known_loss *losses; /* [count], steps ascending */
-    size_t count, room;
+    size_t count, capacity;
     size_t next; /* the first that was not asked for yet */
 };
 
@@ -99,13 +99,13 @@ static bool keep_loss(ech__baseline *b, int64_t step, double loss)
 {
     while (b->count && b->losses[b->count - 1].step >= step)
         b->count--;
-    if (b->count == b->room) {
-        const size_t room = b->room ? 2 * b->room : 1024;
-        known_loss *larger = realloc(b->losses, room * sizeof *larger);
+    if (b->count == b->capacity) {
+        const size_t capacity = b->capacity ? 2 * b->capacity : 1024;
+        known_loss *larger = realloc(b->losses, capacity * sizeof *larger);
         if (!larger)
             return false;
         b->losses = larger;
-        b->room = room;
+        b->capacity = capacity;
     }
     b->losses[b->count++] = (known_loss){step, loss};
     return true;
@@ -132,11 +132,11 @@ static ech_status read_losses(ech_ctx *ctx, const char *path, int64_t steps, ech
 {
     FILE *file = fopen(path, "re");
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     bool kept = true;
     if (!file)
         return ech__fail(ctx, ECH_E_IO, "%s cannot be read: %s", path, strerror(errno));
-    for (ssize_t bytes; kept && (bytes = getline(&line, &room, file)) > 0;)
+    for (ssize_t bytes; kept && (bytes = getline(&line, &capacity, file)) > 0;)
         kept = take_line(b, steps, line, (size_t)bytes);
     const bool good = !ferror(file);
     free(line);

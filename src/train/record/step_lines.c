@@ -133,7 +133,7 @@ static int write_all(int fd, const char *text, size_t bytes)
 }
 
 /* A reader finds whole lines and no half one at their end, where the file can be cut at all. */
-static void give_up(ech__step_lines *lines, int error)
+static void close_file(ech__step_lines *lines, int error)
 {
     const bool cut = ftruncate(lines->fd, (off_t)lines->bytes) == 0;
     lines->error = error;
@@ -151,14 +151,14 @@ void ech__step_lines_write(ech__step_lines *lines, int64_t step, const ech_json 
     if (lines->fd < 0)
         return;
     if (ech__json_dump(lines->ctx, json, ECH_JSON_LINE, &text, &bytes) < 0) {
-        give_up(lines, ENOMEM);
+        close_file(lines, ENOMEM);
         return;
     }
     text[bytes++] = '\n'; /* in place of the NUL */
     const int error = write_all(lines->fd, text, bytes);
     free(text);
     if (error) {
-        give_up(lines, error);
+        close_file(lines, error);
         return;
     }
     lines->bytes += (int64_t)bytes;

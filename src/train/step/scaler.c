@@ -10,7 +10,7 @@ ech__scaler ech__scaler_start(double initial)
     return (ech__scaler){.on = initial > 0, .scale = initial > 0 ? (double)(float)initial : 1};
 }
 
-static ech_status give_up(ech_ctx *ctx, const ech__scaler *s)
+static ech_status scale_collapsed(ech_ctx *ctx, const ech__scaler *s)
 {
     return ech__fail(ctx, ECH_E_LIMIT,
                      "gradients were not finite in %lld steps in a row with the least loss scale, "
@@ -25,7 +25,7 @@ static ech_status back_off(ech_ctx *ctx, ech__scaler *s)
     s->skipped++;
     s->stuck = s->scale <= ECH__SCALER_LEAST ? s->stuck + 1 : 0;
     s->scale = fmax(s->scale * BACKOFF, ECH__SCALER_LEAST);
-    return s->stuck < ECH__SCALER_PATIENCE ? ECH_OK : give_up(ctx, s);
+    return s->stuck < ECH__SCALER_PATIENCE ? ECH_OK : scale_collapsed(ctx, s);
 }
 
 ech_status ech__scaler_update(ech_ctx *ctx, ech__scaler *s, bool broken)

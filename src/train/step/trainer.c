@@ -297,8 +297,8 @@ static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices
                                  .choices = choices,
                                  .exchange = ech__ranks_exchange(trainer->ranks),
                                  .clock = ech__trainer_clock(trainer),
-                                 .guests = trainer->graphs + 1,
-                                 .nguests = trainer->nroles - 1};
+                                 .variants = trainer->graphs + 1,
+                                 .nvariants = trainer->nroles - 1};
     if (choices) {
         const ech_status status =
             ech__plan_create(trainer->graph, trainer->device, &options, &trainer->plan);
