@@ -42,10 +42,6 @@ int ech__command_lab_all(ech_ctx *ctx, const ech__command *command, char **argv)
             "avx2, avx512, avx512_vnni or avx512_bf16. Default: $ECHELON_ISA, or all that the "    \
             "processor has."
 
-/* Holds this process and those that it starts to the level of --isa (NULL: not given) or of ECHELON_ISA. Where OpenBLAS has
- * taken more than that when it was loaded, the program starts itself again. */
-ech_status ech__cli_hold_isa(ech_ctx *ctx, const char *level, char **program_argv);
-
 /* ---- helpers of every command (main.c) ---- */
 
 /* Parses argv into args. False when the command is over: *code is then its exit code, and the help or the

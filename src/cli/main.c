@@ -103,14 +103,33 @@ int ech__cli_fail(const ech_ctx *ctx, const ech__command *command, int code)
 
 static char **program_argv;
 
+#define OPENBLAS_VARIABLE "OPENBLAS_CORETYPE"
+
+/* Holds this process and those that it starts to the level of --isa (NULL: not given) or of ECHELON_ISA. Where
+ * OpenBLAS has taken more than that when it was loaded, the program starts itself again. */
+static ech_status hold_level(ech_ctx *ctx, const char *level)
+{
+    if (level) {
+        ECH_TRY(ech__isa_possible(ctx, "--isa", level));
+        setenv(ECH__ISA_VARIABLE, level, 1);
+    }
+    ECH_TRY(ech__isa_check(ctx));
+    const char *core = ech__isa_openblas_core();
+    if (core && !getenv(OPENBLAS_VARIABLE)) {
+        setenv(OPENBLAS_VARIABLE, core, 1);
+        execv("/proc/self/exe", program_argv);
+        /* Where that is not possible, OpenBLAS offers no kernels. */
+    }
+    return ECH_OK;
+}
+
 /* Of a command that has the option --isa. */
 static ech_status hold_isa(ech_ctx *ctx, const ech__command *command, const void *args)
 {
     for (size_t i = 0; i < command->count; i++) {
         const ech__option *option = &command->options[i];
         if (!strcmp(option->name, "isa"))
-            return ech__cli_hold_isa(
-                ctx, *(const char *const *)((const char *)args + option->offset), program_argv);
+            return hold_level(ctx, *(const char *const *)((const char *)args + option->offset));
     }
     return ECH_OK;
 }

@@ -173,4 +173,19 @@ struct ech__comm_ops {
     void *(*peer)(ech__comm *comm, void *ptr, int index);
 };
 
+/* A comm of one rank, which needs nobody. */
+ech_status ech__solo_open(ech_ctx *ctx, double timeout_s, ech__comm **out);
+
+/* Bytes of count elements; the count has been checked. */
+static inline int64_t ech__coll_bytes(const ech__coll *coll, int64_t count)
+{
+    return count * ech__dtype_bytes(coll->dtype);
+}
+
+/* The public face of a group of ranks. */
+struct ech_group {
+    ech__comm *comm;
+    bool owned; /* the comm is closed with the group */
+};
+
 #endif

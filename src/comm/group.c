@@ -1,4 +1,4 @@
-#include "comm/group.h"
+#include "comm/comm.h"
 
 ech_status ech_group_open(ech_ctx *ctx, ech_group **out)
 {

@@ -1,4 +1,4 @@
-#include "comm/internal.h"
+#include "comm/comm.h"
 
 #include "comm/collective/reduce.h"
 #include "comm/mpi/mpi.h"

@@ -1,4 +1,4 @@
-#include "comm/internal.h"
+#include "comm/comm.h"
 
 #include <assert.h>
 #include <stdlib.h>

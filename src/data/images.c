@@ -2,7 +2,6 @@
 #include "base/names.h"
 #include "base/system/available.h"
 #include "data/cifar.h"
-#include "data/synthetic.h"
 
 #include <stdlib.h>
 

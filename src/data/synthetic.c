@@ -4,7 +4,7 @@
  * around at the edges. An image is the pattern of its class, shifted and faded by chance, plus a pattern drawn from a
  * pool that all classes share, plus noise on every pixel.
  */
-#include "data/synthetic.h"
+#include "data/images.h"
 #include "base/rng.h"
 
 #include <assert.h>

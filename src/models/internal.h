@@ -1,4 +1,4 @@
-/* The bodies of the models, one file each. Private to this folder. */
+/* The bodies of the models. Private to this folder. */
 #ifndef ECH_MODELS_INTERNAL_H
 #define ECH_MODELS_INTERNAL_H
 

@@ -2,7 +2,7 @@
 #include "base/file/dir.h"
 #include "base/file/file.h"
 #include "base/system/clock.h"
-#include "comm/group.h"
+#include "comm/comm.h"
 #include "device/device.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/record/record.h"

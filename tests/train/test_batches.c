@@ -1,5 +1,5 @@
 /* Loaders and steps over their batches, as a program of one's own uses them. */
-#include "comm/group.h"
+#include "comm/comm.h"
 #include "support/ranks.h"
 #include "train/step/trainer.h"
 

@@ -3,7 +3,7 @@
  *
  * Ranks are threads here. With a learning rate of 0 an epoch's loss is the mean over its samples at the initial parameters,
  * which does not depend on how they are shared out. */
-#include "comm/group.h"
+#include "comm/comm.h"
 #include "support/ranks.h"
 #include "train/run.h"
 

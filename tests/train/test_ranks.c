@@ -3,7 +3,7 @@
  *
  * Ranks are threads here, each with a context, a comm and a trainer of its own. With a learning rate of 0 every step has
  * the gradient at the initial parameters. */
-#include "comm/group.h"
+#include "comm/comm.h"
 #include "support/ranks.h"
 #include "train/run.h"
 

@@ -53,4 +53,7 @@ ech_status ech__train_find_groups(ech_ctx *ctx, const ech__command *command,
 /* Refuses options that layers on several devices go without. */
 ech_status ech__train_check_groups(ech_ctx *ctx, const ech__train_args *args);
 
+/* Fills in the loss scale from --amp, --loss-scale, --clip-norm and --grad-dtype, and refuses what does not go together. */
+ech_status ech__precision_find(ech_ctx *ctx, ech__train_args *args);
+
 #endif

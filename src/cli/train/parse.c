@@ -1,5 +1,5 @@
 /* From the words behind echelon train and echelon bench step to arguments that go together. */
-#include "cli/train/precision.h"
+#include "cli/train/options.h"
 #include "device/device.h"
 #include "price/costs.h"
 

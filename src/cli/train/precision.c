@@ -1,4 +1,4 @@
-#include "cli/train/precision.h"
+#include "cli/train/options.h"
 
 #include <float.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "cli/train/options.h"
 #include "cli/train/ranks.h"
 #include "cli/train/show.h"
-#include "comm/group.h"
+#include "comm/comm.h"
 #include "comm/mpi/mpi.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "comm/mpi/hier.h"
+#include "comm/mpi/mpi.h"
 
 #include "base/system/clock.h"
 #include "comm/collective/reduce.h"

@@ -1,7 +1,6 @@
 #include "comm/mpi/mpi.h"
 
 #include "base/system/clock.h"
-#include "comm/mpi/hier.h"
 
 #include <dlfcn.h>
 #include <limits.h>

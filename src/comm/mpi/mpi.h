@@ -8,10 +8,16 @@
 #define ECH_COMM_MPI_MPI_H
 
 #include "comm/comm.h"
+#include "comm/mpi/plugin.h"
 
 /* Whether the environment is that of an MPI rank (Open MPI's mpirun, PMIx, or srun with several tasks). */
 bool ech__mpi_wanted(void);
 
 ech_status ech__mpi_open(ech_ctx *ctx, ech__backend backend, double timeout_s, ech__comm **out);
+
+/* Ranks of several nodes as one comm: shared memory inside of a node, messages between nodes. Collective over all ranks of mpi, which is initialised. first[r]: the lowest rank on the machine of rank r. */
+ech_status ech__hier_open(ech_ctx *ctx, const ech__mpi_table *mpi, int rank, int world,
+                          const int *first, ech__backend backend, double timeout_s,
+                          ech__comm **out);
 
 #endif

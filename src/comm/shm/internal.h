@@ -19,7 +19,7 @@
 
 #include "base/system/cpus.h"
 #include "comm/collective/reduce_table.h"
-#include "comm/internal.h"
+#include "comm/comm.h"
 #include "comm/shm/shm.h"
 
 #include <stdatomic.h>

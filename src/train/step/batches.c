@@ -1,5 +1,5 @@
 /* Loaders of images for programs of one's own, and steps over what they give: the public face of data/loader.h. */
-#include "comm/group.h"
+#include "comm/comm.h"
 #include "data/loader.h"
 #include "train/step/trainer.h"
 

@@ -1,7 +1,7 @@
 #include "train/step/clock.h"
 #include "base/names.h"
 #include "base/system/cpus.h"
-#include "comm/group.h"
+#include "comm/comm.h"
 #include "device/device.h"
 #include "price/costs.h"
 

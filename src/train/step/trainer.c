@@ -2,7 +2,7 @@
 #include "base/format.h"
 #include "base/system/available.h"
 #include "base/system/clock.h"
-#include "comm/group.h"
+#include "comm/comm.h"
 #include "train/step/clock.h"
 #include "train/step/graphs.h"
 #include "train/step/params.h"
