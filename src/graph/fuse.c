@@ -3,22 +3,6 @@
 
 #include <string.h>
 
-/* The only node that uses value, or NULL when there is none or more than one. */
-static ech__node *only_user(ech_graph *graph, ech_value value)
-{
-    ech__node *found = NULL;
-    for (size_t n = 0; n < graph->nnodes; n++) {
-        for (int i = 0; i < graph->nodes[n].nin; i++) {
-            if (graph->nodes[n].in[i] != value)
-                continue;
-            if (found)
-                return NULL;
-            found = &graph->nodes[n];
-        }
-    }
-    return found;
-}
-
 static void remove_node(ech_graph *graph, const ech__node *node)
 {
     const size_t at = (size_t)(node - graph->nodes);
@@ -36,7 +20,7 @@ static void absorb(ech_graph *graph, ech__node *node, const ech__node *user)
 
 static void absorb_relu(ech_graph *graph, ech__node *node)
 {
-    ech__node *user = only_user(graph, node->out[0]);
+    ech__node *user = ech__only_user(graph, node->out[0]);
     if (!user || user->op != ECH__OP_RELU)
         return;
     node->attrs.relu = true;
@@ -45,7 +29,7 @@ static void absorb_relu(ech_graph *graph, ech__node *node)
 
 static void absorb_bias(ech_graph *graph, ech__node *linear)
 {
-    ech__node *user = only_user(graph, linear->out[0]);
+    ech__node *user = ech__only_user(graph, linear->out[0]);
     if (!user || user->op != ECH__OP_ADD || linear->nin != 2 || user->in[0] != linear->out[0])
         return;
     const ech__value *b = &graph->values[user->in[1]];
@@ -73,7 +57,7 @@ static bool absorb_residual(ech_graph *graph, ech__node *sum, int which)
 {
     ech__node *norm = maker_of(graph, sum->in[which]);
     if (!norm || norm->op != ECH__OP_BN_APPLY || norm->nin != 5 || norm->attrs.relu ||
-        sum->in[0] == sum->in[1] || only_user(graph, norm->out[0]) != sum ||
+        sum->in[0] == sum->in[1] || ech__only_user(graph, norm->out[0]) != sum ||
         !ech__shape_equal(&graph->values[sum->in[0]].type.shape,
                           &graph->values[sum->in[1]].type.shape))
         return false;

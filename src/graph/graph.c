@@ -127,6 +127,21 @@ ech_value ech__graph_find(const ech_graph *graph, const char *name)
     return -1;
 }
 
+ech__node *ech__only_user(const ech_graph *graph, ech_value value)
+{
+    ech__node *found = NULL;
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        for (int i = 0; i < graph->nodes[n].nin; i++) {
+            if (graph->nodes[n].in[i] != value)
+                continue;
+            if (found)
+                return NULL;
+            found = &graph->nodes[n];
+        }
+    }
+    return found;
+}
+
 ech_value ech__graph_gradient(const ech_graph *graph, ech_value param)
 {
     for (size_t i = 0; i < graph->nvalues; i++) {

@@ -77,6 +77,8 @@ void ech__graph_keep(ech_graph *graph, ech_value value);
 
 /* The value with this name, or -1. */
 ech_value ech__graph_find(const ech_graph *graph, const char *name);
+/* The only node that uses value; NULL where there is none, or more than one. */
+ech__node *ech__only_user(const ech_graph *graph, ech_value value);
 
 /* Moves the last node to a place before others. */
 void ech__graph_move_last(ech_graph *graph, size_t to);

@@ -48,20 +48,10 @@ void ech__lab_epoch(ech__lab_runs *lab, int64_t batch, int64_t devices)
                  ech__lab_param_of(lab, "memory_mb"));
 }
 
-/* "1,2,4", as plan takes it. */
-static void list_devices(const ech__lab_runs *lab, char *out, size_t bytes)
-{
-    size_t used = 0;
-    *out = 0;
-    for (size_t i = 0; i < ech__lab_devices(lab) && used < bytes; i++)
-        used += (size_t)snprintf(out + used, bytes - used, "%s%" PRId64, i ? "," : "",
-                                 ech__lab_device(lab, i));
-}
-
 void ech__lab_epochs(ech__lab_runs *lab)
 {
     char devices[256];
-    list_devices(lab, devices, sizeof devices);
+    ech__lab_list_devices(lab, devices, sizeof devices);
     for (size_t k = 0; k < ECH__EPOCH_BATCHES; k++) {
         const int64_t batch = ech__lab_batch(lab, k);
         const ech__lab_id id = ech__lab_name("plan_b%" PRId64, batch);

@@ -83,7 +83,7 @@ struct ech__lab {
     int64_t cores;
     char date[32];
     ech__lab_known_run *known;
-    size_t known_count, known_room;
+    size_t known_count, known_capacity;
     size_t failures;
 
     atomic_bool stopped;

@@ -81,7 +81,7 @@ static const ech__lab_known_run *find_known(const ech__lab *lab, const char *key
 static ech_status remember(performance *p)
 {
     ech__lab *lab = p->lab;
-    if (!ech__arena_grow(&lab->arena, (void **)&lab->known, lab->known_count, &lab->known_room,
+    if (!ech__arena_grow(&lab->arena, (void **)&lab->known, lab->known_count, &lab->known_capacity,
                          sizeof *lab->known))
         return ech__no_memory(lab->ctx, "the runs that are over");
     lab->known[lab->known_count++] =

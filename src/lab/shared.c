@@ -43,8 +43,7 @@ void ech__lab_scaling(ech__lab_runs *lab, const char *prefix, ech__lab_stack sta
     }
 }
 
-/* "1,2,4" */
-static void list_devices(const ech__lab_runs *lab, char *out, size_t bytes)
+void ech__lab_list_devices(const ech__lab_runs *lab, char *out, size_t bytes)
 {
     size_t used = 0;
     *out = 0;
@@ -56,7 +55,7 @@ static void list_devices(const ech__lab_runs *lab, char *out, size_t bytes)
 void ech__lab_plan(ech__lab_runs *lab, const char *id, ech__lab_stack stack, const char *more)
 {
     char devices[256];
-    list_devices(lab, devices, sizeof devices);
+    ech__lab_list_devices(lab, devices, sizeof devices);
     ech__lab_run(lab, id,
                  "plan --model linear --dim %" PRId64 " --depth %" PRId64 " --global-batch %" PRId64
                  " --devices %s --measure-seconds %s%s%s",

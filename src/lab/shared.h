@@ -66,6 +66,8 @@ void ech__lab_scaling(ech__lab_runs *lab, const char *prefix, ech__lab_stack sta
 /* The prediction for all numbers of devices: [ID rows.devices=2.step_time_s]. Ask for it before trainings that are emulated: it measures
  * the exchange that they price. */
 void ech__lab_plan(ech__lab_runs *lab, const char *id, ech__lab_stack stack, const char *more);
+/* Writes "1,2,4", as plan takes it. */
+void ech__lab_list_devices(const ech__lab_runs *lab, char *out, size_t bytes);
 
 /* ---- telling ---- */
 

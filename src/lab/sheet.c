@@ -210,7 +210,7 @@ static bool add_name(ech__sheet *sheet, ech__sheet_name entry)
 {
     entry.name = ech__sheet_line(sheet, entry.name, 64);
     if (sheet->status < 0 || !ech__sheet_grow(sheet, &sheet->names, sheet->nnames,
-                                              &sheet->names_room, sizeof *sheet->names))
+                                              &sheet->names_capacity, sizeof *sheet->names))
         return false;
     sheet->names[sheet->nnames++] = entry;
     return true;

@@ -99,7 +99,8 @@ static void remember(ech__sheet *sheet, mention m)
             return;
         }
     }
-    if (ech__sheet_grow(sheet, &a->mentions, a->nmentions, &a->mentions_room, sizeof *a->mentions))
+    if (ech__sheet_grow(sheet, &a->mentions, a->nmentions, &a->mentions_capacity,
+                        sizeof *a->mentions))
         a->mentions[a->nmentions++] = (ech__sheet_mention){m.name->name, m.end};
 }
 
@@ -113,7 +114,7 @@ static void say_why(ech__sheet *sheet, const char *reason)
         if (!strcmp(a->reasons[i], reason))
             return;
     }
-    if (!ech__sheet_grow(sheet, &a->reasons, a->nreasons, &a->reasons_room, sizeof *a->reasons))
+    if (!ech__sheet_grow(sheet, &a->reasons, a->nreasons, &a->reasons_capacity, sizeof *a->reasons))
         return;
     a->reasons[a->nreasons++] = reason;
     const char *line = ech__sheet_line(sheet, reason, ECH__SHEET_LINE);

@@ -41,7 +41,7 @@ typedef struct ech__sheet_table {
     const char *title, *note; /* title NULL: no table was begun */
     ech__sheet_column *columns;
     ech__sheet_cell *cells;
-    size_t ncolumns, ncells, nrows, columns_room, cells_room;
+    size_t ncolumns, ncells, nrows, columns_capacity, cells_capacity;
 } ech__sheet_table;
 
 /* ---- plots ---- */
@@ -78,7 +78,7 @@ typedef struct ech__sheet_plot {
     const char **runs;    /* ids, each once */
     const char **missing; /* why something is left out, each reason once */
     size_t ncategories, nseries, nruns, nmissing;
-    size_t categories_room, series_room, runs_room, missing_room;
+    size_t categories_capacity, series_capacity, runs_capacity, missing_capacity;
     ech_json *bands, *marks, *traces, *panels; /* arrays */
 } ech__sheet_plot;
 
@@ -96,7 +96,7 @@ typedef struct ech__sheet_answer {
     bool paragraph; /* the next sentence begins one */
     ech__sheet_mention *mentions;
     const char **reasons; /* that were given */
-    size_t nmentions, nreasons, mentions_room, reasons_room;
+    size_t nmentions, nreasons, mentions_capacity, reasons_capacity;
 } ech__sheet_answer;
 
 struct ech__sheet {
@@ -106,7 +106,7 @@ struct ech__sheet {
     ech__lab_facts *facts;
     ech_status status; /* the first error stays, and nothing is done after it */
     ech__sheet_name *names;
-    size_t nnames, names_room;
+    size_t nnames, names_capacity;
     ech__sheet_table table;
     ech__sheet_plot plot;
     ech__sheet_answer answer;

@@ -109,7 +109,7 @@ void ech__tell_category(ech__sheet *sheet, const char *name, ...)
     if (p->nseries)
         ech__sheet_wrong(sheet, "plot '%.80s': category %.80s comes after its first series",
                          p->title, text);
-    else if (ech__sheet_grow(sheet, &p->categories, p->ncategories, &p->categories_room,
+    else if (ech__sheet_grow(sheet, &p->categories, p->ncategories, &p->categories_capacity,
                              sizeof *p->categories))
         p->categories[p->ncategories++] = text;
 }
@@ -127,7 +127,7 @@ void ech__tell_series(ech__sheet *sheet, const char *name, ...)
     va_start(args, name);
     const char *text = ech__sheet_line(sheet, ech__sheet_print(sheet, name, args), ECH__SHEET_LINE);
     va_end(args);
-    if (ech__sheet_grow(sheet, &p->series, p->nseries, &p->series_room, sizeof *p->series))
+    if (ech__sheet_grow(sheet, &p->series, p->nseries, &p->series_capacity, sizeof *p->series))
         p->series[p->nseries++] = (ech__sheet_series){.name = text};
 }
 
@@ -159,7 +159,7 @@ static void link_run(ech__sheet *sheet, const char *run)
         if (!strcmp(p->runs[i], run))
             return;
     }
-    if (ech__sheet_grow(sheet, &p->runs, p->nruns, &p->runs_room, sizeof *p->runs))
+    if (ech__sheet_grow(sheet, &p->runs, p->nruns, &p->runs_capacity, sizeof *p->runs))
         p->runs[p->nruns++] = run;
 }
 
@@ -174,7 +174,7 @@ static void note_missing(ech__sheet *sheet, const char *run)
         if (!strcmp(p->missing[i], source->no_record))
             return;
     }
-    if (ech__sheet_grow(sheet, &p->missing, p->nmissing, &p->missing_room, sizeof *p->missing))
+    if (ech__sheet_grow(sheet, &p->missing, p->nmissing, &p->missing_capacity, sizeof *p->missing))
         p->missing[p->nmissing++] = source->no_record;
 }
 

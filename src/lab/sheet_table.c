@@ -47,7 +47,7 @@ void ech__tell_column(ech__sheet *sheet, const char *name, const char *format)
     }
     column.name = ech__sheet_line(sheet, name, ECH__SHEET_LINE);
     if (sheet->status == ECH_OK &&
-        ech__sheet_grow(sheet, &t->columns, t->ncolumns, &t->columns_room, sizeof *t->columns))
+        ech__sheet_grow(sheet, &t->columns, t->ncolumns, &t->columns_capacity, sizeof *t->columns))
         t->columns[t->ncolumns++] = column;
 }
 
@@ -69,14 +69,16 @@ static void add_cell(ech__sheet *sheet, ech__sheet_cell cell)
                          t->ncolumns, t->nrows);
         return;
     }
-    if (ech__sheet_grow(sheet, &t->cells, t->ncells, &t->cells_room, sizeof *t->cells))
+    if (ech__sheet_grow(sheet, &t->cells, t->ncells, &t->cells_capacity, sizeof *t->cells))
         t->cells[t->ncells++] = cell;
 }
 
 /* A figure that is not known, or has no interval where one is shown, says why. */
-static void add_figure(ech__sheet *sheet, ech__sheet_cell cell)
+static void tell_figure(ech__sheet *sheet, ech__sheet_cell cell, const char *expr, va_list args)
 {
     const ech__lab_figure *f = &cell.figure;
+    if (!ech__sheet_eval(sheet, expr, args, &cell.figure))
+        return;
     if (f->reason && (!f->known || cell.kind == ECH__SHEET_FIGURE))
         cell.note = ech__sheet_line(sheet, f->reason, ECH__SHEET_LINE);
     add_cell(sheet, cell);
@@ -84,24 +86,18 @@ static void add_figure(ech__sheet *sheet, ech__sheet_cell cell)
 
 void ech__tell_cell(ech__sheet *sheet, const char *expr, ...)
 {
-    ech__sheet_cell cell = {.kind = ECH__SHEET_FIGURE};
     va_list args;
     va_start(args, expr);
-    const bool good = ech__sheet_eval(sheet, expr, args, &cell.figure);
+    tell_figure(sheet, (ech__sheet_cell){.kind = ECH__SHEET_FIGURE}, expr, args);
     va_end(args);
-    if (good)
-        add_figure(sheet, cell);
 }
 
 void ech__tell_plain(ech__sheet *sheet, const char *expr, ...)
 {
-    ech__sheet_cell cell = {.kind = ECH__SHEET_PLAIN};
     va_list args;
     va_start(args, expr);
-    const bool good = ech__sheet_eval(sheet, expr, args, &cell.figure);
+    tell_figure(sheet, (ech__sheet_cell){.kind = ECH__SHEET_PLAIN}, expr, args);
     va_end(args);
-    if (good)
-        add_figure(sheet, cell);
 }
 
 void ech__tell_words(ech__sheet *sheet, const char *text, ...)

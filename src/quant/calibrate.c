@@ -11,7 +11,7 @@ static bool is_watched(const ech__qmodel *model, ech_value v)
     if (!maker || maker->out[0] != v)
         return false;
     /* A linear layer's product is of no interest before its bias is added. */
-    const ech__node *user = ech__only_user_of(model->graph, v);
+    const ech__node *user = ech__only_user(model->graph, v);
     const bool product = maker->op == ECH__OP_LINEAR && user && user->op == ECH__OP_ADD &&
                          model->graph->values[user->in[1]].kind == ECH__VALUE_PARAM;
     return maker->op != ECH__OP_MAXPOOL2D && maker->op != ECH__OP_FLATTEN && !product;
@@ -93,7 +93,7 @@ void ech__calibration_fini(ech__calibration *c)
 /* The value that leaves a layer, its bias added, before any ReLU. */
 static ech_value leaving(const ech_graph *graph, const ech__node *layer)
 {
-    const ech__node *user = ech__only_user_of(graph, layer->out[0]);
+    const ech__node *user = ech__only_user(graph, layer->out[0]);
     const bool bias = layer->op == ECH__OP_LINEAR && user && user->op == ECH__OP_ADD &&
                       graph->values[user->in[1]].kind == ECH__VALUE_PARAM;
     return bias ? user->out[0] : layer->out[0];
@@ -108,7 +108,7 @@ ech__around_relu ech__around_relu_of(const ech__qmodel *model, const char *layer
         if (!ech__is_layer(graph, node) || strcmp(node->name, layer) != 0)
             continue;
         around.before = leaving(graph, node);
-        const ech__node *user = ech__only_user_of(graph, around.before);
+        const ech__node *user = ech__only_user(graph, around.before);
         if (user && user->op == ECH__OP_RELU)
             around.after = user->out[0];
     }

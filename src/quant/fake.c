@@ -134,7 +134,7 @@ static ech_status fake_layer(faker *f, const ech__node *node)
 
 static ech_status fake_sum(faker *f, const ech__node *node)
 {
-    const ech__node *user = ech__only_user_of(f->model->fused, node->out[0]);
+    const ech__node *user = ech__only_user(f->model->fused, node->out[0]);
     const bool relu = user && user->op == ECH__OP_RELU;
     const ech_value y = relu ? user->out[0] : node->out[0];
     const ech_value sum = ech__graph_add(

@@ -13,7 +13,7 @@ static ech__node *convolution_before(ech_graph *graph, const ech__node *norm)
 {
     const ech__node *maker = ech__maker_of(graph, norm->in[0]);
     if (!maker || maker->op != ECH__OP_CONV2D || !ech__is_layer(graph, maker) ||
-        ech__only_user_of(graph, norm->in[0]) != norm)
+        ech__only_user(graph, norm->in[0]) != norm)
         return NULL;
     return &graph->nodes[maker - graph->nodes];
 }

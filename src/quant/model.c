@@ -13,21 +13,6 @@ const ech__node *ech__maker_of(const ech_graph *graph, ech_value value)
     return NULL;
 }
 
-const ech__node *ech__only_user_of(const ech_graph *graph, ech_value value)
-{
-    const ech__node *found = NULL;
-    for (size_t n = 0; n < graph->nnodes; n++) {
-        for (int i = 0; i < graph->nodes[n].nin; i++) {
-            if (graph->nodes[n].in[i] != value)
-                continue;
-            if (found)
-                return NULL;
-            found = &graph->nodes[n];
-        }
-    }
-    return found;
-}
-
 bool ech__is_layer(const ech_graph *graph, const ech__node *node)
 {
     return (node->op == ECH__OP_LINEAR || node->op == ECH__OP_CONV2D) &&

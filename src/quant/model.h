@@ -37,8 +37,6 @@ ech_value ech__prediction_of(const ech_graph *graph, ech_value loss);
 
 /* The node that makes a value, or NULL. */
 const ech__node *ech__maker_of(const ech_graph *graph, ech_value value);
-/* The only node that takes a value, or NULL where there is none or more than one. */
-const ech__node *ech__only_user_of(const ech_graph *graph, ech_value value);
 /* Whether it is a linear layer or a convolution with parameters of its own: what is quantized. */
 bool ech__is_layer(const ech_graph *graph, const ech__node *node);
 

@@ -38,7 +38,7 @@ static bool is_chosen(const rewriter *r, const ech__node *node)
 /* The ReLU that a sum can do itself, or NULL. */
 static const ech__node *relu_behind(const rewriter *r, const ech__node *sum)
 {
-    const ech__node *user = ech__only_user_of(r->model->fused, sum->out[0]);
+    const ech__node *user = ech__only_user(r->model->fused, sum->out[0]);
     return user && user->op == ECH__OP_RELU && sum->out[0] != r->model->output ? user : NULL;
 }
 
