@@ -433,10 +433,16 @@ static void print_notes(const ech__compare *c)
                "machine favours a place in "
                "the order of starting; ratios so close to 1 mean nothing\n",
                noise.low, noise.high);
-    if (r->disturbed)
+    if (ech__rounds_disturbed(r))
         printf("load stayed high in %d of %d starts: other programs used %.2f cores, the "
-               "hypervisor took up to %.0f %% of a core\n",
-               r->disturbed, r->starts, r->average.foreign, 100 * r->average.stolen);
+               "hypervisor took up to %.0f %% of a core%s\n",
+               r->disturbed, r->starts, r->average.foreign, 100 * r->average.stolen,
+               r->average.crowded > ECH__DISTURBED_CROWDED
+                   ? " and ran several of them on one physical core"
+                   : "");
+    else if (r->disturbed)
+        printf("%d more start%s disturbed most of the time and do not count\n", r->disturbed,
+               r->disturbed == 1 ? " was" : "s were");
     if (r->was_stopped)
         printf("stopped by signal %d before the end\n", (int)caught);
     else if (r->starts < ECH__COMPARE_FEWEST_STARTS) {

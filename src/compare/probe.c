@@ -5,16 +5,20 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { MOST_CORES = 256, LOOPS = 5, CHAINS = 6, LOOP_STEPS = 20000, HISTORY = 64 };
+enum { MOST_ALONE = 4 };                /* cores that are timed alone in one look */
+static const int64_t MEET_NS = 1000000; /* that cores wait for each other at most */
 
 typedef struct core {
     int cpu;
-    double now_s;              /* of the loop */
+    double now_s;              /* of the loop, on all cores at once */
+    double alone_s;            /* and on this core alone */
     double history_s[HISTORY]; /* the last ones, in a ring */
     uint64_t measured;
     double busy_s, stolen_s;
@@ -26,8 +30,13 @@ struct ech__probe {
     ech_ctx *ctx;
     pthread_mutex_t mutex;
     pthread_cond_t go, done;
-    uint64_t turn; /* that the cores are to measure */
-    int waiting;   /* cores that have not measured it yet */
+    uint64_t turn;      /* that the cores are to measure */
+    int alone;          /* the one core that is to measure; -1: all at once */
+    int waiting;        /* cores that have not measured it yet */
+    atomic_int arrived; /* cores that are about to measure */
+    int next_alone;
+    bool
+        hyperthreads; /* the system says that cores share a physical core: that is no disturbance */
     bool ends;
     int count, started;
     core cores[MOST_CORES];
@@ -54,6 +63,23 @@ static double time_loop(void)
     return ech__seconds(ech__clock_wall() - start);
 }
 
+static double median_loop(void)
+{
+    double times[LOOPS];
+    for (int i = 0; i < LOOPS; i++)
+        times[i] = time_loop();
+    return ech__stats_of(times, LOOPS).median;
+}
+
+/* Waking a thread may take longer than the loop does, so the cores wait for each other. */
+static void meet(ech__probe *p)
+{
+    const int64_t start = ech__clock_wall();
+    atomic_fetch_add(&p->arrived, 1);
+    while (atomic_load(&p->arrived) < p->started && ech__clock_wall() - start < MEET_NS)
+        ;
+}
+
 static void *watch_core(void *arg)
 {
     core *c = arg;
@@ -69,19 +95,37 @@ static void *watch_core(void *arg)
         if (p->ends)
             break;
         turn = p->turn;
+        const bool all = p->alone < 0;
+        if (!all && c != &p->cores[p->alone])
+            continue;
         pthread_mutex_unlock(&p->mutex);
-        double times[LOOPS];
-        for (int i = 0; i < LOOPS; i++)
-            times[i] = time_loop();
-        const double median = ech__stats_of(times, LOOPS).median;
+        if (all)
+            meet(p);
+        const double median = median_loop();
         pthread_mutex_lock(&p->mutex);
-        c->now_s = median;
-        c->history_s[c->measured++ % HISTORY] = median;
+        if (all) {
+            c->now_s = median;
+            c->history_s[c->measured++ % HISTORY] = median;
+        } else {
+            c->alone_s = median;
+        }
         if (--p->waiting == 0)
             pthread_cond_signal(&p->done);
     }
     pthread_mutex_unlock(&p->mutex);
     return NULL;
+}
+
+/* With the mutex held: one core (or all, -1) runs the loop. */
+static void take_turn(ech__probe *p, int alone)
+{
+    p->turn++;
+    p->alone = alone;
+    p->waiting = alone < 0 ? p->started : 1;
+    atomic_store(&p->arrived, 0);
+    pthread_cond_broadcast(&p->go);
+    while (p->waiting)
+        pthread_cond_wait(&p->done, &p->mutex);
 }
 
 /* What the loop usually takes: a processor that is always slower than its best is not disturbed. */
@@ -93,20 +137,21 @@ static double usual_s(const core *c)
     return ech__stats_of(sorted, count).median;
 }
 
-/* The time on the core that is most behind, by what it usually takes there. */
-static double slowness(ech__probe *p)
+/* The core that is most behind what it usually takes, and the one that loses most when all work. */
+static void look_at_speed(ech__probe *p, ech__disturbance *out)
 {
-    double slow = 1;
+    const int count = p->started < MOST_ALONE ? p->started : MOST_ALONE;
+    out->slow = out->crowded = 1;
     pthread_mutex_lock(&p->mutex);
-    p->turn++;
-    p->waiting = p->started;
-    pthread_cond_broadcast(&p->go);
-    while (p->waiting)
-        pthread_cond_wait(&p->done, &p->mutex);
+    take_turn(p, -1);
     for (int i = 0; i < p->started; i++)
-        slow = fmax(slow, p->cores[i].now_s / usual_s(&p->cores[i]));
+        out->slow = fmax(out->slow, p->cores[i].now_s / usual_s(&p->cores[i]));
+    for (int i = 0; i < count && p->started > 1 && !p->hyperthreads; i++) {
+        const int k = p->next_alone++ % p->started;
+        take_turn(p, k);
+        out->crowded = fmax(out->crowded, p->cores[k].now_s / p->cores[k].alone_s);
+    }
     pthread_mutex_unlock(&p->mutex);
-    return slow;
 }
 
 /* ---- what the kernel counts ---- */
@@ -164,7 +209,8 @@ void ech__probe_end(ech__probe *p, double arm_cpu_s, ech__disturbance *out)
         busy += p->cores[i].busy_s - p->before_busy_s[i];
         stolen = fmax(stolen, p->cores[i].stolen_s - p->before_stolen_s[i]);
     }
-    *out = (ech__disturbance){.seconds = seconds, .slow = slowness(p)};
+    *out = (ech__disturbance){.seconds = seconds};
+    look_at_speed(p, out);
     if (seconds > 0) {
         out->foreign = fmax(busy - own, 0) / seconds;
         out->stolen = stolen / seconds;
@@ -185,6 +231,29 @@ int ech__probe_cores(const ech__probe *p)
 
 /* ---- opening ---- */
 
+/* Whether the system knows of two of the cores that they are threads of one. */
+static bool has_hyperthreads(const ech__probe *p, const ech__cpus *mine)
+{
+    for (int i = 0; i < p->count; i++) {
+        char path[96], list[256] = "";
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+                 p->cores[i].cpu);
+        FILE *file = fopen(path, "re");
+        if (file && !fgets(list, sizeof list, file))
+            list[0] = '\0';
+        if (file)
+            fclose(file);
+        /* "3", "3,35" or "6-7" */
+        for (char *at = list; *at >= '0' && *at <= '9'; at += *at == ',' || *at == '-') {
+            const long other = strtol(at, &at, 10);
+            if (other != p->cores[i].cpu && other < ECH__MAX_CPUS &&
+                ech__cpus_has(mine, (int)other))
+                return true;
+        }
+    }
+    return false;
+}
+
 ech_status ech__probe_open(ech_ctx *ctx, ech__probe **out)
 {
     ech__cpus mine;
@@ -201,6 +270,7 @@ ech_status ech__probe_open(ech_ctx *ctx, ech__probe **out)
         if (ech__cpus_has(&mine, cpu))
             p->cores[p->count++] = (core){.cpu = cpu, .probe = p};
     }
+    p->hyperthreads = has_hyperthreads(p, &mine);
     for (; p->started < p->count; p->started++) {
         core *c = &p->cores[p->started];
         const int error = pthread_create(&c->thread, NULL, watch_core, c);

@@ -70,6 +70,7 @@ static ech_json *disturbance_json(const ech__disturbance *d)
     ech__json_set_real(&json, "foreign_cores", d->foreign);
     ech__json_set_real(&json, "stolen", d->stolen);
     ech__json_set_real(&json, "slow", d->slow);
+    ech__json_set_real(&json, "crowded", d->crowded);
     return json;
 }
 

@@ -10,7 +10,7 @@ enum { MOST_ROUNDS = 7, FEWEST_ROUNDS = 3 };
 bool ech__is_disturbed(const ech__disturbance *d)
 {
     return d->foreign > ECH__DISTURBED_FOREIGN || d->stolen > ECH__DISTURBED_STOLEN ||
-           d->slow > ECH__DISTURBED_SLOW;
+           d->slow > ECH__DISTURBED_SLOW || d->crowded > ECH__DISTURBED_CROWDED;
 }
 
 void ech__disturbance_add(ech__disturbance *sum, const ech__disturbance *more)
@@ -21,6 +21,7 @@ void ech__disturbance_add(ech__disturbance *sum, const ech__disturbance *more)
     sum->foreign = (sum->foreign * sum->seconds + more->foreign * more->seconds) / seconds;
     sum->stolen = (sum->stolen * sum->seconds + more->stolen * more->seconds) / seconds;
     sum->slow = fmax(sum->slow, more->slow);
+    sum->crowded = fmax(sum->crowded, more->crowded);
     sum->seconds = seconds;
 }
 
@@ -31,11 +32,20 @@ typedef struct start_times {
     int rounds, quiet;
 } start_times;
 
+/* What starts gave, in the order of starts. */
+typedef struct results {
+    double logs[ECH__COMPARE_ARMS][ECH__COMPARE_STARTS];
+    double times[ECH__COMPARE_ARMS][ECH__COMPARE_STARTS];
+    ech__disturbance average;
+    int starts, kept;
+} results;
+
 typedef struct engine {
     const ech__rounds_options *o;
     const ech__rounds_ops *ops;
     void *self;
     ech__rounds *out;
+    results aside; /* of disturbed starts */
     uint64_t drawn;
 } engine;
 
@@ -123,33 +133,60 @@ static void plan_rounds(engine *e)
                                           : rounds;
 }
 
+static void set_start(engine *e, int start, double logs[][ECH__COMPARE_STARTS],
+                      double times[][ECH__COMPARE_STARTS], double kept[][ECH__COMPARE_ROUNDS],
+                      int count)
+{
+    for (int arm = 0; arm < e->o->arms; arm++)
+        logs[arm][start] = ech__compare_start(kept[0], kept[arm], count);
+    for (int arm = 0; arm < e->o->arms; arm++) /* which sorts them */
+        times[arm][start] = ech__stats_of(kept[arm], (size_t)count).median;
+}
+
 static void take_over(engine *e, const start_times *t)
 {
     ech__rounds *out = e->out;
-    const bool all = 2 * t->quiet < out->planned; /* the load is there to stay */
+    const bool disturbed = 2 * t->quiet < out->planned;
     double kept[ECH__COMPARE_ARMS][ECH__COMPARE_ROUNDS];
     int count = 0;
     for (int i = 0; i < t->rounds; i++) {
-        if (!all && ech__is_disturbed(&t->seen[i])) {
+        if (!disturbed && ech__is_disturbed(&t->seen[i])) {
             out->dropped++;
             continue;
         }
         for (int arm = 0; arm < e->o->arms; arm++)
             kept[arm][count] = t->step_s[arm][i];
-        ech__disturbance_add(&out->average, &t->seen[i]);
+        ech__disturbance_add(disturbed ? &e->aside.average : &out->average, &t->seen[i]);
         count++;
     }
-    if (!count)
-        return;
-    out->kept += count;
-    out->disturbed += all;
-    for (int arm = 0; arm < e->o->arms; arm++) {
-        double sorted[ECH__COMPARE_ROUNDS];
-        memcpy(sorted, kept[arm], (size_t)count * sizeof *sorted);
-        out->logs[arm][out->starts] = ech__compare_start(kept[0], kept[arm], count);
-        out->times[arm][out->starts] = ech__stats_of(sorted, (size_t)count).median;
+    out->disturbed += disturbed;
+    if (disturbed) {
+        e->aside.kept += count;
+        set_start(e, e->aside.starts++, e->aside.logs, e->aside.times, kept, count);
+    } else if (count) {
+        out->kept += count;
+        set_start(e, out->starts++, out->logs, out->times, kept, count);
     }
-    out->starts++;
+}
+
+/* Where most starts were disturbed the load is there to stay, and they are all there is. */
+static void count_disturbed(engine *e)
+{
+    ech__rounds *out = e->out;
+    const results *aside = &e->aside;
+    if (aside->starts <= out->starts) {
+        out->dropped += aside->kept;
+        return;
+    }
+    out->counts_disturbed = true;
+    for (int i = 0; i < aside->starts && out->starts < ECH__COMPARE_STARTS; i++, out->starts++) {
+        for (int arm = 0; arm < e->o->arms; arm++) {
+            out->logs[arm][out->starts] = aside->logs[arm][i];
+            out->times[arm][out->starts] = aside->times[arm][i];
+        }
+    }
+    ech__disturbance_add(&out->average, &aside->average);
+    out->kept += aside->kept;
 }
 
 static ech_status run_rounds(engine *e, start_times *t)
@@ -196,26 +233,35 @@ static bool is_settled(const engine *e)
     return true;
 }
 
+static ech_status run_starts(engine *e)
+{
+    ech__rounds *out = e->out;
+    while (out->starts < ECH__COMPARE_STARTS && e->aside.starts < ECH__COMPARE_STARTS &&
+           !is_over(e)) {
+        const double whole = out->start_s + (FEWEST_ROUNDS + 1) * out->round_s;
+        if (out->start && elapsed(e) + whole > e->o->budget_s)
+            break;
+        const int before = out->starts;
+        out->start++;
+        say_progress(e);
+        ECH_TRY(run_start(e));
+        if (out->starts > before && ech__compare_is_look(out->starts) && is_settled(e)) {
+            out->is_decided = true;
+            break;
+        }
+    }
+    return ECH_OK;
+}
+
 ech_status ech__rounds_run(const ech__rounds_options *options, const ech__rounds_ops *ops,
                            void *self, ech__rounds *out)
 {
     engine e = {.o = options, .ops = ops, .self = self, .out = out};
     *out = (ech__rounds){.planned = MOST_ROUNDS, .left_s = -1};
-    while (out->starts < ECH__COMPARE_STARTS && !is_over(&e)) {
-        const double whole = out->start_s + (FEWEST_ROUNDS + 1) * out->round_s;
-        if (out->start && elapsed(&e) + whole > options->budget_s)
-            break;
-        out->start++;
-        say_progress(&e);
-        out->status = run_start(&e);
-        ECH_TRY(out->status);
-        if (ech__compare_is_look(out->starts) && is_settled(&e)) {
-            out->is_decided = true;
-            break;
-        }
-    }
+    out->status = run_starts(&e);
+    count_disturbed(&e);
     out->left_s = 0;
-    return ECH_OK;
+    return out->status;
 }
 
 ech__ratio ech__rounds_ratio(const ech__rounds *rounds, int arm)
@@ -225,7 +271,7 @@ ech__ratio ech__rounds_ratio(const ech__rounds *rounds, int arm)
 
 bool ech__rounds_disturbed(const ech__rounds *rounds)
 {
-    return 2 * rounds->disturbed > rounds->starts;
+    return rounds->counts_disturbed;
 }
 
 ech__decision ech__rounds_decide(const ech__rounds *rounds, int arm, double threshold)

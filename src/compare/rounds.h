@@ -3,7 +3,8 @@
  *
  * Start after start, all arms are started anew together and run a block each that only warms up; then come rounds, in each of
  * which every arm runs one block, in shuffled order. A round in which the probes saw a disturbance is dropped as a whole and made
- * up for. Probes decide that, never times of arms. Where most rounds are disturbed, all are kept, and the start says so.
+ * up for. Probes decide that, never times of arms. A start most of whose rounds are disturbed is set aside, and counts only
+ * where most starts are like that; nothing is decided then.
  *
  * Arm 0 is what the others are compared with. The last arm is a copy of it, and shows what the machine's noise is.
  */
@@ -22,14 +23,18 @@ typedef struct ech__disturbance {
     double
         stolen; /* share of its time that the hypervisor took from the core that it took most from */
     double slow; /* time of the probe's loop on the slowest core, by what it usually takes there */
+    /* Time of the loop on all cores at once by that on one core alone, at worst. About 2 where a hypervisor runs two of the
+     * cores on one physical core: then two devices have the speed of one. 1 where the system says that cores are hyperthreads. */
+    double crowded;
 } ech__disturbance;
 
 /* What it takes to call a round disturbed. */
 #define ECH__DISTURBED_FOREIGN 0.15
 #define ECH__DISTURBED_STOLEN 0.05
 #define ECH__DISTURBED_SLOW 1.4
+#define ECH__DISTURBED_CROWDED 1.4
 bool ech__is_disturbed(const ech__disturbance *d);
-/* Averages over time; of slow the worst. */
+/* Averages over time; of slow and crowded the worst. */
 void ech__disturbance_add(ech__disturbance *sum, const ech__disturbance *more);
 
 typedef struct ech__block {
@@ -65,14 +70,15 @@ typedef struct ech__rounds {
     int starts, blocks;
     int planned;              /* rounds of a start */
     int kept, dropped;        /* rounds */
-    int disturbed;            /* starts whose rounds were kept although they were disturbed */
+    int disturbed;            /* starts most of whose rounds were disturbed */
     ech__disturbance average; /* over all rounds that count */
     int start, round;         /* now */
     double start_s, round_s;  /* a start and a round take; 0: not known yet */
     double left_s;            /* about; less than 0: not known yet */
     bool is_decided;  /* all intervals are as narrow as asked for, and all arms are decided on */
     bool was_stopped; /* by is_over */
-    bool lacks_time;  /* the budget is too small for the fewest starts */
+    bool counts_disturbed; /* most starts were disturbed, so that they count too */
+    bool lacks_time;       /* the budget is too small for the fewest starts */
     ech_status status;
 } ech__rounds;
 
