@@ -38,9 +38,7 @@ int ech__command_lab_all(ech_ctx *ctx, const ech__command *command, char **argv)
 /* The row of every command that computes. ech__cli_parse acts on it. */
 #define ECH__ROW_ISA(args, field)                                                                  \
     .name = "isa", ECH_OPTION(STRING, args, field), .choices = ECH__ISA_CHOICES, .arg = "LEVEL",   \
-    .help = "Vector instructions that kernels, oneDNN and OpenBLAS may use at most: generic, "     \
-            "avx2, avx512, avx512_vnni or avx512_bf16. Default: $ECHELON_ISA, or all that the "    \
-            "processor has."
+    .help = ECH__ISA_HELP
 
 /* ---- helpers of every command (main.c) ---- */
 

@@ -3,57 +3,30 @@
 #include "base/file/file.h"
 #include "cli/cli.h"
 #include "cli/train/training.h"
+#include "predict/pricing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct args {
-    ech__training_args training;
-    int64_t devices;
-    double clip_norm, delay_ms;
-    bool sync_bn;
+    ech__run_config run; /* first: the rows of options store there */
     const char *pass, *dot;
 } args;
 
+_Static_assert(offsetof(args, run) == 0, "rows store into the configuration");
+
 static const ech__option options[] = {
-    {ECH__ROW_MODEL(args), .group = "Model", .help = "Which model."},
-    {ECH__ROW_DIM(args)},
-    {ECH__ROW_DEPTH(args)},
-    {ECH__ROW_PARALLEL(args), .group = "Training",
-     .help = "How the training is spread over devices."},
+#define OPTION(train, bench, plan, graph, ...) ECH__IN_##graph(ECH__OPTION_ROW(__VA_ARGS__))
+#include "train/options.inc"
     {.name = "devices",
-     ECH_OPTION(INT, args, devices),
+     ECH_OPTION(INT, args, run.devices),
      .arg = "N",
      .initial = "1",
      .min = 1,
      .max = 256,
+     .group = "Devices",
      .help = "Devices."},
-    {ECH__ROW_PLACEMENT(args), .initial = "even", .help = "Layers of each device (mp, pipeline)."},
-    {ECH__ROW_MICRO_BATCHES(args), .help = "Micro-batches of a step (pipeline)."},
-    {ECH__ROW_ACCUM(args), .help = "Micro-steps of a step."},
-    {ECH__ROW_AMP(args), .help = "Mixed precision."},
-    {ECH__ROW_GRAD_DTYPE(args), .help = "Type in which gradients are exchanged."},
-    {ECH__ROW_OPTIMIZER(args), .help = "Update rule."},
-    {ECH__ROW_MOMENTUM(args)},
-    {ECH__ROW_BUCKET_MB(args), .help = "Size of the buckets that gradients are exchanged in."},
-    {ECH__ROW_SHARED_UPDATE(args), .help = "Whether each rank updates a shard for all."},
-    {ECH__ROW_RECOMPUTE(args), .help = "What the backward pass computes again."},
-    {.name = "sync-bn",
-     ECH_OPTION(FLAG, args, sync_bn),
-     .help = "Batch norms over the samples of all devices."},
-    {.name = "clip-norm",
-     ECH_OPTION(REAL, args, clip_norm),
-     .arg = "X",
-     .initial = "0",
-     .max = 1e30,
-     .help = "Clip the global gradient norm."},
-    {.name = "delay-ms",
-     ECH_OPTION(REAL, args, delay_ms),
-     .arg = "MS",
-     .initial = "0",
-     .max = 60000,
-     .help = "Idle time before the backward pass."},
     {.name = "pass",
      ECH_OPTION(STRING, args, pass),
      .arg = "NAME",
@@ -113,21 +86,16 @@ static void on_pass(void *user, const ech_graph *graph, const char *pass)
     }
 }
 
-static ech_train_options train_options(const args *a)
+static ech_train_options train_options(const ech__run_config *c)
 {
-    ech_train_options o = ech__training_config(&a->training).train;
-    const bool cuts = ech__strategy_cuts_model(a->training.parallel);
-    const int64_t micros = a->training.micro_batches ? a->training.micro_batches : 1;
-    o.batch = 8 * micros;
+    ech_train_options o = c->train;
+    const int micros = o.pipeline.micro_batches ? o.pipeline.micro_batches : 1;
+    o.batch = 8 * (int64_t)micros;
     o.threads = 1;
     o.tune = false;
-    o.optimizer.clip_norm = a->clip_norm;
-    o.delay_ms = a->delay_ms;
-    o.ddp.sync_bn = a->sync_bn;
-    o.pipeline.placement = a->training.placement;
-    o.pipeline.micro_batches = (int)micros;
-    o.dp.devices = a->training.parallel == ECH__STRATEGY_DP ? (int)a->devices : 0;
-    o.pipeline.devices = cuts ? (int)a->devices : 0;
+    o.pipeline.micro_batches = micros;
+    o.dp.devices = c->parallel == ECH__STRATEGY_DP ? (int)c->devices : 0;
+    o.pipeline.devices = ech__strategy_cuts_model(c->parallel) ? (int)c->devices : 0;
     return o;
 }
 
@@ -135,14 +103,14 @@ static ech_status show(ech_ctx *ctx, const args *a, watcher *w, ech_graph *graph
 {
     ech__model model;
     ech_trainer *trainer;
-    const ech__model_options m = {a->training.model, a->training.dim, a->training.depth};
-    const ech_train_options train = train_options(a);
-    const ech__trainer_options o = {
-        .train = &train,
-        .only_graphs = true,
-        .pretended_ranks = a->training.parallel == ECH__STRATEGY_DDP ? (int)a->devices : 0};
-    ECH_TRY(ech__training_check_optimizer(ctx, &a->training));
-    ECH_TRY(ech__model_build(graph, &m, &model));
+    const ech__run_config *c = &a->run;
+    const ech_train_options train = train_options(c);
+    const ech__trainer_options o = {.train = &train,
+                                    .only_graphs = true,
+                                    .pretended_ranks =
+                                        c->parallel == ECH__STRATEGY_DDP ? (int)c->devices : 0};
+    ECH_TRY(ech__training_check_optimizer(ctx, c));
+    ECH_TRY(ech__model_build(graph, &c->model, &model));
     graph->on_pass = on_pass;
     graph->on_pass_user = w;
     ECH_TRY(ech__trainer_create(ctx, graph, model.loss, &o, &trainer));
@@ -155,7 +123,7 @@ static ech_status show(ech_ctx *ctx, const args *a, watcher *w, ech_graph *graph
 
 int ech__command_graph(ech_ctx *ctx, const ech__command *command, char **argv)
 {
-    args a = {0};
+    args a = {.run = ech__run_defaults()};
     ech__option_result result;
     ech_graph *graph;
     int code;

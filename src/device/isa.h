@@ -30,6 +30,9 @@ typedef enum ech__isa {
 /* "|generic|avx2|...", for option tables. */
 #define ECH__ISA_CHOICE(id, text, core) "|" text
 #define ECH__ISA_CHOICES ECH__ISA_LIST(ECH__ISA_CHOICE)
+#define ECH__ISA_HELP                                                                              \
+    "Vector instructions that kernels, oneDNN and OpenBLAS may use at most: generic, avx2, "       \
+    "avx512, avx512_vnni or avx512_bf16. Default: $ECHELON_ISA, or all that the processor has."
 
 #define ECH__ISA_VARIABLE "ECHELON_ISA"
 

@@ -64,7 +64,7 @@ static bool has(const maker *m, const char *word)
 /* A training writes its record itself, unless it is only asked what it would need. */
 static ech_status add_own_words(maker *m)
 {
-    const bool train = !strcmp(m->words[0], "train") && !has(m, "--fit");
+    const bool train = !strcmp(m->words[0], "train") && !has(m, "--memory") && !has(m, "--fit");
     m->line->prints = !train;
     if (!train) {
         m->words[m->count++] = "--json";

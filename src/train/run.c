@@ -13,22 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-ech__run_config ech__run_defaults(void)
-{
-    ech__run_config config = {.model = {.kind = ECH__MODEL_LINEAR, .dim = 1024, .depth = 2},
-                              .shuffle = true,
-                              .augment = true,
-                              .steps = 35,
-                              .warmup = 5};
-    config.train = ech_train_defaults();
-    config.train.batch = 0;
-    config.schedule.gamma = 0.1;
-    config.lr_warmup_from = -1;
-    config.emulation.cluster = ech__cluster_defaults();
-    config.emulation.algorithm = ECH__ALGORITHM_DIRECT; /* the memory of this machine */
-    return config;
-}
-
 /* ---- set-up ---- */
 
 enum { MOST_STEPS = 100000000, MOST_EPOCHS = 100000 };

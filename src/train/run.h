@@ -13,56 +13,16 @@
 #define ECH_TRAIN_RUN_H
 
 #include "base/file/dir.h"
-#include "base/file/json.h"
 #include "device/machine.h"
+#include "train/options.h"
 #include "train/record/dp_totals.h"
 #include "train/record/history.h"
 #include "train/record/pipe_totals.h"
 #include "train/record/stability.h"
 #include "train/record/traffic.h"
-#include "train/step/clock.h"
 #include "train/step/divergence.h"
 #include "train/step/feed.h"
-#include "train/step/optimizer.h"
 #include "train/step/params.h"
-#include "train/step/schedule.h"
-#include "train/step/trainer.h"
-
-typedef struct ech__run_config {
-    ech__model_options model;
-    const char *data, *data_dir; /* as in ech__feed_options */
-    int64_t limit;
-    bool shuffle, augment;
-    int64_t steps, warmup;   /* the first warmup of the steps are not summed up */
-    int64_t epochs;          /* instead of steps; 0: steps count */
-    ech_train_options train; /* batch 0: as global_batch says. group: the ranks, or NULL */
-    int64_t
-        global_batch; /* samples of a step over all ranks; 0: batch of each, or the rows of the file */
-    ech__clock_kind clock;    /* real, virtual, or virtual where ranks outnumber cores */
-    ech__emulation emulation; /* links of the virtual clock */
-    int straggler;            /* rank that idles straggle_ms in every step */
-    double straggle_ms;
-    ech__schedule
-        schedule; /* kind, interval (0: a third of the steps) and gamma; the rest follows from above and from these: */
-    int64_t
-        lr_scale_base; /* train.lr is of steps of so many samples, and is scaled to those of this run; 0: it is not */
-    double lr_warmup_epochs; /* 0: no warm-up; fractions are possible */
-    double lr_warmup_from; /* rate of its first step; below 0: as ech__schedule_warmup_from says */
-    bool
-        undivided; /* losses of micro-steps are added up instead of averaged, to see what that does */
-    const char *params_against; /* a file that the final parameters are held against; NULL: none */
-    const char *save_params;    /* where to put the final parameters; NULL: nowhere */
-    bool keep_going;            /* all steps, also after the loss or parameters are not finite */
-    const char *save;           /* directory of checkpoints; NULL: none */
-    int64_t save_every;         /* steps; 0: at the end, and at the end of each of the epochs */
-    const char *resume;  /* directory of checkpoints, or one of them, to go on from; NULL: none */
-    const char *run_dir; /* records; NULL: none */
-    const char *against; /* run directory of an f32 run to hold the losses against; NULL: none */
-    bool trace;          /* trace.json too */
-    const char *command; /* the command line that repeats it, for the record; may be NULL */
-} ech__run_config;
-
-ech__run_config ech__run_defaults(void);
 
 /* One operator of a device's plan, over the timed steps. */
 typedef struct ech__run_op {
@@ -157,8 +117,8 @@ ech_status ech__run_terms(const ech__run *run, char **out);
 /* What its times are: "measured" or "emulated". */
 const char *ech__run_clock(const ech__run *run);
 
-/* How it goes parallel: "ddp", "dp", "mp" or "pipeline". */
-const char *ech__run_parallel(const ech__run *run);
+/* How it is spread over devices. */
+ech__strategy ech__run_strategy(const ech__run *run);
 
 /* Devices of the run, over all ranks, and the memory of one of them: as planned, or as taken. */
 int ech__run_devices(const ech__run *run);

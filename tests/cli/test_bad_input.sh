@@ -37,26 +37,26 @@ wrong 2 "--device-memory 4X: must be a size" train --device-memory 4X
 wrong 2 "--threads 0: must be at least 1" train --threads 0
 wrong 2 "--steps and --epochs" train --model lenet --steps 5 --epochs 1
 wrong 2 "--warmup 3 with --steps 3" train --steps 3 --warmup 3
-wrong 2 "--trace needs --run-dir" train --trace
-wrong 2 "--nesterov needs" train --nesterov
+wrong 2 "--trace requires --run-dir" train --trace
+wrong 2 "--nesterov requires" train --nesterov
 wrong 2 "--momentum requires --optimizer sgd" train --optimizer adam --momentum 0.9
 wrong 2 "both given; give one" train --batch-size 4 --global-batch 4
-wrong 2 "--lr-step needs" train --lr-step 4
-wrong 2 "--data-dir needs --data cifar10" train --data-dir .
-wrong 2 "--fit runs nothing" train --fit --run-dir x
+wrong 2 "--lr-step requires" train --lr-step 4
+wrong 2 "--data-dir requires --data cifar10" train --data-dir .
+wrong 2 "--memory runs nothing" train --fit --run-dir x
 wrong 2 "stray" train stray
 wrong 2 "--accum 0: must be at least 1" train --accum 0
 wrong 2 "--amp bf15: .*bf16" train --amp bf15
 wrong 2 "--grad-dtype f16: .*bf16" train --grad-dtype f16
 wrong 2 "--clip-norm -1: must be at least 0" train --clip-norm -1
 wrong 2 "--clip-norm nan: must be a number" train --clip-norm nan
-wrong 2 "--loss-scale 'much': is neither a number nor off" train --loss-scale much
-wrong 2 "--loss-scale 1e-6: must be from 6.10352e-05 to" train --loss-scale 1e-6
-wrong 2 "--loss-scale -2: must be from" train --loss-scale=-2
-wrong 2 "--loss-scale nan: must be from" train --loss-scale nan
-wrong 2 "--parallel dp .*--grad-dtype bf16 is of ddp" train --parallel dp --grad-dtype bf16
-wrong 2 "--parallel dp .*--clip-norm is of ddp" train --parallel dp --clip-norm 1
-wrong 2 "--parallel dp .*--amp fp16, whose loss is scaled, is of ddp" train --parallel dp --amp fp16
+wrong 2 "--loss-scale much: must be a number or off" train --loss-scale much
+wrong 2 "--loss-scale 1e-06: must be at least 6.10352e-05" train --loss-scale 1e-6
+wrong 2 "--loss-scale -2: must be at least 0" train --loss-scale=-2
+wrong 2 "--loss-scale nan: must be a number or off" train --loss-scale nan
+wrong 2 "--parallel dp .*--grad-dtype bf16 requires --parallel ddp" train --parallel dp --grad-dtype bf16
+wrong 2 "--parallel dp .*--clip-norm requires --parallel ddp" train --parallel dp --clip-norm 1
+wrong 2 "--parallel dp .*--amp fp16, whose loss is scaled, requires --parallel ddp" train --parallel dp --amp fp16
 wrong 2 "--grad-dtype bf16: --reproducible" train --grad-dtype bf16 --reproducible --global-batch 8
 wrong 2 "--against has nothing to compare" train --fit --against x
 wrong 2 "--global-batch 10 with --accum 4: must be divisible" plan --global-batch 10 --accum 4

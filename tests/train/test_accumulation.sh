@@ -60,8 +60,8 @@ wrong() {
         not_ok "refused: $*"
     fi
 }
-wrong 2 '--undivided: is of --accum 2 or more' --undivided
-wrong 2 '--undivided: .* without --reproducible' --undivided --accum 2 --reproducible
+wrong 2 '--undivided requires --accum 2 or more' --undivided
+wrong 2 '--undivided requires .*without --reproducible' --undivided --accum 2 --reproducible
 wrong 2 '--params-against has nothing to compare' --params-against whole.safetensors --fit
 wrong 1 'nothing.safetensors' --params-against nothing.safetensors
 wrong 1 "whole.safetensors: there is no tensor 'layers.3" --params-against whole.safetensors --depth 4

@@ -112,7 +112,7 @@ holds "for which statistics are sent" synced.json "s['communication']['statistic
 
 # ---- what fits ----
 
-sweep=(plan --model resnet18 --momentum 0.9 --fit '32,128,512,2048,8192')
+sweep=(plan --model resnet18 --momentum 0.9 --memory '32,128,512,2048,8192')
 "$ECHELON" "${sweep[@]}" --device-memory 48GB --json >fit.json 2>.output
 holds "every batch has a row" fit.json '[x["batch"] for x in r["rows"]] == [32, 128, 512, 2048, 8192] and r["device_memory"] == 48 * 10**9'
 holds "with its memory by kind" fit.json 'all(sum(x["memory_by_kind"].values()) == x["planned_memory_bytes"] for x in r["rows"])'
@@ -120,8 +120,8 @@ holds "the largest batch splits them" fit.json 'all(x["fits"] == (x["batch"] <= 
 "$ECHELON" "${sweep[@]}" --device-memory 4GB --json >small.json 2>.output
 holds "one that does not fit has a row too" small.json '[x["fits"] for x in r["rows"]] == [True, True, True, False, False]'
 largest=$(python3 -c 'import json; print(json.load(open("small.json"))["largest_batch"])')
-says "so much fits" ' fits$' "$ECHELON" plan --model resnet18 --momentum 0.9 --fit "$largest" --device-memory 4GB
-says "and not one more" ' does not fit$' "$ECHELON" plan --model resnet18 --momentum 0.9 --fit "$((largest + 1))" --device-memory 4GB
+says "so much fits" ' fits$' "$ECHELON" plan --model resnet18 --momentum 0.9 --memory "$largest" --device-memory 4GB
+says "and not one more" ' does not fit$' "$ECHELON" plan --model resnet18 --momentum 0.9 --memory "$((largest + 1))" --device-memory 4GB
 says "in a table" '^ +8192 .* does not fit$' "$ECHELON" "${sweep[@]}" --device-memory 4GB
 says "with the largest below" '^The largest batch that fits 4.00 GB is [0-9]+\.$' "$ECHELON" "${sweep[@]}" --device-memory 4GB
 says "batches that nobody can count do not fit" '1073741824 .*does not fit' \
@@ -144,8 +144,8 @@ for parallel in ddp mp dp pipeline; do
             "$ECHELON" train --fit --model $model --batch-size 134217728 --parallel $parallel --devices $devices
     done
 done
-fits=(train --model lenet --momentum 0.9 --threads 1 --fit)
-says "train --fit says what a batch needs" '^A batch of 128 needs, as planned:' "$ECHELON" "${fits[@]}" --batch-size 128
+fits=(train --model lenet --momentum 0.9 --threads 1 --memory)
+says "train --memory says what a batch needs" '^A batch of 128 needs, as planned:' "$ECHELON" "${fits[@]}" --batch-size 128
 says "and what would be the most" '^The largest batch that fits 48.0 GB is [0-9]+' "$ECHELON" "${fits[@]}" --device-memory 48GB
 says "a global batch is split over the devices" '^A batch of 64 needs' "$ECHELON" "${fits[@]}" --global-batch 128 --devices 2
 refuse "one that does not fit is a failure" "$ECHELON" "${fits[@]}" --batch-size 128 --device-memory 2MB
@@ -175,12 +175,12 @@ wrong 2 '--lr-warmup-epochs -1: must be at least 0' train "${lenet[@]}" --epochs
 wrong 2 '--lr-warmup-epochs nan: must be a number' train "${lenet[@]}" --epochs 1 --lr-warmup-epochs nan
 wrong 2 '--lr-scale-base 0: must be at least 1' train "${lenet[@]}" --epochs 1 --lr-scale-base 0
 wrong 2 '--lr-scale-base -128: must be at least 1' train "${lenet[@]}" --epochs 1 --lr-scale-base -128
-wrong 2 '--lr-warmup-from needs --lr-warmup-epochs' train "${lenet[@]}" --epochs 1 --lr-warmup-from 0.1
+wrong 2 '--lr-warmup-from requires --lr-warmup-epochs' train "${lenet[@]}" --epochs 1 --lr-warmup-from 0.1
 wrong 1 'warms up over 1 epochs, 5 steps, of a run of 5' train "${lenet[@]}" --epochs 1 --lr-warmup-epochs 1 --lr-schedule cosine
-wrong 2 "--fit 'many': must be batches" plan --fit many
-wrong 2 "--fit '32,': must be batches" plan --fit 32,
-wrong 2 '--fit 32,0: a batch must be from 1 to' plan --fit 32,0
-wrong 2 '--fit 99999999999999999999: a batch must be from 1 to' plan --fit 99999999999999999999
-wrong 2 '--fit has the batches' plan --fit 32 --batch-size 8
+wrong 2 "--memory 'many': must be batches" plan --memory many
+wrong 2 "--memory '32,': must be batches" plan --fit 32,
+wrong 2 '--memory 32,0: a batch must be from 1 to' plan --memory 32,0
+wrong 2 '--memory 99999999999999999999: a batch must be from 1 to' plan --fit 99999999999999999999
+wrong 2 '--memory has the batches' plan --fit 32 --batch-size 8
 wrong 2 '--device-memory 0: must be at least 1' plan --fit 32 --device-memory 0
 finish

@@ -110,11 +110,11 @@ wrong 2 'micro-batches 3: must divide the batch of 8' --parallel pipeline --devi
 wrong 1 'a batch of 9 samples in 2 micro-batches' --parallel pipeline --devices 2 --global-batch 9 --micro-batches 2
 wrong 2 'mp has one' --parallel mp --devices 2 --micro-batches 2
 wrong 2 'groups of 2 devices must divide them' --devices 3 --mp 2
-wrong 2 'are of --parallel' --placement half
+wrong 2 'require --parallel' --placement half
 wrong 2 '--mp 2: --parallel dp' --parallel dp --mp 2
-wrong 2 '--sync-bn: a model that is spread' --parallel mp --devices 2 --sync-bn
-wrong 2 '--reproducible: a model that is spread' --parallel mp --devices 2 --reproducible
-wrong 2 '--amp: a model that is spread' --parallel mp --devices 2 --amp bf16
-wrong 2 '--clip-norm: a model that is spread' --devices 4 --mp 2 --clip-norm 1
+wrong 2 '--sync-bn is not supported with model parallelism' --parallel mp --devices 2 --sync-bn
+wrong 2 '--reproducible is not supported with model parallelism' --parallel mp --devices 2 --reproducible
+wrong 2 '--amp is not supported with model parallelism' --parallel mp --devices 2 --amp bf16
+wrong 2 '--clip-norm is not supported with model parallelism' --devices 4 --mp 2 --clip-norm 1
 wrong 1 'device [01]: .*limit is 2000 bytes' --parallel mp --devices 2 --device-memory 2000
 finish

@@ -384,7 +384,7 @@ static void differ(ech__comm *comm, void *user)
         c.train.optimizer.lr += !strcmp(what, "--lr");
         c.train.seed += !strcmp(what, "--seed");
         c.steps += !strcmp(what, "--steps");
-        c.train.ddp.bucket_bytes += !strcmp(what, "bucket bytes");
+        c.train.ddp.bucket_bytes += !strcmp(what, "--bucket-mb");
         c.train.ddp.broadcast_buffers ^= !strcmp(what, "--no-broadcast-buffers");
     }
     RANK_REFUSED(ech__run_create(comm->ctx, &c, &run), what);
@@ -395,8 +395,8 @@ static void differ(ech__comm *comm, void *user)
 static void ranks_that_disagree_are_refused_and_named(void **state)
 {
     (void)state;
-    static const char *const things[] = {"--depth", "--lr",         "--seed",
-                                         "--steps", "bucket bytes", "--no-broadcast-buffers"};
+    static const char *const things[] = {"--depth", "--lr",        "--seed",
+                                         "--steps", "--bucket-mb", "--no-broadcast-buffers"};
     for (size_t i = 0; i < sizeof things / sizeof *things; i++)
         run_ranks(RANKS_AS_THREADS, 2, 20, differ, (void *)things[i]);
 }

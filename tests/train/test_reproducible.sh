@@ -80,7 +80,7 @@ fails 2 "micro-steps that do not divide them" '--devices 1 with --accum 3: .* 8 
 fails 2 "more devices than slots" '--devices 16 .* 8 slots' "${linear[@]}" --devices 16
 fails 1 "samples that the slots do not divide" '30 samples a step cannot be divided into 8 equal slots' \
     "${linear[@]}" --global-batch 30
-fails 2 "several threads" '--threads 2: --reproducible needs 1' "${linear[@]}" --threads 2
+fails 2 "several threads" '--threads 2: --reproducible requires 1' "${linear[@]}" --threads 2
 fails 2 "slots that are no power of two" '--slots 6: must be a power of two' "${linear[@]}" --slots 6
 fails 2 "synchronised batch norms" '--sync-bn: --reproducible has the batch statistics of a slot' \
     "${resnet8[@]}" --sync-bn --devices 2

@@ -140,7 +140,7 @@ sentence "another order" '--no-shuffle false; this run has true' "${lenet[@]}" -
 sentence "other data" '--limit 22; this run has 30' "${lenet[@]}" --epochs 2 --limit 30 --resume d
 sentence "fewer steps than it has" 'is at step 20; this run ends at step 10' "${sgd[@]}" --steps 10 --resume a
 sentence "the directory of another run is not written to" 'holds step 20 of another run' "${more[@]}" --save a
-says "--save-every alone is wrong usage" '--save-every needs --save' train --save-every 3
+says "--save-every alone is wrong usage" '--save-every requires --save' train --save-every 3
 
 # broken WHAT PATTERN COMMAND: a copy of a good one that the command, run inside of it, spoils.
 broken() {
@@ -174,7 +174,12 @@ check "the same images" train "${cifar[@]}" --epochs 1 --resume i
 paint 2
 sentence "other pixels under the same labels" 'i/step-000002: its images have the SHA-256 .*; those of this run have' \
     "${cifar[@]}" --epochs 1 --resume i
-cp -r i/step-000002 j && sed -i '/"pixels"/d' j/state.json && seal j
+cp -r i/step-000002 j && python3 - <<'PY' && seal j
+import json
+state = json.load(open("j/state.json"))
+del state["config"]["pixels"]
+json.dump(state, open("j/state.json", "w"))
+PY
 check "a checkpoint of before the images were hashed" train "${cifar[@]}" --epochs 1 --resume j
 
 broken "no marker" 'x was not written to its end: it has no COMPLETE' 'rm COMPLETE'

@@ -34,7 +34,8 @@ static const ech__option *find_name(const ech__command *command, const char *wor
 {
     for (size_t i = 0; i < command->count; i++) {
         const ech__option *row = &command->options[i];
-        if (!row->positional && same_name(row->name, word, len))
+        if (!row->positional &&
+            (same_name(row->name, word, len) || (row->also && same_name(row->also, word, len))))
             return row;
     }
     return NULL;
@@ -152,8 +153,9 @@ static ech_status wrong_value(parser *p, const ech__option *row, const char *tex
         ECH_OPTION_KIND_LIST(ROW)
 #undef ROW
     };
-    return ech__fail(p->ctx, ECH_E_INVALID, "%s %s: must be %s", name_of(row).s, text,
-                     kinds[row->kind]);
+    const char *words = row->choices ? row->choices : "";
+    return ech__fail(p->ctx, ECH_E_INVALID, "%s %s: must be %s%s%s", name_of(row).s, text,
+                     kinds[row->kind], *words ? " or " : "", words);
 }
 
 /* Limits are doubles; the values they bound are far below 2^53 where it matters. */
@@ -243,6 +245,22 @@ static int choice_index(const char *choices, const char *text)
     return -1;
 }
 
+const char *ech__option_choice(const ech__option *row, int value, size_t *length)
+{
+    const char *word = row->choices + (*row->choices == '|');
+    for (int index = 0;; index++) {
+        *length = strcspn(word, "|");
+        const int stored = row->kind == ECH_OPTION_SWITCH ? index == 0
+                           : row->values                  ? row->values[index]
+                                                          : index;
+        if (stored == value)
+            return word;
+        if (!word[*length])
+            return NULL;
+        word += *length + 1;
+    }
+}
+
 static ech_status unknown_choice(parser *p, const ech__option *row, const char *text)
 {
     char list[512] = "";
@@ -270,32 +288,64 @@ static ech_status append_word(parser *p, const ech__option *row, const char *tex
     return ECH_OK;
 }
 
+/* index: of the word that text is among the choices; below 0: it is a number. */
+static ech_status store_whole(parser *p, const ech__option *row, const char *text, int index,
+                              void *field)
+{
+    int64_t number = -1 - index;
+    if (index < 0) {
+        if (!(row->kind == ECH_OPTION_BYTES ? parse_bytes : parse_int)(text, &number))
+            return wrong_value(p, row, text);
+        ECH_TRY(check_range(p, row, text, (double)number));
+    }
+    const int count = (int)number;
+    if (row->kind == ECH_OPTION_COUNT)
+        memcpy(field, &count, sizeof count);
+    else
+        memcpy(field, &number, sizeof number);
+    return ECH_OK;
+}
+
+static ech_status store_real(parser *p, const ech__option *row, const char *text, int index,
+                             void *field)
+{
+    double real = -1 - index;
+    if (index < 0) {
+        if (!parse_real(text, &real))
+            return wrong_value(p, row, text);
+        ECH_TRY(check_range(p, row, text, real));
+    }
+    const double bytes = real * (1 << 20);
+    const int64_t whole = bytes >= 1 ? (int64_t)bytes : 1;
+    if (row->kind == ECH_OPTION_MIB)
+        memcpy(field, &whole, sizeof whole);
+    else
+        memcpy(field, &real, sizeof real);
+    return ECH_OK;
+}
+
 /* Checks text and writes it to the row's field. */
 static ech_status store(parser *p, const ech__option *row, const char *text)
 {
     void *field = p->args + row->offset;
-    int64_t number;
-    double real;
-    int index;
+    const int index = row->choices ? choice_index(row->choices, text) : -1;
     switch (row->kind) {
     case ECH_OPTION_INT:
+    case ECH_OPTION_COUNT:
     case ECH_OPTION_BYTES:
-        if (!(row->kind == ECH_OPTION_INT ? parse_int : parse_bytes)(text, &number))
-            return wrong_value(p, row, text);
-        ECH_TRY(check_range(p, row, text, (double)number));
-        memcpy(field, &number, sizeof number);
-        return ECH_OK;
+        return store_whole(p, row, text, index, field);
     case ECH_OPTION_REAL:
-        if (!parse_real(text, &real))
-            return wrong_value(p, row, text);
-        ECH_TRY(check_range(p, row, text, real));
-        memcpy(field, &real, sizeof real);
-        return ECH_OK;
+    case ECH_OPTION_MIB:
+        return store_real(p, row, text, index, field);
     case ECH_OPTION_CHOICE:
-        index = choice_index(row->choices, text);
         if (index < 0)
             return unknown_choice(p, row, text);
-        memcpy(field, &index, sizeof index);
+        memcpy(field, row->values ? &row->values[index] : &index, sizeof index);
+        return ECH_OK;
+    case ECH_OPTION_SWITCH:
+        if (index < 0)
+            return unknown_choice(p, row, text);
+        *(bool *)field = index == 0;
         return ECH_OK;
     case ECH_OPTION_STRING:
         memcpy(field, &text, sizeof text);
@@ -303,6 +353,7 @@ static ech_status store(parser *p, const ech__option *row, const char *text)
     case ECH_OPTION_WORDS:
         return append_word(p, row, text);
     case ECH_OPTION_FLAG:
+    case ECH_OPTION_UNSET:
     case ECH_OPTION_REST:
         break;
     }
@@ -311,6 +362,11 @@ static ech_status store(parser *p, const ech__option *row, const char *text)
 }
 
 /* ---- words ---- */
+
+bool ech__option_is_flag(const ech__option *row)
+{
+    return row->kind == ECH_OPTION_FLAG || row->kind == ECH_OPTION_UNSET;
+}
 
 static void mark(parser *p, const ech__option *row)
 {
@@ -333,11 +389,11 @@ static bool looks_like_option(const parser *p, const char *word)
 /* An option with its value: attached, or the next word when attached is NULL. */
 static ech_status take_option(parser *p, const ech__option *row, const char *attached)
 {
-    if (row->kind == ECH_OPTION_FLAG) {
+    if (ech__option_is_flag(row)) {
         if (attached)
             return ech__fail(p->ctx, ECH_E_INVALID, "--%s takes no value, %s was given", row->name,
                              attached);
-        *(bool *)(void *)(p->args + row->offset) = true;
+        *(bool *)(void *)(p->args + row->offset) = row->kind == ECH_OPTION_FLAG;
     } else {
         const char *value = attached ? attached : *p->next;
         if (!value || (!attached && looks_like_option(p, value)))

@@ -44,17 +44,23 @@ typedef struct ech__option_rest {
     char **word; /* the tail of argv, with its NULL */
 } ech__option_rest;
 
-/* Kind, the C type of its field, how a sentence calls its value. A BYTES value is a number with an optional
- * K, M, G or T, powers of 1024 alone or with iB behind it, powers of 1000 with B: 4K, 64MiB, 48GB. A CHOICE is
- * stored as its position in the list, so that the field may be an enum. REST is positional; WORDS are too, or an option that
- * may be given several times. */
+/* Kind, the C type of its field, how an error message calls its value. UNSET is a flag that stores false: --no-shuffle.
+ * COUNT is an INT in an int. A BYTES value is a number with an optional K, M, G or T, powers of 1024 alone or with iB behind
+ * it, powers of 1000 with B: 4K, 64MiB, 48GB. MIB is a number of MiB, stored in bytes, 1 at least. A CHOICE is stored as its
+ * position in the list, or as the value there, so that the field may be an enum; a SWITCH is true for the first choice. INT,
+ * COUNT and REAL with choices take those words too, stored as -1, -2, ... REST is positional; WORDS are too, or an option
+ * that may be given several times. */
 #define ECH_OPTION_KIND_LIST(X)                                                                    \
     X(FLAG, bool, "nothing")                                                                       \
+    X(UNSET, bool, "nothing")                                                                      \
     X(INT, int64_t, "a whole number")                                                              \
+    X(COUNT, int, "a whole number")                                                                \
     X(REAL, double, "a number")                                                                    \
     X(BYTES, int64_t, "a size such as 64M or 48GB")                                                \
+    X(MIB, int64_t, "a number")                                                                    \
     X(STRING, const char *, "text")                                                                \
     X(CHOICE, int, "a choice")                                                                     \
+    X(SWITCH, bool, "a choice")                                                                    \
     X(WORDS, ech__option_words, "words")                                                           \
     X(REST, ech__option_rest, "words")
 
@@ -66,6 +72,7 @@ typedef enum ech__option_kind {
 
 typedef struct ech__option {
     const char *name;      /* "batch-size"; of a positional argument its placeholder, "DIR" */
+    const char *also;      /* another spelling that is taken and not shown; NULL: none */
     char letter;           /* 'n' for -n; 0: none */
     ech__option_kind kind; /* with offset: use ECH_OPTION */
     size_t offset;
@@ -73,8 +80,9 @@ typedef struct ech__option {
      * where it holds FILE or DIR. */
     const char *arg;
     const char *choices; /* "a|b|c" or "|a|b|c"; of a STRING only what completion offers */
+    const int *values;   /* of a CHOICE: what is stored for each; NULL: its position */
     const char *initial; /* stored when the option is not given, and shown; NULL: field untouched */
-    /* Of INT, REAL and BYTES. Both 0: no limit; max below min: only min binds. For 0 and up set max to
+    /* Of numbers. Both 0: no limit; max below min: only min binds. For 0 and up set max to
      * HUGE_VAL. */
     double min, max;
     const char *group; /* heading in the help; NULL: as the row before */
@@ -91,9 +99,14 @@ typedef struct ech__option {
 #define ECH_OPTION_OFFSET(ctype, type, field)                                                      \
     _Generic(((type *)0)->field, ctype : offsetof(type, field))
 #define ECH_OPTION_OFFSET_FLAG(type, field) ECH_OPTION_OFFSET(bool, type, field)
-#define ECH_OPTION_OFFSET_INT(type, field) ECH_OPTION_OFFSET(int64_t, type, field)
+#define ECH_OPTION_OFFSET_UNSET(type, field) ECH_OPTION_OFFSET(bool, type, field)
+#define ECH_OPTION_OFFSET_INT(type, field)                                                         \
+    _Generic(((type *)0)->field, int64_t : offsetof(type, field), uint64_t : offsetof(type, field))
+#define ECH_OPTION_OFFSET_COUNT(type, field) ECH_OPTION_OFFSET(int, type, field)
 #define ECH_OPTION_OFFSET_REAL(type, field) ECH_OPTION_OFFSET(double, type, field)
 #define ECH_OPTION_OFFSET_BYTES(type, field) ECH_OPTION_OFFSET(int64_t, type, field)
+#define ECH_OPTION_OFFSET_MIB(type, field) ECH_OPTION_OFFSET(int64_t, type, field)
+#define ECH_OPTION_OFFSET_SWITCH(type, field) ECH_OPTION_OFFSET(bool, type, field)
 #define ECH_OPTION_OFFSET_STRING(type, field) ECH_OPTION_OFFSET(const char *, type, field)
 #define ECH_OPTION_OFFSET_CHOICE(type, field)                                                      \
     _Generic(((type *)0)->field, int : offsetof(type, field), unsigned : offsetof(type, field))
@@ -145,6 +158,11 @@ ech_status ech__option_parse(ech_ctx *ctx, const ech__command *command, char **a
 /* Whether the command line named this row of the table. The name must be there. */
 bool ech__option_given(const ech__command *command, const ech__option_result *result,
                        const char *name);
+
+/* Whether it is an option without a value. */
+bool ech__option_is_flag(const ech__option *row);
+/* The word of a CHOICE or SWITCH whose field holds this value, of given length; NULL where there is none. */
+const char *ech__option_choice(const ech__option *row, int value, size_t *length);
 
 /* Finds the command that argv starts with and moves *argv behind its name. *out is NULL when the program's
  * own help is asked for: nothing, help, -h or --help where a command should stand. */

@@ -25,16 +25,20 @@ static const char *placeholder(const ech__option *row)
         return row->arg;
     switch (row->kind) {
     case ECH_OPTION_INT:
+    case ECH_OPTION_COUNT:
         return "N";
     case ECH_OPTION_REAL:
+    case ECH_OPTION_MIB:
         return "X";
     case ECH_OPTION_BYTES:
         return "BYTES";
     case ECH_OPTION_STRING:
         return "TEXT";
     case ECH_OPTION_CHOICE:
+    case ECH_OPTION_SWITCH:
         return row->choices + (*row->choices == '|');
     case ECH_OPTION_FLAG:
+    case ECH_OPTION_UNSET:
     case ECH_OPTION_WORDS:
     case ECH_OPTION_REST:
         break;
@@ -477,7 +481,7 @@ static void bash_option_values(FILE *file, const ech__command *command)
 {
     for (size_t i = 0; i < command->count; i++) {
         const ech__option *row = &command->options[i];
-        if (row->hidden || row->positional || row->kind == ECH_OPTION_FLAG)
+        if (row->hidden || row->positional || ech__option_is_flag(row))
             continue;
         fprintf(file, "        \"%s --%s\"", command->name, row->name);
         if (row->letter)

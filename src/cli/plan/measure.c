@@ -20,7 +20,7 @@ typedef ech__plan_counts counts;
 static ech_status measure(ech__comm *comm, const args *a)
 {
     ech__costs *costs;
-    const ech__run_config config = ech__training_config(&a->training);
+    const ech__run_config config = ech__plan_config(a);
     ECH_TRY(ech__costs_open(comm->ctx, a->measure_file, NULL, &costs));
     ech_status status = ECH_OK;
     if (a->measure_link)
@@ -29,7 +29,7 @@ static ech_status measure(ech__comm *comm, const args *a)
         status = ech__costs_measure_copies(comm->ctx, costs);
     if (status == ECH_OK && a->measure_batch) {
         const ech__run_config single =
-            ech__pricing_single(&config, a->training.parallel, a->measure_batch);
+            ech__pricing_single(&config, a->run.parallel, a->measure_batch);
         status = ech__costs_measure(comm->ctx, costs, &single, comm, a->seconds);
     }
     if (status == ECH_OK && comm->rank == 0)
@@ -104,13 +104,13 @@ static const double MOST_SECONDS = 60; /* of a measurement; what takes longer is
 static size_t wanted_batches(const args *a, const ech__load *load, const counts *devices,
                              int64_t *out)
 {
-    const ech__run_config config = ech__training_config(&a->training);
+    const ech__run_config config = ech__plan_config(a);
     size_t count = 0;
     out[count++] = ech__load_of(load, 1);
     for (size_t i = 0; i < devices->count; i++)
-        out[count++] = ech__strategy_batch(a->training.parallel, &config, devices->n[i],
+        out[count++] = ech__strategy_batch(a->run.parallel, &config, devices->n[i],
                                            ech__load_of(load, devices->n[i]));
-    if (a->training.parallel == ECH__STRATEGY_DP) /* device 0 has the loss of all samples */
+    if (a->run.parallel == ECH__STRATEGY_DP) /* device 0 has the loss of all samples */
         out[count++] = ech__load_of(load, devices->n[devices->count - 1]);
     if (a->advise && load->batch) {
         out[count++] = load->batch * 2;
@@ -131,8 +131,8 @@ static size_t wanted_batches(const args *a, const ech__load *load, const counts 
 static bool fits(const work *w, int64_t batch, int copies)
 {
     const args *a = w->m->args;
-    const ech__run_config config = ech__training_config(&a->training);
-    const ech__run_config single = ech__pricing_single(&config, a->training.parallel, batch);
+    const ech__run_config config = ech__plan_config(a);
+    const ech__run_config single = ech__pricing_single(&config, a->run.parallel, batch);
     ech__capacity capacity;
     ech__need need = {.countable = false};
     if (ech__capacity_init(w->m->ctx, &single, 1, &capacity) < 0 ||
@@ -191,8 +191,9 @@ static int measure_machine(work *w)
         fprintf(stderr, "echelon plan: measuring the exchange between two devices\n");
         code = launch(w, 2, "--measure-link");
     }
-    const ech__training_args *t = &m->args->training;
-    const bool copies = t->parallel != ECH__STRATEGY_DDP || t->accum > 1 || t->grad_dtype;
+    const ech__run_config *t = &m->args->run;
+    const bool copies =
+        t->parallel != ECH__STRATEGY_DDP || t->train.accum > 1 || t->train.ddp.grad_dtype;
     if (code == ECH__EXIT_GOOD && copies && (known.copy.count == 0 || m->args->measure)) {
         fprintf(stderr, "echelon plan: measuring copies between two devices\n");
         code = launch(w, 1, "--measure-copies");
@@ -203,7 +204,7 @@ static int measure_machine(work *w)
 static int measure_all(work *w)
 {
     const ech__plan_measuring *m = w->m;
-    const ech__run_config config = ech__training_config(&m->args->training);
+    const ech__run_config config = ech__plan_config(m->args);
     ech__costs_budget budget = {
         .seconds = m->args->seconds, .most_s = MOST_SECONDS, .fits = fits_alone, .user = w};
     int64_t *batches = malloc(CAPACITY * sizeof *batches);

@@ -9,45 +9,24 @@
 typedef ech__plan_args args;
 typedef ech__plan_counts counts;
 
+_Static_assert(offsetof(args, run) == 0, "rows store into the configuration");
+
 static const ech__option options[] = {
-    {ECH__ROW_MODEL(args), .group = "Training", .help = "As in echelon train."},
-    {ECH__ROW_DIM(args)},
-    {ECH__ROW_DEPTH(args)},
-    {ECH__ROW_BATCH_SIZE(args), .max = 1 << 24,
-     .help = "Samples per device and micro-step, on any number of devices. Default: 64."},
-    {ECH__ROW_GLOBAL_BATCH(args),
-     .help = "Samples per step over all devices; give this or --batch-size."},
-    {ECH__ROW_ACCUM(args), .help = "Micro-steps of a step; gradients are exchanged in the last."},
-    {ECH__ROW_AMP(args), .help = "Mixed precision, as in echelon train."},
-    {ECH__ROW_GRAD_DTYPE(args), .help = "Type of gradients on their way between devices."},
-    {ECH__ROW_OPTIMIZER(args), .help = "Update rule."},
-    {ECH__ROW_MOMENTUM(args)},
-    {ECH__ROW_WEIGHT_DECAY(args), .help = "Decay of the parameters."},
-    {ECH__ROW_THREADS(args), .initial = "1", .help = "Threads of a device."},
-    {ECH__ROW_ISA(args, training.isa)},
-    {ECH__ROW_RECOMPUTE(args), .help = "As in echelon train."},
+#define OPTION(train, bench, plan, graph, ...) ECH__IN_##plan(ECH__OPTION_ROW(__VA_ARGS__))
+#include "train/options.inc"
+    {.name = "threads",
+     ECH_OPTION(COUNT, args, run.train.threads),
+     .arg = "T",
+     .initial = "1",
+     .min = 1,
+     .max = 1024,
+     .group = "Devices",
+     .help = "Threads of a device."},
     {.name = "devices",
      ECH_OPTION(STRING, args, devices),
      .arg = "LIST",
      .initial = "1,2,4,8",
-     .group = "Devices and links",
      .help = "Numbers of devices, such as 1,2,4,64 or 1-16."},
-    {ECH__ROW_PARALLEL(args),
-     .help = "ddp: every device has a rank, and gradients are added up. dp: DataParallel, where "
-             "all goes through the first device. mp: layers are spread over the devices. pipeline: "
-             "the same with micro-batches; for both, the batch is that of all devices."},
-    {ECH__ROW_PLACEMENT(args), .help = "Of mp and pipeline, as in echelon train."},
-    {ECH__ROW_MICRO_BATCHES(args), .help = "Of a pipeline, as in echelon train."},
-    {ECH__ROW_PIPELINE_SCHEDULE(args), .help = "As in echelon train."},
-    {ECH__ROW_LINK(args),
-     .help = "The links between devices, such as 12GB/s,5us; each device then has memory of its "
-             "own. Default: devices of this machine, which share its memory, as measured."},
-    {ECH__ROW_CLUSTER(args),
-     .help = "Nodes, devices per node and the links inside and between, as JSON."},
-    {ECH__ROW_ALGORITHM(args), .help = "How an all-reduce goes over the links that are given."},
-    {ECH__ROW_BUCKET_MB(args), .help = "Gradients travel in buckets of about this size (MiB)."},
-    {ECH__ROW_SHARED_UPDATE(args),
-     .help = "As in echelon train, between devices that share memory."},
     {.name = "measure",
      ECH_OPTION(FLAG, args, measure),
      .group = "Costs",
@@ -64,8 +43,6 @@ static const ech__option options[] = {
      .arg = "FILE",
      .help = "Where costs are kept. Default: $ECHELON_COSTS, or costs.json beside the kernel "
              "timings."},
-    {ECH__ROW_TUNING_FILE(args), .help = "Where kernel timings are kept, as in echelon train."},
-    {ECH__ROW_TUNE(args), .help = "As in echelon train."},
     {.name = "advise",
      ECH_OPTION(FLAG, args, advise),
      .group = "Output",
@@ -77,12 +54,10 @@ static const ech__option options[] = {
      .initial = "0.8",
      .min = 0.01,
      .max = 1,
-     .help = "Of --advise: the speedup by the number of devices."},
-    {ECH__ROW_DEVICE_MEMORY(args),
-     .help = "Most memory of a device, of --advise and for the largest batch that fits; it may be "
-             "more than this machine has. Default: the memory of the machine."},
-    {.name = "fit",
-     ECH_OPTION(STRING, args, fit),
+     .help = "The least efficiency of --advise: speedup divided by the number of devices."},
+    {.name = "memory",
+     .also = "fit",
+     ECH_OPTION(STRING, args, memory),
      .arg = "BATCH,...",
      .help = "Print the memory of these batches by kind, whether each fits a device, and the "
              "largest batch that does, from the plan alone; nothing is measured."},
@@ -90,7 +65,7 @@ static const ech__option options[] = {
      ECH_OPTION(STRING, args, plot),
      .arg = "FILE",
      .help = "Draw samples per second over the devices, as SVG or PNG by the end of the name."},
-    {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
+    {.name = "json", ECH_OPTION(FLAG, args, run.json), .help = "Print one JSON object."},
     /* A rank that measures for the command that has started it. */
     {.name = "measure-batch",
      ECH_OPTION(INT, args, measure_batch),
@@ -111,7 +86,8 @@ static const ech__option_example examples[] = {
      "Nodes with several devices each, and the curve."},
     {"echelon plan --dim 2048 --depth 20 --parallel pipeline --batch-size 1024 --devices 1,2,5,10",
      "What a pipeline over more devices would bring, and its bubble."},
-    {"echelon plan --model resnet18 --momentum 0.9 --fit 32,128,512,2048,8192 --device-memory 48GB",
+    {"echelon plan --model resnet18 --momentum 0.9 --memory 32,128,512,2048,8192 --device-memory "
+     "48GB",
      "Which batches a device with 48 GB would take."},
     {"echelon plan --model lenet --devices 1,64 --link 1GB/s,20us --advise --efficiency 0.9",
      "Which batch and how many devices still pay."},
@@ -198,23 +174,29 @@ ech_status ech__plan_devices(ech_ctx *ctx, const char *text, counts *out)
     return ECH_OK;
 }
 
+ech__run_config ech__plan_config(const args *a)
+{
+    ech__run_config config = a->run;
+    config.train.batch = config.global_batch = config.train.device_memory = 0;
+    return config;
+}
+
 /* Of layers on several devices. */
 static ech_status check_layers(ech_ctx *ctx, const args *a, const ech__load *load,
                                const counts *devices)
 {
-    const ech__training_args *t = &a->training;
-    const ech__run_config config = ech__training_config(t);
-    if (t->parallel == ECH__STRATEGY_MP && t->micro_batches > 1)
-        return ech__fail(
-            ctx, ECH_E_INVALID,
-            "--micro-batches %lld: --parallel mp has one; --parallel pipeline has more",
-            (long long)t->micro_batches);
-    if (t->micro_batches && load->global % t->micro_batches)
+    const ech__run_config config = ech__plan_config(a), *t = &config;
+    const int micros = t->train.pipeline.micro_batches;
+    if (t->parallel == ECH__STRATEGY_MP && micros > 1)
         return ech__fail(ctx, ECH_E_INVALID,
-                         "--micro-batches %lld: must divide the batch of %lld samples",
-                         (long long)t->micro_batches, (long long)load->global);
+                         "--micro-batches %d: --parallel mp has one; --parallel pipeline has more",
+                         micros);
+    if (micros && load->global % micros)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--micro-batches %d: must divide the batch of %lld samples", micros,
+                         (long long)load->global);
     if (a->advise)
-        return ech__fail(ctx, ECH_E_INVALID, "--advise is of --parallel ddp and dp");
+        return ech__fail(ctx, ECH_E_INVALID, "--advise requires --parallel ddp or dp");
     for (size_t i = 0; i < devices->count; i++) {
         if (devices->n[i] > 1)
             ECH_TRY(ech__pricing_check_layers(ctx, &config, devices->n[i]));
@@ -239,27 +221,28 @@ static ech_status check_plot(ech_ctx *ctx, const char *path)
 ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
                            const counts *devices)
 {
-    const ech__training_args *t = &a->training;
+    const ech__run_config *t = &a->run;
     ECH_TRY(ech__training_check_batch(ctx, t));
     ECH_TRY(ech__training_check_links(ctx, t));
     if (t->algorithm && !t->link && !t->cluster)
         return ech__fail(ctx, ECH_E_INVALID,
-                         "--algorithm is of --link and --cluster: this machine's own devices "
+                         "--algorithm requires --link or --cluster: this machine's own devices "
                          "exchange directly");
     ECH_TRY(ech__training_check_optimizer(ctx, t));
     ECH_TRY(check_plot(ctx, a->plot));
-    if (t->global_batch % t->accum)
+    if (t->global_batch % t->train.accum)
         return ech__fail(ctx, ECH_E_INVALID,
-                         "--global-batch %lld with --accum %lld: must be divisible by it",
-                         (long long)t->global_batch, (long long)t->accum);
-    if (t->parallel == ECH__STRATEGY_DP && (t->accum > 1 || t->amp || t->grad_dtype))
+                         "--global-batch %lld with --accum %d: must be divisible by it",
+                         (long long)t->global_batch, t->train.accum);
+    if (t->parallel == ECH__STRATEGY_DP &&
+        (t->train.accum > 1 || t->train.amp.type || t->train.ddp.grad_dtype))
         return ech__fail(ctx, ECH_E_INVALID,
-                         "--parallel dp has one process: --accum, --amp and --grad-dtype are of "
-                         "ddp");
+                         "--parallel dp has one process: --accum, --amp and --grad-dtype "
+                         "require --parallel ddp");
     const bool layers = ech__strategy_cuts_model(t->parallel);
-    if (!layers && (t->placement || t->micro_batches))
+    if (!layers && (t->train.pipeline.placement || t->train.pipeline.micro_batches))
         return ech__fail(ctx, ECH_E_INVALID,
-                         "--placement and --micro-batches are of --parallel mp and pipeline");
+                         "--placement and --micro-batches require --parallel mp or pipeline");
     for (size_t i = 0; i < devices->count; i++) {
         const int64_t n = devices->n[i], most = ech__strategy_most(t->parallel);
         if (n > most)
@@ -275,7 +258,7 @@ ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
 
 ech_status ech__plan_links(ech_ctx *ctx, const args *a, const counts *devices, ech__cluster *out)
 {
-    const ech__training_args *t = &a->training;
+    const ech__run_config *t = &a->run;
     *out = ech__cluster_defaults();
     if (t->cluster)
         ECH_TRY(ech__cluster_load(ctx, t->cluster, out));

@@ -7,15 +7,15 @@
 #include "cli/train/training.h"
 
 typedef struct ech__plan_args {
-    ech__training_args training; /* that is priced */
+    ech__run_config run; /* that is priced; first: the rows of options store there */
     const char *devices;
     bool measure, measure_link, measure_copies;
     int64_t measure_batch;
     double seconds;
     const char *costs_file, *measure_file;
-    bool advise, json;
+    bool advise;
     double efficiency;
-    const char *fit, *plot;
+    const char *memory, *plot;
 } ech__plan_args;
 
 enum { ECH__PLAN_MOST_ROWS = 8192, ECH__PLAN_MOST_DEVICES = 1000000 };
@@ -30,6 +30,9 @@ ech_status ech__plan_devices(ech_ctx *ctx, const char *text, ech__plan_counts *o
 
 /* Sorts numbers and leaves each once; returns how many are left. */
 size_t ech__plan_distinct(int64_t *numbers, size_t count);
+
+/* The run that is priced, without a batch and a limit of memory. */
+ech__run_config ech__plan_config(const ech__plan_args *args);
 
 /* Refuses what does not go together. */
 ech_status ech__plan_check(ech_ctx *ctx, const ech__plan_args *args, const ech__load *load,

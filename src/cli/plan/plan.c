@@ -27,7 +27,7 @@ static ech_status price_all(ech_ctx *ctx, const args *a, const counts *devices, 
     if (!ech__strategy_cuts_model(r->strategy))
         ECH_TRY(ech__find_break_even(r->pricing, &r->load, &r->half));
     if (a->advise)
-        ECH_TRY(ech__advise(r->pricing, &r->load, most, a->efficiency, a->training.device_memory,
+        ECH_TRY(ech__advise(r->pricing, &r->load, most, a->efficiency, a->run.train.device_memory,
                             &r->advice));
     return ECH_OK;
 }
@@ -36,7 +36,7 @@ static ech_status show(ech_ctx *ctx, const args *a, const ech__plan_result *r)
 {
     if (a->plot)
         ECH_TRY(ech__plan_plot(ctx, r, a->plot));
-    if (!a->json) {
+    if (!a->run.json) {
         ech__plan_show(r);
         return ECH_OK;
     }
@@ -50,8 +50,8 @@ static ech_status show(ech_ctx *ctx, const args *a, const ech__plan_result *r)
 static ech_status find_capacity(ech_ctx *ctx, const args *a, int64_t batch, ech__plan_result *r)
 {
     ech__capacity capacity;
-    ech__run_config config = ech__training_config(&a->training);
-    config.train.device_memory = a->training.device_memory;
+    ech__run_config config = ech__plan_config(a);
+    config.train.device_memory = a->run.train.device_memory;
     ECH_TRY(ech__capacity_init(ctx, &config, 1, &capacity));
     r->limit = capacity.limit;
     ECH_TRY(ech__capacity_need(&capacity, batch, &r->need));
@@ -64,13 +64,13 @@ static ech_status price(const ech__plan_measuring *m, ech__costs *costs,
     ech_ctx *ctx = m->ctx;
     const args *a = m->args;
     const ech__load *load = m->load;
-    ech__run_config config = ech__training_config(&a->training);
-    config.train.device_memory = a->training.device_memory;
+    ech__run_config config = ech__plan_config(a);
+    config.train.device_memory = a->run.train.device_memory;
     ech__plan_result r = {.config = &config,
-                          .strategy = a->training.parallel,
+                          .strategy = a->run.parallel,
                           .load = *load,
                           .given_links = cluster != NULL,
-                          .links = a->training.cluster ? a->training.cluster : a->training.link,
+                          .links = a->run.cluster ? a->run.cluster : a->run.link,
                           .costs = *file ? file : NULL,
                           .advised = a->advise,
                           .efficiency = a->efficiency};
@@ -78,7 +78,7 @@ static ech_status price(const ech__plan_measuring *m, ech__costs *costs,
                                     .strategy = r.strategy,
                                     .costs = costs,
                                     .cluster = cluster,
-                                    .algorithm = a->training.algorithm,
+                                    .algorithm = a->run.algorithm,
                                     .beside = m->beside};
     ech_status status = ech__pricing_create(ctx, &o, &r.pricing);
     if (status == ECH_OK && r.strategy == ECH__STRATEGY_DDP)
@@ -110,12 +110,12 @@ static ech_status find_file(ech_ctx *ctx, const args *a, char *out, size_t bytes
 static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const args *a,
                 const counts *devices)
 {
-    const ech__training_args *t = &a->training;
+    const ech__run_config *t = &a->run;
     /* Of a micro-step: the price is of as many as the step has. */
-    ech__load load = {.batch = t->global_batch ? 0
-                               : t->batch      ? t->batch
-                                               : 64,
-                      .global = t->global_batch / t->accum};
+    ech__load load = {.batch = t->global_batch  ? 0
+                               : t->train.batch ? t->train.batch
+                                                : 64,
+                      .global = t->global_batch / t->train.accum};
     if (ech__strategy_cuts_model(t->parallel)) /* the batch is that of all devices */
         load = (ech__load){.global = t->global_batch ? t->global_batch : load.batch};
     ech__cluster cluster;
@@ -127,10 +127,10 @@ static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const ar
     if (find_file(ctx, a, file, sizeof file) < 0 || ech__costs_open(ctx, file, NULL, &costs) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     const bool given = t->link || t->cluster;
-    const ech__run_config config = ech__training_config(t);
+    const ech__run_config config = ech__plan_config(a);
     const ech__run_config single = ech__pricing_single(&config, t->parallel, 1);
     const ech__costs_key key = ech__costs_key_of(&single);
-    const int cores = ech__device_cores() / (int)t->threads;
+    const int cores = ech__device_cores() / t->train.threads;
     const ech__plan_measuring m = {.ctx = ctx,
                                    .command = command,
                                    .argv = argv,
@@ -147,34 +147,34 @@ static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const ar
     return code;
 }
 
-static int fit(ech_ctx *ctx, const ech__command *command, const args *a)
+static int memory(ech_ctx *ctx, const ech__command *command, const args *a)
 {
-    const ech__training_args *t = &a->training;
-    ech__run_config config = ech__training_config(t);
-    config.train.device_memory = t->device_memory;
-    const bool other = t->batch || t->global_batch || a->advise || a->plot || a->measure;
+    const ech__run_config *t = &a->run;
+    ech__run_config config = ech__plan_config(a);
+    config.train.device_memory = t->train.device_memory;
+    const bool other = t->train.batch || t->global_batch || a->advise || a->plot || a->measure;
     if (other || t->parallel != ECH__STRATEGY_DDP) {
-        ech__fail(ctx, ECH_E_INVALID, "--fit has the batches and measures nothing: %s",
-                  other
-                      ? "--batch-size, --global-batch, --advise, --plot and --measure have nothing "
-                        "to do"
-                      : "ask echelon train --parallel dp --fit about the devices of DataParallel");
+        ech__fail(
+            ctx, ECH_E_INVALID, "--memory has the batches and measures nothing: %s",
+            other ? "--batch-size, --global-batch, --advise, --plot and --measure have nothing "
+                    "to do"
+                  : "ask echelon train --parallel dp --memory about the devices of DataParallel");
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     }
-    return ech__cli_fit_list(ctx, command, &config, a->fit, a->json);
+    return ech__cli_memory_list(ctx, command, &config, a->memory, a->run.json);
 }
 
 int ech__command_plan(ech_ctx *ctx, const ech__command *command, char **argv)
 {
-    args a = {0};
+    args a = {.run = ech__run_defaults()};
     ech__option_result result;
     int code;
     if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
         return code;
     if (a.measure_batch || a.measure_link || a.measure_copies)
         return ech__plan_measure_as_rank(ctx, command, &a);
-    if (a.fit)
-        return fit(ctx, command, &a);
+    if (a.memory)
+        return memory(ctx, command, &a);
     counts *devices = malloc(sizeof *devices);
     if (!devices) {
         ech__no_memory(ctx, "the numbers of devices");

@@ -92,7 +92,7 @@ static ech_status print_json(const ech__capacity *c, const ech__need *needs, siz
     return status;
 }
 
-/* ---- echelon train --fit ---- */
+/* ---- echelon train --memory ---- */
 
 static ech_status too_large(const ech__capacity *c, const ech__need *need)
 {
@@ -116,7 +116,7 @@ static ech_status show_devices(const ech__capacity *c)
     return ECH_OK;
 }
 
-static ech_status fit(ech_ctx *ctx, const ech__run_config *config, int devices, bool json)
+static ech_status memory_of_batch(ech_ctx *ctx, const ech__run_config *config, int devices)
 {
     ech__capacity c;
     ech__need need;
@@ -124,7 +124,7 @@ static ech_status fit(ech_ctx *ctx, const ech__run_config *config, int devices, 
     ECH_TRY(ech__capacity_init(ctx, config, devices, &c));
     ECH_TRY(ech__capacity_need(&c, c.batch, &need));
     ECH_TRY(ech__capacity_largest(&c, &largest));
-    if (json) {
+    if (config->json) {
         ECH_TRY(print_json(&c, &need, 1, largest));
     } else {
         if (need.countable)
@@ -140,14 +140,14 @@ static ech_status fit(ech_ctx *ctx, const ech__run_config *config, int devices, 
     return need.fits ? ECH_OK : too_large(&c, &need);
 }
 
-int ech__cli_fit(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
-                 int devices, bool json)
+int ech__cli_memory(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
+                    int devices)
 {
-    return fit(ctx, config, devices, json) < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED)
-                                               : ECH__EXIT_GOOD;
+    return memory_of_batch(ctx, config, devices) < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED)
+                                                     : ECH__EXIT_GOOD;
 }
 
-/* ---- echelon plan --fit LIST ---- */
+/* ---- echelon plan --memory LIST ---- */
 
 enum { MOST_BATCHES = 64, LARGEST_BATCH = 1 << 30 };
 
@@ -159,13 +159,13 @@ static ech_status parse_list(ech_ctx *ctx, const char *text, int64_t *batches, s
         const bool digit = *at >= '0' && *at <= '9';
         const long long batch = digit ? strtoll(at, &end, 10) : 0;
         if (!digit || (*end && *end != ','))
-            return ech__fail(ctx, ECH_E_INVALID, "--fit '%s': must be batches such as 32,128,512",
-                             text);
+            return ech__fail(ctx, ECH_E_INVALID,
+                             "--memory '%s': must be batches such as 32,128,512", text);
         if (batch < 1 || batch > LARGEST_BATCH)
-            return ech__fail(ctx, ECH_E_INVALID, "--fit %s: a batch must be from 1 to %d", text,
+            return ech__fail(ctx, ECH_E_INVALID, "--memory %s: a batch must be from 1 to %d", text,
                              LARGEST_BATCH);
         if (*count == MOST_BATCHES)
-            return ech__fail(ctx, ECH_E_LIMIT, "--fit %s: more than %d batches", text,
+            return ech__fail(ctx, ECH_E_LIMIT, "--memory %s: more than %d batches", text,
                              MOST_BATCHES);
         batches[(*count)++] = batch;
         at = end;
@@ -174,8 +174,8 @@ static ech_status parse_list(ech_ctx *ctx, const char *text, int64_t *batches, s
     }
 }
 
-static ech_status fit_list(ech_ctx *ctx, const ech__run_config *config, const int64_t *batches,
-                           size_t count, bool json)
+static ech_status memory_of_list(ech_ctx *ctx, const ech__run_config *config,
+                                 const int64_t *batches, size_t count, bool json)
 {
     ech__capacity c;
     ech__need needs[MOST_BATCHES];
@@ -190,14 +190,14 @@ static ech_status fit_list(ech_ctx *ctx, const ech__run_config *config, const in
     return ECH_OK;
 }
 
-int ech__cli_fit_list(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
-                      const char *list, bool json)
+int ech__cli_memory_list(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
+                         const char *list, bool json)
 {
     int64_t batches[MOST_BATCHES];
     size_t count;
     if (parse_list(ctx, list, batches, &count) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    return fit_list(ctx, config, batches, count, json) < 0
+    return memory_of_list(ctx, config, batches, count, json) < 0
                ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED)
                : ECH__EXIT_GOOD;
 }

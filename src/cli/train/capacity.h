@@ -1,17 +1,17 @@
-/* What --fit prints: the memory of batches by kind, and the largest batch that fits. */
+/* What --memory prints: the memory of batches by kind, and the largest batch that fits. */
 #ifndef ECH_CLI_TRAIN_CAPACITY_H
 #define ECH_CLI_TRAIN_CAPACITY_H
 
 #include "base/option/option.h"
 #include "predict/capacity.h"
 
-/* echelon train --fit: the batch of the configuration. Returns an exit code: failed where it does not fit. */
-int ech__cli_fit(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
-                 int devices, bool json);
+/* echelon train --memory: the batch of the configuration. Returns an exit code: failed where it does not fit. */
+int ech__cli_memory(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
+                    int devices);
 
-/* echelon plan --fit LIST: a row for each batch of a list such as "32,128,512". Returns an exit code. */
-int ech__cli_fit_list(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
-                      const char *list, bool json);
+/* echelon plan --memory LIST: a row for each batch of a list such as "32,128,512". Returns an exit code. */
+int ech__cli_memory_list(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
+                         const char *list, bool json);
 
 /* Memory by kind, as members of an object. */
 void ech__need_json(ech_json **json, const ech__need *need);

@@ -14,135 +14,35 @@ enum { MAX_STATE = 64 << 20 };
 
 /* ---- the options that must agree ---- */
 
-static void set_model(ech_json **json, const ech__run_config *c)
+static ech_json *config_json(const ech__run *run, ech__terms terms)
 {
-    ech__json_set_string(json, "model", ech__model_name(c->model.kind));
-    if (c->model.kind != ECH__MODEL_LINEAR)
-        return;
-    ech__json_set_int(json, "dim", c->model.dim);
-    ech__json_set_int(json, "depth", c->model.depth);
-}
-
-static void set_data(ech_json **json, const ech__run *run)
-{
-    const ech__run_config *c = &run->config;
-    char data[128];
-    const bool named = !c->data || !strcmp(c->data, "cifar10");
-    snprintf(data, sizeof data, "%s%s%.16s", named ? (c->data ? c->data : "synthetic") : "file",
-             run->feed.sha256[0] ? " sha256:" : "", run->feed.sha256);
-    ech__json_set_bool(json, "reproducible", c->train.ddp.reproducible);
-    if (c->train.ddp.reproducible) { /* the same bits on any number of devices */
-        ech__json_set_int(json, "global-batch", run->feed.global);
-        ech__json_set_int(json, "slots", c->train.ddp.slots);
-    } else {
-        ech__json_set_int(json, "batch-size", run->feed.batch);
-        ech__json_set_int(json, "devices", run->world);
-        ech__json_set_int(json, "accum", c->train.accum);
-        if (c->undivided)
-            ech__json_set_bool(json, "undivided", true);
-        ech__json_set_bool(json, "sync-bn", c->train.ddp.sync_bn);
-    }
-    if (run->world > 1 || c->train.ddp.reproducible) /* then the number of devices may differ */
-        ech__json_set_bool(json, "no-broadcast-buffers",
-                           !c->train.ddp.broadcast_buffers && run->world > 1);
-    if (c->train.pipeline.devices) {
-        ech__json_set_int(json, "mp", c->train.pipeline.devices);
-        ech__json_set_string(json, "placement",
-                             c->train.pipeline.placement ? c->train.pipeline.placement : "even");
-        ech__json_set_int(json, "micro-batches", c->train.pipeline.micro_batches);
-    }
-    if (ech__model_takes_images(c->model.kind)) {
-        ech__json_set_int(json, "limit", c->limit);
-        ech__json_set_bool(json, "no-shuffle", !c->shuffle);
-        ech__json_set_bool(json, "no-augment", !c->augment);
-    }
-    ech__json_set_string(json, "data", data);
-    if (run->feed.pixels_sha256[0])
-        ech__json_set_string(json, ECH__CHECKPOINT_PIXELS, run->feed.pixels_sha256);
-    ech__json_set_int(json, "seed", (int64_t)c->train.seed);
-}
-
-static void set_optimizer(ech_json **json, const ech__run_config *c)
-{
-    const ech_train_options *o = &c->train;
-    ech__json_set_string(json, "optimizer", ech__optimizer_name(o->optimizer.kind));
-    ech__json_set_real(json, "lr", o->optimizer.lr);
-    ech__json_set_real(json, "weight-decay", o->optimizer.weight_decay);
-    if (ech__optimizer_of(o->optimizer.kind)->has_momentum) {
-        ech__json_set_real(json, "momentum", o->optimizer.momentum);
-        ech__json_set_bool(json, "nesterov", o->optimizer.nesterov);
-    }
-    if (ech__optimizer_of(o->optimizer.kind)->has_betas) {
-        ech__json_set_real(json, "beta1", o->optimizer.beta1);
-        ech__json_set_real(json, "beta2", o->optimizer.beta2);
-        ech__json_set_real(json, "epsilon", o->optimizer.epsilon);
-    }
-}
-
-/* "off", or the number in the digits that give it back. */
-static void set_switch(ech_json **json, const char *key, double value)
-{
-    char text[32] = "off";
-    if (value > 0)
-        snprintf(text, sizeof text, "%.9g", value);
-    ech__json_set_string(json, key, text);
-}
-
-static void set_precision(ech_json **json, const ech_train_options *o)
-{
-    ech__json_set_string(json, "amp", ech__amp_name(o->amp.type));
-    ech__json_set_string(json, "grad-dtype", ech__dtype_name(o->ddp.grad_dtype));
-    set_switch(json, "clip-norm", o->optimizer.clip_norm);
-    set_switch(json, "loss-scale", ech__loss_scale(o));
-}
-
-static void set_schedule(ech_json **json, const ech__run_config *c)
-{
-    const ech__schedule *s = &c->schedule;
-    ech__json_set_int(json, "lr-scale-base", c->lr_scale_base);
-    ech__json_set_real(json, "lr-warmup-epochs", c->lr_warmup_epochs);
-    if (s->warmup)
-        ech__json_set_real(json, "lr-warmup-from", s->warmup_from);
-    ech__json_set_string(json, "lr-schedule", ech__schedule_name(s->kind));
-    if (s->kind == ECH__SCHEDULE_STEP) {
-        ech__json_set_int(json, "lr-step", s->interval);
-        ech__json_set_real(json, "lr-gamma", s->gamma);
-    } else if (s->kind != ECH__SCHEDULE_CONSTANT) {
-        ech__json_set_int(json, "steps", s->steps); /* the whole curve follows from it */
-    }
-}
-
-/* In the order in which a disagreement is best named. */
-static ech_json *config_json(const ech__run *run)
-{
-    const int threads = run->config.train.threads;
+    ech__run_config c = run->config;
     ech_json *json = ech__json_object();
-    set_model(&json, &run->config);
-    set_data(&json, run);
-    set_optimizer(&json, &run->config);
-    set_precision(&json, &run->config.train);
-    set_schedule(&json, &run->config);
-    ech__json_set_int(&json, "threads", threads ? threads : ech__device_cores());
+    char data[128];
+    const bool named = !c.data || !strcmp(c.data, "cifar10");
+    snprintf(data, sizeof data, "%s%s%.16s", named ? (c.data ? c.data : "synthetic") : "file",
+             run->feed.sha256[0] ? " sha256:" : "", run->feed.sha256);
+    c.data = data;
+    c.train.batch = run->feed.batch;
+    c.global_batch = run->feed.global;
+    c.devices = run->world;
+    c.train.threads = c.train.threads ? c.train.threads : ech__device_cores();
+    if (run->world == 1)
+        c.train.ddp.broadcast_buffers = true; /* one rank has none of its own */
+    ech__options_terms(&c, run->world, terms, &json);
+    if (run->feed.pixels_sha256[0])
+        ech__json_set_string(&json, ECH__CHECKPOINT_PIXELS, run->feed.pixels_sha256);
     return json;
 }
 
 ech_status ech__run_terms(const ech__run *run, char **out)
 {
-    ech_json *json = config_json(run);
+    ech_json *json = config_json(run, ECH__TERMS_RANKS);
     size_t bytes;
     *out = NULL;
-    ech__json_set_int(&json, "steps", run->config.steps);
-    ech__json_set_int(&json, "epochs", run->config.epochs);
-    ech__json_set_bool(&json, "save", run->config.save != NULL);
-    ech__json_set_int(&json, "save-every", run->config.save_every);
-    ech__json_set_bool(&json, "trace", run->config.trace);
     FILE *text = open_memstream(out, &bytes);
-    for (ech__json_iter it = ech__json_begin(json); text && it.key; ech__json_next(&it)) {
-        char *value = NULL;
-        if (ech__json_dump(run->ctx, it.value, ECH_JSON_LINE, &value, NULL) == ECH_OK)
-            fprintf(text, "--%s: %s\n", it.key, value);
-        free(value);
-    }
+    if (text)
+        ech__options_print(run->ctx, json, "--", text);
     ech__json_destroy(json);
     if (text && fclose(text) == 0)
         return ECH_OK;
@@ -216,7 +116,7 @@ static ech_status check_position(const ech__checkpoint *c, const ech__run *run)
 
 ech_status ech__checkpoint_agree(const ech__checkpoint *c, const ech__run *run)
 {
-    ech_json *config = config_json(run);
+    ech_json *config = config_json(run, ECH__TERMS_RESUME);
     ech_status status = ech__checkpoint_state_agree(c->ctx, &c->state, config);
     ech__json_destroy(config);
     if (status == ECH_OK)
@@ -256,7 +156,7 @@ ech_status ech__checkpoint_restore(const ech__checkpoint *c, ech__run *run)
 
 static ech_status save_state(const ech__run *run, const char *path)
 {
-    ech_json *config = config_json(run);
+    ech_json *config = config_json(run, ECH__TERMS_RESUME);
     const ech__checkpoint_state state = {
         .config = config,
         .step = run->done,

@@ -51,76 +51,22 @@ ech_status ech__records_open(ech_ctx *ctx, const char *dir, int64_t kept, ech__r
 
 /* ---- run.json ---- */
 
-static void set_schedule(ech_json **json, const ech__run_config *c)
-{
-    ech__json_set_string(json, "lr_schedule", ech__schedule_name(c->schedule.kind));
-    if (c->lr_scale_base)
-        ech__json_set_int(json, "lr_scale_base", c->lr_scale_base);
-    ech__json_set_real(json, "lr_largest", c->schedule.lr);
-    if (!c->schedule.warmup)
-        return;
-    ech__json_set_real(json, "lr_warmup_epochs", c->lr_warmup_epochs);
-    ech__json_set_int(json, "lr_warmup_steps", c->schedule.warmup);
-    ech__json_set_real(json, "lr_warmup_from", c->schedule.warmup_from);
-}
-
 static ech_json *config_json(const ech__run *run)
 {
-    const ech__run_config *c = &run->config;
-    const ech_train_options *o = &c->train;
+    ech__run_config c = run->config;
     ech_json *json = ech__json_object();
-    ech__json_set_string(&json, "model", ech__model_name(c->model.kind));
-    if (c->model.kind == ECH__MODEL_LINEAR) {
-        ech__json_set_int(&json, "dim", c->model.dim);
-        ech__json_set_int(&json, "depth", c->model.depth);
+    c.global_batch = run->feed.global;
+    c.devices = ech__run_devices(run);
+    c.parallel = ech__run_strategy(run);
+    c.train.threads = run->trainer->device->threads;
+    ech__options_record(&c, &json);
+    ech__json_set_real(&json, "lr_largest", c.schedule.lr);
+    if (c.schedule.warmup)
+        ech__json_set_int(&json, "lr_warmup_steps", c.schedule.warmup);
+    if (c.straggle_ms > 0) {
+        ech__json_set_int(&json, "straggle_rank", c.straggler);
+        ech__json_set_real(&json, "straggle_ms", c.straggle_ms);
     }
-    ech__json_set_string(&json, "data", c->data ? c->data : "synthetic");
-    ech__json_set_int(&json, "limit", c->limit);
-    ech__json_set_bool(&json, "shuffle", c->shuffle);
-    ech__json_set_bool(&json, "augment", c->augment);
-    ech__json_set_int(&json, "batch_size", o->batch);
-    ech__json_set_int(&json, "global_batch", run->feed.global);
-    ech__json_set_int(&json, "accum", o->accum);
-    ech__json_set_bool(&json, "undivided", c->undivided);
-    ech__json_set_string(&json, "parallel", ech__run_parallel(run));
-    if (o->pipeline.devices) {
-        ech__json_set_int(&json, "mp", o->pipeline.devices);
-        ech__json_set_string(&json, "placement",
-                             o->pipeline.placement ? o->pipeline.placement : "even");
-        ech__json_set_int(&json, "micro_batches",
-                          o->pipeline.micro_batches ? o->pipeline.micro_batches : 1);
-        ech__json_set_string(&json, "pipeline_schedule", ech__pipeline_name(o->pipeline.schedule));
-    }
-    ech__json_set_int(&json, "devices", ech__run_devices(run));
-    ech__json_set_int(&json, "bucket_bytes", o->ddp.bucket_bytes);
-    ech__json_set_bool(&json, "sync_bn", o->ddp.sync_bn);
-    ech__json_set_bool(&json, "broadcast_buffers", o->ddp.broadcast_buffers);
-    ech__json_set_bool(&json, "reproducible", o->ddp.reproducible);
-    if (o->ddp.reproducible)
-        ech__json_set_int(&json, "slots", o->ddp.slots);
-    if (c->straggle_ms > 0) {
-        ech__json_set_int(&json, "straggle_rank", c->straggler);
-        ech__json_set_real(&json, "straggle_ms", c->straggle_ms);
-    }
-    ech__json_set_int(&json, "epochs", c->epochs);
-    ech__json_set_int(&json, "steps", c->steps);
-    ech__json_set_int(&json, "warmup", c->warmup);
-    ech__json_set_int(&json, "threads", run->trainer->device->threads);
-    ech__json_set_string(&json, "optimizer", ech__optimizer_name(o->optimizer.kind));
-    ech__json_set_real(&json, "lr", o->optimizer.lr);
-    set_schedule(&json, c);
-    ech__json_set_real(&json, "momentum", o->optimizer.momentum);
-    ech__json_set_bool(&json, "nesterov", o->optimizer.nesterov);
-    ech__json_set_real(&json, "weight_decay", o->optimizer.weight_decay);
-    ech__json_set_string(&json, "init", o->init);
-    ech__json_set_bool(&json, "tune", o->tune);
-    ech__json_set_bool(&json, "recompute", o->recompute);
-    ech__json_set_int(&json, "device_memory", o->device_memory);
-    ech__json_set_real(&json, "delay_ms", o->delay_ms);
-    ech__json_set_string(&json, "amp", ech__amp_name(o->amp.type));
-    ech__json_set_string(&json, "grad_dtype", ech__dtype_name(o->ddp.grad_dtype));
-    ech__json_set_real(&json, "clip_norm", o->optimizer.clip_norm);
-    ech__json_set_real(&json, "loss_scale", ech__loss_scale(o));
     return json;
 }
 
@@ -136,13 +82,13 @@ int ech__run_devices(const ech__run *run)
                                       : run->world;
 }
 
-const char *ech__run_parallel(const ech__run *run)
+ech__strategy ech__run_strategy(const ech__run *run)
 {
     const ech_train_options *o = &run->config.train;
-    return o->dp.devices                   ? "dp"
-           : !o->pipeline.devices          ? "ddp"
-           : o->pipeline.micro_batches > 1 ? "pipeline"
-                                           : "mp";
+    return o->dp.devices                   ? ECH__STRATEGY_DP
+           : !o->pipeline.devices          ? ECH__STRATEGY_DDP
+           : o->pipeline.micro_batches > 1 ? ECH__STRATEGY_PIPELINE
+                                           : ECH__STRATEGY_MP;
 }
 
 int64_t ech__run_memory(const ech__run *run, int device, bool planned)

@@ -24,28 +24,10 @@ enum { MAX_RECORD = 64 << 20 };
 
 /* ---- is it the same training? ---- */
 
-/* The members of run.json's "config" that losses depend on, but for the precision. */
-static ech_json *terms_of(const ech__run *run)
-{
-    const ech__run_config *c = &run->config;
-    const ech_train_options *o = &c->train;
-    ech_json *json = ech__json_object();
-    ech__json_set_string(&json, "model", ech__model_name(c->model.kind));
-    if (c->model.kind == ECH__MODEL_LINEAR) {
-        ech__json_set_int(&json, "dim", c->model.dim);
-        ech__json_set_int(&json, "depth", c->model.depth);
-    }
-    ech__json_set_string(&json, "data", c->data ? c->data : "synthetic");
-    ech__json_set_int(&json, "limit", c->limit);
-    ech__json_set_int(&json, "global_batch", run->feed.global);
-    ech__json_set_string(&json, "optimizer", ech__optimizer_name(o->optimizer.kind));
-    ech__json_set_real(&json, "lr", o->optimizer.lr);
-    ech__json_set_string(&json, "lr_schedule", ech__schedule_name(c->schedule.kind));
-    ech__json_set_real(&json, "momentum", o->optimizer.momentum);
-    ech__json_set_real(&json, "weight_decay", o->optimizer.weight_decay);
-    ech__json_set_string(&json, "amp", "off");
-    return json;
-}
+/* The members of run.json's "config" that losses depend on; it must be without mixed precision. */
+static const char *const compared[] = {"model",       "dim",          "depth",        "data",
+                                       "limit",       "global_batch", "optimizer",    "lr",
+                                       "lr_schedule", "momentum",     "weight_decay", "amp"};
 
 static char *text_of(const ech_json *value)
 {
@@ -84,10 +66,17 @@ static ech_status same_training(const ech__run *run, const ech_json *doc)
                          "it has seed %lld and this run has %lld: losses of another training say "
                          "nothing about this one",
                          (long long)seed, (long long)run->config.train.seed);
-    ech_json *ours = terms_of(run);
+    ech_json *ours = ech__json_object();
+    ech__run_config c = run->config;
     ech_status status = ECH_OK;
-    for (ech__json_iter it = ech__json_begin(ours); it.key && status == ECH_OK; ech__json_next(&it))
-        status = same_member(ctx, it.key, ech__json_find(config, it.key), it.value);
+    c.global_batch = run->feed.global;
+    c.train.amp.type = ECH_AMP_OFF;
+    ech__options_record(&c, &ours);
+    for (size_t i = 0; i < sizeof compared / sizeof *compared && status == ECH_OK; i++) {
+        const ech_json *value = ech__json_find(ours, compared[i]);
+        if (value)
+            status = same_member(ctx, compared[i], ech__json_find(config, compared[i]), value);
+    }
     ech__json_destroy(ours);
     return status;
 }

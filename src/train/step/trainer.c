@@ -3,6 +3,7 @@
 #include "base/system/available.h"
 #include "base/system/clock.h"
 #include "comm/comm.h"
+#include "train/options.h"
 #include "train/step/clock.h"
 #include "train/step/graphs.h"
 #include "train/step/params.h"
@@ -210,22 +211,12 @@ static void describe(const ech_trainer *trainer, const ech_train_options *o, FIL
     }
     for (size_t n = 0; n < g->nnodes; n++)
         fprintf(out, "operator %zu: %s %s\n", n, ech__op_name(g->nodes[n].op), g->nodes[n].name);
-    fprintf(out, "batch: %lld\naccum: %d\noptimizer: %d\nlr: %.17g\nmomentum: %.17g\n",
-            (long long)o->batch, o->accum, (int)o->optimizer.kind, o->optimizer.lr,
-            o->optimizer.momentum);
-    fprintf(out, "weight decay: %.17g\nnesterov: %d\nbeta1: %.17g\nbeta2: %.17g\nepsilon: %.17g\n",
-            o->optimizer.weight_decay, o->optimizer.nesterov, o->optimizer.beta1,
-            o->optimizer.beta2, o->optimizer.epsilon);
-    fprintf(out, "tune: %d\nrecompute: %d\nbucket bytes: %lld\nbroadcast buffers: %d\n", o->tune,
-            o->recompute, (long long)o->ddp.bucket_bytes, o->ddp.broadcast_buffers);
-    fprintf(out, "mp: %d\nplacement: %s\nmicro-batches: %d\npipeline: %d\n", o->pipeline.devices,
-            o->pipeline.placement ? o->pipeline.placement : "even", o->pipeline.micro_batches,
-            (int)o->pipeline.schedule);
-    fprintf(out, "sync bn: %d\nreproducible: %d\nslots: %d\nthreads: %d\n", o->ddp.sync_bn,
-            o->ddp.reproducible, o->ddp.slots, trainer->device->threads);
-    fprintf(out, "amp: %s\nclip norm: %.17g\nloss scale: %.17g\ngradient type: %s\n",
-            ech__amp_name(o->amp.type), o->optimizer.clip_norm, ech__loss_scale(o),
-            ech__dtype_name(o->ddp.grad_dtype));
+    ech__run_config config = {.train = *o};
+    ech_json *terms = ech__json_object();
+    config.train.threads = trainer->device->threads;
+    ech__options_terms(&config, ech__trainer_world(trainer), ECH__TERMS_TRAINER, &terms);
+    ech__options_print(trainer->ctx, terms, "", out);
+    ech__json_destroy(terms);
 }
 
 static ech_status agree(ech_trainer *trainer, const ech_train_options *options)
