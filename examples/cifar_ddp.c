@@ -1,13 +1,13 @@
-/* A convolutional network on CIFAR-10, on one device or on several: every rank takes its share of each step's images, and
- * gradients are added up over the ranks.
+/* A convolutional network on CIFAR-10, on one device or on several: every rank takes its share of
+ * each step's images, and gradients are added up over the ranks.
  *
  *     cc cifar_ddp.c $(pkg-config --cflags --libs echelon) -o cifar_ddp
  *     echelon data cifar10 --dir cifar
  *     ./cifar_ddp cifar [EPOCHS [LIMIT]]                        one device
  *     echelon run -n 2 -- ./cifar_ddp cifar [EPOCHS [LIMIT]]    two
  *
- * Without a directory (or with "-") it learns synthetic images of the same shapes, and every line says so: such an accuracy is
- * none of CIFAR-10's. time is that of the training steps. */
+ * Without a directory (or with "-") it learns synthetic images of the same shapes, and every line
+ * says so: such an accuracy is none of CIFAR-10's. time is that of the training steps. */
 #include <echelon/echelon.h>
 #include <stdio.h>
 #include <stdlib.h>

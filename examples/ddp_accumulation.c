@@ -1,11 +1,12 @@
-/* Gradient accumulation on several ranks, in f32. The first of three programs to be read side by side: this one, ddp_amp.c and
- * practical5_single.c, which is both.
+/* Gradient accumulation on several ranks, in f32. The first of three programs to be read side by
+ * side: this one, ddp_amp.c and practical5_single.c, which is both.
  *
  *     cc ddp_accumulation.c $(pkg-config --cflags --libs echelon) -o ddp_accumulation
  *     ./ddp_accumulation [DIM [DEPTH [STEPS [ACCUM]]]]     one device
  *     echelon run -n 2 -- ./ddp_accumulation               two
  *
- * ACCUM micro-batches of 32 samples on each rank make one optimizer step; ranks exchange gradients once, in the last. */
+ * ACCUM micro-batches of 32 samples on each rank make one optimizer step; ranks exchange gradients
+ * once, in the last. */
 #include <echelon/echelon.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
-/* Mixed precision on several ranks. The second of three programs to be read side by side: ddp_accumulation.c, this one and
- * practical5_single.c, which is both.
+/* Mixed precision on several ranks. The second of three programs to be read side by side:
+ * ddp_accumulation.c, this one and practical5_single.c, which is both.
  *
  *     cc ddp_amp.c $(pkg-config --cflags --libs echelon) -o ddp_amp
  *     ./ddp_amp [DIM [DEPTH [STEPS [bf16|fp16|f32]]]]      one device
  *     echelon run -n 2 -- ./ddp_amp                        two
  *
- * Layers compute in 16 bits, parameters and the optimizer stay in f32. In fp16 the loss is scaled so that small gradients do
- * not vanish; bf16 has the exponents of f32 and needs no scale. */
+ * Layers compute in 16 bits, parameters and the optimizer stay in f32. In fp16 the loss is scaled
+ * so that small gradients do not vanish; bf16 has the exponents of f32 and needs no scale. */
 #include <echelon/echelon.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,14 @@
-/* Distributed data parallelism: every rank trains on its part of the batch, and gradients are added up over the ranks.
+/* Distributed data parallelism: every rank trains on its part of the batch, and gradients are added
+ * up over the ranks.
  *
  *     cc ddp_benchmark.c $(pkg-config --cflags --libs echelon) -o ddp_benchmark
  *     ./ddp_benchmark                                    one device
  *     echelon run -n 2 -- ./ddp_benchmark [DIM [DEPTH]]  two
  *     mpirun -np 2 ./ddp_benchmark                       the same over MPI
  *
- * The whole batch stays the same, so more ranks should mean a shorter step: strong scaling. Each rank has as many samples as
- * the others; what is left over, with 3 ranks one of 64, is left out, and the output says so. */
+ * The whole batch stays the same, so more ranks should mean a shorter step: strong scaling. Each
+ * rank has as many samples as the others; what is left over, with 3 ranks one of 64, is left out,
+ * and the output says so. */
 #include <echelon/echelon.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,9 @@
-/* Model parallelism: the layers of a stack are spread over the devices of one process, as x = x.to(device) does between
- * layers. Only one device works at a time; a pipeline of micro-batches keeps them all busy.
+/* Model parallelism: the layers of a stack are spread over the devices of one process, as x =
+ * x.to(device) does between layers. Only one device works at a time; a pipeline of micro-batches
+ * keeps them all busy.
  *
- *     cc model_parallel.c $(pkg-config --cflags --libs echelon) -o model_parallel && ./model_parallel [DIM [DEPTH [DEVICES]]]
+ *     cc model_parallel.c $(pkg-config --cflags --libs echelon) -o model_parallel
+ *     ./model_parallel [DIM [DEPTH [DEVICES]]]
  */
 #include <echelon/echelon.h>
 #include <stdio.h>

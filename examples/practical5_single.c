@@ -1,12 +1,12 @@
-/* Gradient accumulation and mixed precision together. The last of three programs to be read side by side: ddp_accumulation.c,
- * ddp_amp.c and this one.
+/* Gradient accumulation and mixed precision together. The last of three programs to be read side by
+ * side: ddp_accumulation.c, ddp_amp.c and this one.
  *
  *     cc practical5_single.c $(pkg-config --cflags --libs echelon) -o practical5_single
  *     ./practical5_single [DIM [DEPTH [STEPS [ACCUM [bf16|fp16|f32]]]]]     one device
  *     echelon run -n 2 -- ./practical5_single                               two
  *
- * The accumulation is that of f32, line by line: what differs is how a forward pass computes, the scale of the loss, and that
- * a step may be skipped. In the names of PyTorch:
+ * The accumulation is that of f32, line by line: what differs is how a forward pass computes, the
+ * scale of the loss, and that a step may be skipped. In the names of PyTorch:
  *
  *     autocast                           options.amp: a pass over the graph, when the trainer is made
  *     scaler.scale(loss / N).backward()  ech_trainer_accumulate

@@ -1,4 +1,5 @@
-/* int8 quantization of a small convnet: train it in f32, calibrate it on training samples, and compare what it says in int8.
+/* int8 quantization of a small convnet: train it in f32, calibrate it on training samples, and
+ * compare what it says in int8.
  *
  *     cc quantize.c $(pkg-config --cflags --libs echelon) -lm -o quantize && ./quantize
  *

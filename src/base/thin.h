@@ -1,6 +1,7 @@
-/* A bounded sample of a sequence of items of one size: all of them while there is room, and then one out of every 2, 4, 8, ...
- * in a row. Which one is drawn by counter-based random numbers: the same sequence gives the same sample in every process, and no
- * rhythm of the sequence (the first step of every epoch, say) can coincide with it. Adding allocates nothing.
+/* A bounded sample of a sequence of items of one size: all of them while there is room, and then
+ * one out of every 2, 4, 8, ... in a row. Which one is drawn by counter-based random numbers: the
+ * same sequence gives the same sample in every process, and no rhythm of the sequence (the first
+ * step of every epoch, say) can coincide with it. Adding allocates nothing.
  *
  *     ech__thin times;
  *     ECH_TRY(ech__thin_init(ctx, &times, sizeof(double), 100000));

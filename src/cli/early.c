@@ -11,10 +11,11 @@ static int is_limited(int what)
     return getrlimit(what, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
 }
 
-/* OpenBLAS starts a thread for each core while the program is loaded. Each takes a stack and a buffer of 128 MB. Where a limit
- * of this process (ulimit -v, ulimit -d) does not let it have the buffer it tries for ever, and is waited for at the end;
- * where it gets no stack the program is ended. One thread is all we use, so the program is started again with that. Nothing but
- * system calls is ready here, and no sanitizer. */
+/* OpenBLAS starts a thread for each core while the program is loaded. Each takes a stack and a
+ * buffer of 128 MB. Where a limit of this process (ulimit -v, ulimit -d) does not let it have the
+ * buffer it tries for ever, and is waited for at the end; where it gets no stack the program is
+ * ended. One thread is all we use, so the program is started again with that. Nothing but system
+ * calls is ready here, and no sanitizer. */
 __attribute__((no_sanitize("address", "undefined"))) static void start_within_limits(int argc,
                                                                                      char **argv,
                                                                                      char **envp)

@@ -5,9 +5,10 @@
  *     ECH_TRY(ech__arm_block(&arm, 150, &block));  goes on, runs for 150 ms, is stopped again
  *     ech__arm_end(&arm);                          with all that it has started
  *
- * The program hears "run MS" and says "ready TEXT", then a number of seconds for each step, and "done" (docs/compare.md). One of
- * our own does so over the socket that ECHELON_TURNS names (base/system/turns.h), wherever its rank 0 runs; a peer does so on its
- * standard input and output. Standard error goes to a file, for the reason when it fails.
+ * The program hears "run MS" and says "ready TEXT", then a number of seconds for each step, and
+ * "done" (docs/compare.md). One of our own does so over the socket that ECHELON_TURNS names
+ * (base/system/turns.h), wherever its rank 0 runs; a peer does so on its standard input and output.
+ * Standard error goes to a file, for the reason when it fails.
  */
 #ifndef ECH_COMPARE_ARM_H
 #define ECH_COMPARE_ARM_H

@@ -8,8 +8,9 @@
  *     ech_json *record = ech__compare_json(c);
  *     ech__compare_destroy(c);
  *
- * First each arm is started alone: that times its kernels, once for all starts, and shows how much memory it takes. Then all
- * are started together, start after start (rounds.h). Arms that do not fit into memory together are started for each block.
+ * First each arm is started alone: that times its kernels, once for all starts, and shows how much
+ * memory it takes. Then all are started together, start after start (rounds.h). Arms that do not
+ * fit into memory together are started for each block.
  */
 #ifndef ECH_COMPARE_COMPARE_H
 #define ECH_COMPARE_COMPARE_H

@@ -1,5 +1,6 @@
-/* Figures of every gradient: what loss scaling and clipping are decided by. One operator for each gradient, in the order of
- * the parameters, whatever buckets they travel in: so the norm has the same bits however many ranks there are. */
+/* Figures of every gradient: what loss scaling and clipping are decided by. One operator for each
+ * gradient, in the order of the parameters, whatever buckets they travel in: so the norm has the
+ * same bits however many ranks there are. */
 #include "graph/graph.h"
 
 ech_status ech__check_gradients(ech_graph *graph)

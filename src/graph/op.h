@@ -44,7 +44,7 @@
     X(ACCUMULATE, "accumulate")                 /* *g part (terms...): g + part, or fresh: terms + part */ \
     X(GRAD_STATS, "grad_stats")                 /* g -> f64: sum of squares, largest magnitude, how many not finite */ \
     X(CONVERT, "convert")                       /* *to from: the same numbers in to's type */       \
-    X(ALLREDUCE, "allreduce")                   /* *gradients (*params *states): begins the sum over ranks; bucket update */ \
+    X(ALLREDUCE, "allreduce")                   /* *gradients (*params *states): begins the sum; bucket update */ \
     X(ALLREDUCE_WAIT, "allreduce_wait")         /* nothing; until all begun sums are there */       \
     X(BROADCAST, "broadcast")                   /* *group: rank 0's on every rank */                \
     X(SYNC_STATS, "sync_stats")                 /* *mean *variance x -> variance for bn_running; of all ranks */ \
@@ -58,12 +58,12 @@
     X(QUANTIZE, "quantize")                     /* x f32 -> x / scale as a whole number; dtype scale */ \
     X(DEQUANTIZE, "dequantize")                 /* x s8 or u8 -> x * scale in f32; scale */         \
     X(QLINEAR, "qlinear")                       /* x[N,I] w[O,I] s8 b[O] s32 scale[O] -> y; relu dtype */ \
-    X(QCONV2D, "qconv2d")                       /* x[N,I,H,W] w[O,K,K*I] s8 b[O] s32 scale[O] -> y; relu dtype bound */ \
+    X(QCONV2D, "qconv2d")                       /* x[NIHW] w[O,K,K*I] s8 b[O] s32 scale[O] -> y; relu dtype bound */ \
     X(QADD, "qadd")                             /* a b -> a * scale + b * scale2; relu dtype */      \
     X(QMAXPOOL2D, "qmaxpool2d")                 /* x -> y */                                        \
     X(QAVGPOOL2D, "qavgpool2d")                 /* x -> sums * scale; dtype */                       \
     X(QFLATTEN, "qflatten")                     /* x[N,C,H,W] -> y[N,C*H*W] */                      \
-    X(ROUND, "round")                           /* x[N,C,...] scale[C] -> x * scale as a whole number in f32; low high */
+    X(ROUND, "round")                           /* x[N,C,...] scale[C] -> round(x * scale) in f32; low high */
 /* clang-format on */
 
 typedef enum ech__op {
@@ -140,8 +140,8 @@ typedef struct ech__op_row {
     unsigned changes; /* bit k: input k is changed in place */
     bool flat;        /* operands are flat arrays: any layout will do that they share */
     bool is_loss;
-    /* Mixed precision. Inputs with a bit in low_in may be of 16 bits, all of one type; then so are the outputs with a bit
-     * in low_out, and everything else is f32. */
+    /* Mixed precision. Inputs with a bit in low_in may be of 16 bits, all of one type; then so are
+     * the outputs with a bit in low_out, and everything else is f32. */
     unsigned low_in, low_out;
     bool product;  /* linear layers and convolutions: what flows begins there */
     int weight;    /* the input that is a weight: of the one type or the other; 0: none */

@@ -9,9 +9,10 @@
  *     qavgpool2d           (exact sum under the window) * scale
  *     round                x * scale of the channel, within [low, high]
  *
- * Integers are s8 or u8 around zero; qadd takes whole numbers in f32 too, and gives them where type says so. Results of
- * qlinear and qconv2d of type f32 are not rounded. The weight of qconv2d is [O, K, K * I]: a row of the kernel is one run of
- * pixels, channels innermost, as the pixels of an image lie when their channels do.
+ * Integers are s8 or u8 around zero; qadd takes whole numbers in f32 too, and gives them where type
+ * says so. Results of qlinear and qconv2d of type f32 are not rounded. The weight of qconv2d is [O,
+ * K, K * I]: a row of the kernel is one run of pixels, channels innermost, as the pixels of an
+ * image lie when their channels do.
  */
 #ifndef ECH_GRAPH_OP_QUANT_H
 #define ECH_GRAPH_OP_QUANT_H

@@ -4,8 +4,8 @@
  *
  *     forward    linear+bias+relu  layers.0  x:f32[batch,64] layers.0.weight:f32[64,64] ... -> layers.0:f32[batch,64]
  *
- * After the operands come the device, where a model is spread over several, and what the operator reads and writes for one
- * sample.
+ * After the operands come the device, where a model is spread over several, and what the operator
+ * reads and writes for one sample.
  */
 #ifndef ECH_GRAPH_PRINT_H
 #define ECH_GRAPH_PRINT_H

@@ -22,8 +22,8 @@ static size_t first_backward_user(const ech_graph *graph, ech_value value)
     return n;
 }
 
-/* Whether the residual of a batch norm is there at node `at` in any case, because it is used there or later. Else it would
- * have to be kept in place of the output, and nothing would be won. */
+/* Whether the residual of a batch norm is there at node `at` in any case, because it is used there
+ * or later. Else it would have to be kept in place of the output, and nothing would be won. */
 static bool keeps_residual(const ech_graph *graph, const ech__node *node, size_t at)
 {
     if (node->nin < 6)

@@ -13,8 +13,8 @@ struct ech__lab_runs {
     ech__lab_facts
         *facts; /* of runs that were over when this round began; made when first asked for */
     size_t facts_count; /* tasks that it was made of */
-    /* An expression that could not be computed. It may name a run that is asked for later, so this is an error only in a round
-     * in which nothing new is asked for. */
+    /* An expression that could not be computed. It may name a run that is asked for later, so this
+     * is an error only in a round in which nothing new is asked for. */
     const char *doubt;
 };
 

@@ -1,13 +1,14 @@
-/* How busy the devices of a running run are, seen from outside: the processor time that their threads took between two
- * looks, as a share of the time that has passed.
+/* How busy the devices of a running run are, seen from outside: the processor time that their
+ * threads took between two looks, as a share of the time that has passed.
  *
  *     ech__busy busy = {0};
  *     ech__busy_look(&busy, pid);             now and then
  *     ech_json *devices = ech__busy_json(&busy);
  *
- * Ranks are children of the process that was started, and a device's threads carry its name (device/device.c). A process
- * without devices, as that of a benchmark of messages, counts as a whole. Waiting is not busy: ranks sleep when they wait.
- * On a system that does not say who a process's children are only the process itself is seen.
+ * Ranks are children of the process that was started, and a device's threads carry its name
+ * (device/device.c). A process without devices, as that of a benchmark of messages, counts as a
+ * whole. Waiting is not busy: ranks sleep when they wait. On a system that does not say who a
+ * process's children are only the process itself is seen.
  */
 #ifndef ECH_LAB_BUSY_H
 #define ECH_LAB_BUSY_H

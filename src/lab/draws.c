@@ -122,8 +122,8 @@ static bool ends_in(const char *text, size_t length, const char *end)
     return length >= own && !strncmp(text + length - own, end, own);
 }
 
-/* 1 for a time, -1 for a rate, 0 for what is neither. The last component of a path decides, or the one before it: wait_s.1,
- * step_time_s.median. */
+/* 1 for a time, -1 for a rate, 0 for what is neither. The last component of a path decides, or the
+ * one before it: wait_s.1, step_time_s.median. */
 static int power_of_time(const char *path)
 {
     const char *end = path + strlen(path);

@@ -1,4 +1,5 @@
-/* Epochs of a ResNet on CIFAR-10 on one and on several devices: runs that several studies look at, each in its own way.
+/* Epochs of a ResNet on CIFAR-10 on one and on several devices: runs that several studies look at,
+ * each in its own way.
  *
  *     static const ech__lab_param params[] = {ECH__LAB_EPOCHS_PARAMS, {0}};
  *
@@ -14,8 +15,9 @@
  *         ech__tell_cell(s, "total[%s comm_exposed_s]", ech__epoch_run(32, 2).s);
  *     }
  *
- * A run has two epochs, of which the first is the warm-up: statistics of its steps are of the second epoch. The full lab
- * trains ResNet-18 on all images, the quick one resnet8, which has the same blocks with fewer channels, on some of them.
+ * A run has two epochs, of which the first is the warm-up: statistics of its steps are of the
+ * second epoch. The full lab trains ResNet-18 on all images, the quick one resnet8, which has the
+ * same blocks with fewer channels, on some of them.
  */
 #ifndef ECH_LAB_EPOCHS_H
 #define ECH_LAB_EPOCHS_H
@@ -46,8 +48,8 @@ ech__lab_id ech__epoch_run(int64_t batch, int64_t devices);
 int64_t ech__epoch_steps(int64_t images, int64_t batch, int64_t devices);
 /* One run, or why there is none: a step has at most the images of an epoch. */
 void ech__lab_epoch(ech__lab_runs *lab, int64_t batch, int64_t devices);
-/* A run for each batch and number of devices, and before them the prediction for each batch, plan_b32, which also measures
- * the exchange that emulated runs price. */
+/* A run for each batch and number of devices, and before them the prediction for each batch,
+ * plan_b32, which also measures the exchange that emulated runs price. */
 void ech__lab_epochs(ech__lab_runs *lab);
 
 /* ---- telling ---- */

@@ -302,8 +302,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The middle 95 % of the draws. A draw that came out as no number says that the value is at the edge of being one: where these
- * are more than a twentieth, there is no interval. */
+/* The middle 95 % of the draws. A draw that came out as no number says that the value is at the
+ * edge of being one: where these are more than a twentieth, there is no interval. */
 static void find_interval(const double *draws, ech__lab_figure *out)
 {
     double finite[ECH__LAB_DRAWS];

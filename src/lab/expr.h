@@ -6,18 +6,21 @@
  *     amdahl(1, steps[n1 time_s], 2, steps[n2 time_s])        a fitted serial fraction
  *     (t4 - t1 / 4) / t4                                      of figures that the study has named
  *
- * [RUN PATH] is a number of a run's record (true and false are 1 and 0): members and elements joined by dots,
- * an element by its index or by KEY=VALUE, several of them joined by '&'. NAME[RUN FIELD] is a statistic of a field of
- * steps.jsonl, over the steps behind the warm-up that have it; FIELD may go inside: wait_s.1. first[RUN FIELD K] is that of step K,
- * counted from 1, warm-up included. Of a run that has no steps, FIELD is the path of an array of its record.
+ * [RUN PATH] is a number of a run's record (true and false are 1 and 0): members and elements
+ * joined by dots, an element by its index or by KEY=VALUE, several of them joined by '&'. NAME[RUN
+ * FIELD] is a statistic of a field of steps.jsonl, over the steps behind the warm-up that have it;
+ * FIELD may go inside: wait_s.1. first[RUN FIELD K] is that of step K, counted from 1, warm-up
+ * included. Of a run that has no steps, FIELD is the path of an array of its record.
  *
- * An expression is not computed once but ECH__LAB_DRAWS times: draw 0 on the steps as they are, every other draw on
- * steps that are drawn with replacement, the same ones wherever a run occurs; and the times of a run that was not only
- * predicted are multiplied by a factor of the size that equal runs of this machine differ by. Times are what ends in _s; rates
- * (_per_s and _gbs) are divided by it; the last component of a path decides, or the one before it (step_time_s.median).
- * What comes out has an interval of 95 % of the draws, however it was computed, and the value always lies in it. Where more
- * than a twentieth of the draws gave no number, as those of a crossing that is hardly met, it has none: low and high are NaN, and
- * the reason says so. Draws are counter-based: same records, same bits.
+ * An expression is not computed once but ECH__LAB_DRAWS times: draw 0 on the steps as they are,
+ * every other draw on steps that are drawn with replacement, the same ones wherever a run occurs;
+ * and the times of a run that was not only predicted are multiplied by a factor of the size that
+ * equal runs of this machine differ by. Times are what ends in _s; rates (_per_s and _gbs) are
+ * divided by it; the last component of a path decides, or the one before it (step_time_s.median).
+ * What comes out has an interval of 95 % of the draws, however it was computed, and the value
+ * always lies in it. Where more than a twentieth of the draws gave no number, as those of a
+ * crossing that is hardly met, it has none: low and high are NaN, and the reason says so. Draws are
+ * counter-based: same records, same bits.
  */
 #ifndef ECH_LAB_EXPR_H
 #define ECH_LAB_EXPR_H
@@ -103,8 +106,8 @@ ech_status ech__lab_facts_create(ech_ctx *ctx, const ech__lab_result *results, s
                                  double noise, ech__lab_facts **out);
 void ech__lab_facts_destroy(ech__lab_facts *facts);
 
-/* An expression that cannot be parsed, names no run of the study or no figure is an error; one whose run failed or lacks the
- * field is a figure that is not known. */
+/* An expression that cannot be parsed, names no run of the study or no figure is an error; one
+ * whose run failed or lacks the field is a figure that is not known. */
 ech_status ech__lab_eval(ech__lab_facts *facts, const char *expr, ech__lab_figure *out);
 /* The same, and expressions after it may use its name: letters, digits and '_', a letter first. A name stands for one
  * expression: another one under the same name is an error. */

@@ -1,5 +1,5 @@
-/* What expressions are made of: values with their draws, and the records of runs that they come from. Only for the files
- * of lab/expr.h and for sheets.
+/* What expressions are made of: values with their draws, and the records of runs that they come
+ * from. Only for the files of lab/expr.h and for sheets.
  *
  *     expr.c       the language: text to values, values to figures
  *     facts.c      the records of runs, read when they are first asked for
@@ -86,8 +86,9 @@ struct ech__lab_facts {
 
 /* ---- facts.c ---- */
 
-/* NULL where the study has no such run. While another run of the study has no result, a run that was not asked for is one without a
- * result too: which runs a study asks for may depend on the results of others. */
+/* NULL where the study has no such run. While another run of the study has no result, a run that
+ * was not asked for is one without a result too: which runs a study asks for may depend on the
+ * results of others. */
 ech__lab_source *ech__lab_source_find(ech__lab_facts *facts, const char *run);
 /* Its record, or NULL and no_record. */
 const ech_json *ech__lab_source_record(ech__lab_facts *facts, ech__lab_source *source);

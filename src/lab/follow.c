@@ -93,7 +93,8 @@ static int64_t count_of(const ech_json *config, const char *key)
     return ech__json_int(ech__json_find(config, key), &value) && value >= 0 ? value : -1;
 }
 
-/* A run writes it before its first step, in place of what an earlier run left there: with a step at hand it is its own. */
+/* A run writes it before its first step, in place of what an earlier run left there: with a step at
+ * hand it is its own. */
 static void read_plan(ech__follow *f)
 {
     char path[64];

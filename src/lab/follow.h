@@ -5,8 +5,8 @@
  *     ech_json *series = ech__follow_json(follow);
  *     ech__follow_destroy(follow);
  *
- * A run directory that has no steps yet, or never has, is fine: there is just nothing to see. Nothing here fails, because
- * whoever looks on must not disturb what goes on.
+ * A run directory that has no steps yet, or never has, is fine: there is just nothing to see.
+ * Nothing here fails, because whoever looks on must not disturb what goes on.
  */
 #ifndef ECH_LAB_FOLLOW_H
 #define ECH_LAB_FOLLOW_H
@@ -28,9 +28,9 @@ void ech__follow_destroy(ech__follow *follow);
 void ech__follow_look(ech__follow *follow, const char *dir);
 const ech__curve *ech__follow_curve(const ech__follow *follow);
 
-/* {"done", "steps", "warmup", "points": [[first, last, loss, time_s, lowest, highest, lr], ...]}: steps that are done, how many there
- * will be and how many of them are warm-up (null where the run does not say), and the bins of the curve. null members of a
- * point are unknown. */
+/* {"done", "steps", "warmup", "points": [[first, last, loss, time_s, lowest, highest, lr], ...]}:
+ * steps that are done, how many there will be and how many of them are warm-up (null where the run
+ * does not say), and the bins of the curve. null members of a point are unknown. */
 ech_json *ech__follow_json(const ech__follow *follow);
 
 #endif

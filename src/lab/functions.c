@@ -110,7 +110,8 @@ static double of_paired(call c)
     return draw_share(c, gained, count, 0) - draw_share(c, lost, count, 1);
 }
 
-/* A mean of n that differ by s is uncertain by Student's t times s by the root of n. A single one says nothing of that. */
+/* A mean of n that differ by s is uncertain by Student's t times s by the root of n. A single one
+ * says nothing of that. */
 static double of_average(call c)
 {
     double mean = 0, squares = 0, chi = 0;
@@ -178,8 +179,9 @@ static double of_rsquared(call c)
     return m.xy * m.xy / (m.xx * m.yy);
 }
 
-/* y = t (f + (1 - f) / x) is a line over 1 / x with intercept a = t f and slope b = t (1 - f), both of which are at least 0.
- * Where the best line has a negative one, the best of those allowed has a 0 in its place. */
+/* y = t (f + (1 - f) / x) is a line over 1 / x with intercept a = t f and slope b = t (1 - f), both
+ * of which are at least 0. Where the best line has a negative one, the best of those allowed has a
+ * 0 in its place. */
 static double of_amdahl(call c)
 {
     double inverse[ECH__LAB_MAX_ARGS];

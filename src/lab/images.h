@@ -17,7 +17,8 @@ typedef struct ech__lab_images {
 
 /* Whether a directory holds the six files, by their sizes. */
 bool ech__images_are_in(const char *dir);
-/* Looks in --data-dir, in $ECH_CIFAR and in OUT/cifar10, and fetches them to there; the first call decides for the whole lab. */
+/* Looks in --data-dir, in $ECH_CIFAR and in OUT/cifar10, and fetches them to there; the first call
+ * decides for the whole lab. */
 ech_status ech__lab_find_images(ech__lab *lab);
 
 #endif

@@ -1,4 +1,5 @@
-/* The small convolutional network on its way to int8: a training and quantizations of it that several studies look at.
+/* The small convolutional network on its way to int8: a training and quantizations of it that
+ * several studies look at.
  *
  *     static const ech__lab_param params[] = {ECH__LAB_INT8_PARAMS, {0}};
  *
@@ -8,8 +9,8 @@
  *         ech__lab_quantized(lab, "tensor", "--weights max --per tensor --activations max");
  *     }
  *
- * A quantization is a run of echelon quantize on the weights of the run "trained": its ladder has the rungs of quant/ladder.h,
- * and its values the spread of every weight and activation.
+ * A quantization is a run of echelon quantize on the weights of the run "trained": its ladder has
+ * the rungs of quant/ladder.h, and its values the spread of every weight and activation.
  */
 #ifndef ECH_LAB_INT8_H
 #define ECH_LAB_INT8_H

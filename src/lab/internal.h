@@ -1,8 +1,9 @@
 /* What the files of the lab share: a lab, its studies, and the runs that they asked for.
  *
- * The thread that calls ech__lab_execute owns everything here. Others see it through ech__lab_snapshot only, so the owner
- * holds the mutex where it changes what a snapshot reads (marked below), and reads without it. Strings are in
- * the arena and stay until the lab is destroyed.
+ * The thread that calls ech__lab_execute owns everything here. Others see it through
+ * ech__lab_snapshot only, so the owner holds the mutex where it changes what a snapshot reads
+ * (marked below), and reads without it. Strings are in the arena and stay until the lab is
+ * destroyed.
  */
 #ifndef ECH_LAB_INTERNAL_H
 #define ECH_LAB_INTERNAL_H

@@ -55,7 +55,8 @@ ech_status ech__lab_keep_begin(ech_ctx *ctx, const char *dir)
     return ech__dir_make(ctx, "directory of a run", path);
 }
 
-/* Puts one directory into the place of another. Where the file system can exchange two names there is no moment without one. */
+/* Puts one directory into the place of another. Where the file system can exchange two names there
+ * is no moment without one. */
 static ech_status replace(ech_ctx *ctx, const char *from, const char *to)
 {
     if (rename(from, to) == 0)

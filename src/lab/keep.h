@@ -2,8 +2,9 @@
  *
  *     {"format": 1, "words": "train --model linear ... 1.0.0", "state": "done", "code": 0, "seconds": 1.25, "reason": null}
  *
- * A run is made in DIR.new. If it succeeds, this directory replaces DIR in one step; if it fails, it becomes DIR.failed. So DIR is
- * always the record of a whole run, which studies told earlier can go on using, whatever happens to a later run of the same words.
+ * A run is made in DIR.new. If it succeeds, this directory replaces DIR in one step; if it fails,
+ * it becomes DIR.failed. So DIR is always the record of a whole run, which studies told earlier can
+ * go on using, whatever happens to a later run of the same words.
  */
 #ifndef ECH_LAB_KEEP_H
 #define ECH_LAB_KEEP_H
@@ -23,7 +24,8 @@ typedef struct ech__lab_kept {
 
 /* Writes done.json into DIR.new, and makes it DIR or, of a run that failed, DIR.failed. */
 ech_status ech__lab_keep_save(ech_ctx *ctx, const char *dir, const ech__lab_kept *kept);
-/* Whether dir holds a run of these words that succeeded; *seconds are what it took. What cannot be read is no such run. */
+/* Whether dir holds a run of these words that succeeded; *seconds are what it took. What cannot be
+ * read is no such run. */
 bool ech__lab_keep_find(ech_ctx *ctx, const char *dir, const char *words, double *seconds);
 /* Makes DIR.new an empty directory, whatever was in it. */
 ech_status ech__lab_keep_begin(ech_ctx *ctx, const char *dir);

@@ -62,10 +62,12 @@ typedef struct ech__lab_options {
 
 ech__lab_options ech__lab_options_default(void);
 
-/* Checks everything that can be checked before the first run: studies, sizes, directories. Keeps copies of the strings. */
+/* Checks everything that can be checked before the first run: studies, sizes, directories. Keeps
+ * copies of the strings. */
 ech_status ech__lab_create(ech_ctx *ctx, const ech__lab_options *options, ech__lab **out);
-/* Runs and tells, in the thread that lives as long as the program. Failed runs are in the records. Fails where the lab itself
- * cannot go on, and at its end where a study could not be told: the sentence is that of the first. */
+/* Runs and tells, in the thread that lives as long as the program. Failed runs are in the records.
+ * Fails where the lab itself cannot go on, and at its end where a study could not be told: the
+ * sentence is that of the first. */
 ech_status ech__lab_execute(ech__lab *lab);
 /* From a signal handler or another thread: the running run is stopped, nothing more is started, and execute returns. */
 void ech__lab_stop(ech__lab *lab);

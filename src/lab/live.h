@@ -6,8 +6,8 @@
  *     ech_status s = ech__live_state(live, false, &state);         one JSON object, good until the next call
  *     ech__live_destroy(live);
  *
- * For one thread at a time. However often it is asked for, the state is made four times a second at most, so that those who
- * look cost what they look at little.
+ * For one thread at a time. However often it is asked for, the state is made four times a second at
+ * most, so that those who look cost what they look at little.
  */
 #ifndef ECH_LAB_LIVE_H
 #define ECH_LAB_LIVE_H

@@ -1,8 +1,9 @@
 /* How much equal things differ on this machine, measured before anything is compared.
  *
- * Two figures: a fixed loop of about a millisecond, over and over on one thread, tells how quiet the machine is while
- * nothing else of the lab runs; a short training, repeated in processes of its own, tells by how much equal runs differ. It
- * is run once more before each further study: machines that are shared move more in minutes than in seconds.
+ * Two figures: a fixed loop of about a millisecond, over and over on one thread, tells how quiet
+ * the machine is while nothing else of the lab runs; a short training, repeated in processes of its
+ * own, tells by how much equal runs differ. It is run once more before each further study: machines
+ * that are shared move more in minutes than in seconds.
  */
 #ifndef ECH_LAB_NOISE_H
 #define ECH_LAB_NOISE_H

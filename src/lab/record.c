@@ -61,8 +61,8 @@ static bool is_told(const ech__lab *lab, const ech__study_card *card)
     return false;
 }
 
-/* What lab.json names by now, if it is of the same profile: quick figures and full ones do not belong into one report. The
- * caller destroys it. */
+/* What lab.json names by now, if it is of the same profile: quick figures and full ones do not
+ * belong into one report. The caller destroys it. */
 static ech_json *load_before(ech__lab *lab, const char *path)
 {
     ech_json *json;

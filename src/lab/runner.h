@@ -6,8 +6,9 @@
  *     ECH_TRY(ech__runner_run(ctx, &job, &end));
  *     if (end.how != ECH__RUNNER_EXITED || end.code != 0) ... ech__runner_reason(&end, job.err, text, sizeof text) ...
  *
- * The process leads a group of its own, in which its ranks and whatever else it starts are; the whole group is ended at its
- * limit, when it is to be stopped, and when the process is over. It reads nothing.
+ * The process leads a group of its own, in which its ranks and whatever else it starts are; the
+ * whole group is ended at its limit, when it is to be stopped, and when the process is over. It
+ * reads nothing.
  */
 #ifndef ECH_LAB_RUNNER_H
 #define ECH_LAB_RUNNER_H

@@ -28,8 +28,8 @@ enum {
 static const double WATCHED_S = 3.5;  /* who has asked within this time is still looking */
 static const double FAREWELL_S = 2.5; /* how long a stop waits for them */
 
-/* A connection. A client that sends its request byte by byte, or does not read the answer, is never silent, so what counts is when a
- * request of it was last completed. */
+/* A connection. A client that sends its request byte by byte, or does not read the answer, is never
+ * silent, so what counts is when a request of it was last completed. */
 typedef struct client {
     bool is_here; /* false: the place is free */
     int fd;
@@ -186,7 +186,8 @@ static client *longest_ago(ech__lab_server *s, const in_addr_t *address, int *co
     return found;
 }
 
-/* Whoever comes is let in: those who hold connections without completing requests make room, so nobody can keep others out. */
+/* Whoever comes is let in: those who hold connections without completing requests make room, so
+ * nobody can keep others out. */
 static void make_room(ech__lab_server *s, in_addr_t address)
 {
     const int64_t now = ech__clock_wall();

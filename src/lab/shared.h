@@ -1,4 +1,5 @@
-/* What several studies have in common: the training of a linear stack, and time, speedup and efficiency over numbers of devices.
+/* What several studies have in common: the training of a linear stack, and time, speedup and
+ * efficiency over numbers of devices.
  *
  *     static const ech__lab_param params[] = {ECH__LAB_STACK_PARAMS, {0}};
  *
@@ -63,8 +64,8 @@ void ech__lab_train(ech__lab_runs *lab, const char *id, ech__lab_stack stack, in
 /* A run PREFIXnN for each number of devices. */
 void ech__lab_scaling(ech__lab_runs *lab, const char *prefix, ech__lab_stack stack,
                       const char *more);
-/* The prediction for all numbers of devices: [ID rows.devices=2.step_time_s]. Ask for it before trainings that are emulated: it measures
- * the exchange that they price. */
+/* The prediction for all numbers of devices: [ID rows.devices=2.step_time_s]. Ask for it before
+ * trainings that are emulated: it measures the exchange that they price. */
 void ech__lab_plan(ech__lab_runs *lab, const char *id, ech__lab_stack stack, const char *more);
 /* Writes "1,2,4", as plan takes it. */
 void ech__lab_list_devices(const ech__lab_runs *lab, char *out, size_t bytes);
@@ -79,10 +80,11 @@ ECH__TELLS(2, 3) void ech__tell_sayf(ech__sheet *sheet, const char *sentence, ..
 /* Names the figures of runs PREFIXnN: PREFIXtN, the time of a step; PREFIXsN, the speedup against one device;
  * PREFIXeN, the efficiency. */
 void ech__tell_scaling(ech__sheet *sheet, const char *prefix);
-/* And what that time was spent on, on rank 0: PREFIXcN computing, PREFIXwN waiting for the rank that was ready last, PREFIXxN
- * exchanging, PREFIXoN everything else. */
+/* And what that time was spent on, on rank 0: PREFIXcN computing, PREFIXwN waiting for the rank
+ * that was ready last, PREFIXxN exchanging, PREFIXoN everything else. */
 void ech__tell_parts(ech__sheet *sheet, const char *prefix, int64_t devices);
-/* Series of a stacked plot, one for each part; the categories must be there. Cells come from `prefixes` and `devices`, `count` each. */
+/* Series of a stacked plot, one for each part; the categories must be there. Cells come from
+ * `prefixes` and `devices`, `count` each. */
 void ech__tell_parts_series(ech__sheet *sheet, const char *const *prefixes, const int64_t *devices,
                             size_t count);
 /* Columns devices, time/step, speedup, efficiency, and their cells. */
@@ -93,13 +95,15 @@ void ech__tell_scaling_series(ech__sheet *sheet, const char *prefix, const char 
 /* Axes of such a plot. */
 void ech__tell_scaling_axes(ech__sheet *sheet);
 
-/* "1, PREFIXt1, 2, PREFIXt2, ...": what amdahl, slope and the like take, of figures that are called WHAT and the number of devices. */
+/* "1, PREFIXt1, 2, PREFIXt2, ...": what amdahl, slope and the like take, of figures that are called
+ * WHAT and the number of devices. */
 ech__lab_phrase ech__tell_pairs(ech__sheet *sheet, const char *prefix, const char *what);
 
 /* The largest number of devices, and the largest that has a core for each: 1 where there is no larger one. */
 int64_t ech__tell_most(const ech__sheet *sheet);
 int64_t ech__tell_most_real(const ech__sheet *sheet);
-/* Whether only one device was asked for. Then it says in the answer that has been begun that nothing can be compared. */
+/* Whether only one device was asked for. Then it says in the answer that has been begun that
+ * nothing can be compared. */
 bool ech__tell_alone(ech__sheet *sheet);
 /* Says how figures of more devices than cores came about; nothing where there are none. */
 void ech__tell_say_emulated(ech__sheet *sheet);

@@ -19,10 +19,11 @@
  *             ech__tell_say(s, "That is clearly less than twice.");
  *     }
  *
- * No number is ever printed into a sentence by a study: it names a figure, the report prints it, and its source is the expression.
- * A run that failed is a missing value, and so is every figure of it: a cell is a dash with a note that says why, a point or a bar is left
- * out and named in the caption, a plot with nothing else is left out and named too, and a sentence with such a figure in it is replaced
- * by "No result: run n8 failed: ...".
+ * No number is ever printed into a sentence by a study: it names a figure, the report prints it,
+ * and its source is the expression. A run that failed is a missing value, and so is every figure of
+ * it: a cell is a dash with a note that says why, a point or a bar is left out and named in the
+ * caption, a plot with nothing else is left out and named too, and a sentence with such a figure in
+ * it is replaced by "No result: run n8 failed: ...".
  *
  * A format is one of docs/records.md's, and behind a space the unit, if any: "seconds", "bytes", "fixed1 images/s".
  * Expressions are those of lab/expr.h, printf-ed. Everything said belongs to the last table, plot, series or answer
@@ -45,8 +46,9 @@ int64_t ech__tell_device(const ech__sheet *sheet, size_t index);
 int64_t ech__tell_cores(const ech__sheet *sheet);
 /* Whether the run is there and finished. */
 bool ech__tell_has(ech__sheet *sheet, const char *run);
-/* Whether the study asked for it, or would have if another run had not failed. What is told of a run that was asked for and has no
- * result says why by itself, so a study only checks this for runs that it does not always ask for. */
+/* Whether the study asked for it, or would have if another run had not failed. What is told of a
+ * run that was asked for and has no result says why by itself, so a study only checks this for runs
+ * that it does not always ask for. */
 bool ech__tell_asked(ech__sheet *sheet, const char *run);
 /* Whether images are those of CIFAR-10; false: synthetic ones, which answers must say. */
 bool ech__tell_real_images(const ech__sheet *sheet);
@@ -59,8 +61,8 @@ ech__lab_figure ech__tell_let(ech__sheet *sheet, const char *name, const char *f
                               const char *expr, ...);
 /* The same without a name, for a choice between sentences. */
 ECH__TELLS(2, 3) ech__lab_figure ech__tell_value(ech__sheet *sheet, const char *expr, ...);
-/* Where the interval of a named figure lies: -1 below the bound, 1 above it, 0 when it holds the bound or the figure is unknown: then
- * no difference may be claimed. */
+/* Where the interval of a named figure lies: -1 below the bound, 1 above it, 0 when it holds the
+ * bound or the figure is unknown: then no difference may be claimed. */
 int ech__tell_side(ech__sheet *sheet, const char *name, double bound);
 /* Names a text of a record, such as a hash or the name of a rank, for sentences. */
 void ech__tell_let_text(ech__sheet *sheet, const char *name, const char *run, const char *path);
@@ -104,7 +106,8 @@ ECH__TELLS(2, 3) void ech__tell_category(ech__sheet *sheet, const char *name, ..
 ECH__TELLS(2, 3) void ech__tell_series(ech__sheet *sheet, const char *name, ...);
 /* Dots without a line between them. */
 void ech__tell_no_line(ech__sheet *sheet);
-/* A point of the series, or the next bar (x is then passed over). Unknown figures are left out, or are gaps among bars. */
+/* A point of the series, or the next bar (x is then passed over). Unknown figures are left out, or
+ * are gaps among bars. */
 ECH__TELLS(3, 4) void ech__tell_point(ech__sheet *sheet, double x, const char *expr, ...);
 ECH__TELLS(2, 3) void ech__tell_bar(ech__sheet *sheet, const char *expr, ...);
 /* A series of every step of a run (file "steps") or of every epoch ("epochs"), y multiplied by scale. */

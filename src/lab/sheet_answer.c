@@ -53,7 +53,8 @@ static bool ends_in(const char *text, size_t *length, const char *end)
     return true;
 }
 
-/* The next {name} at or after *at, which goes behind it. False at the end of the sentence or where something is wrong. */
+/* The next {name} at or after *at, which goes behind it. False at the end of the sentence or where
+ * something is wrong. */
 static bool next_mention(ech__sheet *sheet, const char *sentence, const char **at, mention *out)
 {
     for (const char *c = *at + strcspn(*at, "{}"); *c; c += strcspn(c, "{}")) {

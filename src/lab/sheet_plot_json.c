@@ -1,4 +1,5 @@
-/* Plots as records have them. What nothing is known of is left out: a series without a point, a plot without a series. */
+/* Plots as records have them. What nothing is known of is left out: a series without a point, a
+ * plot without a series. */
 #include "lab/sheet_internal.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* What the studies of the linear stack have in common that put micro-steps or layers on devices: the words of their runs, and
- * where their memory goes.
+/* What the studies of the linear stack have in common that put micro-steps or layers on devices:
+ * the words of their runs, and where their memory goes.
  *
  *     const ech__lab_spread mp = {.dim = 2048, .depth = 6, .batch = 64, .steps = 35, .devices = 2};
  *     ech__lab_spread_layers(lab, "mp2", &mp);
@@ -26,8 +26,8 @@ void ech__lab_spread_ranks(ech__lab_runs *lab, const char *id, const ech__lab_sp
 /* The layers spread over the devices, by halves or evenly. */
 void ech__lab_spread_layers(ech__lab_runs *lab, const char *id, const ech__lab_spread *stack);
 
-/* Numbers of devices that layers are spread over, ascending: one, two, five, and all that the machine has, as far as there are layers
- * for them. Gives how many. */
+/* Numbers of devices that layers are spread over, ascending: one, two, five, and all that the
+ * machine has, as far as there are layers for them. Gives how many. */
 enum { ECH__LAB_SPREAD_COUNTS = 4 };
 size_t ech__lab_spread_counts(int64_t cores, int64_t depth, int64_t out[ECH__LAB_SPREAD_COUNTS]);
 
@@ -63,7 +63,8 @@ void ech__tell_by_side(ech__sheet *sheet, const char *figure, double bound, cons
 
 /* The sentence with n wherever it has '#', in names of figures: "{speedup#}". */
 void ech__tell_say_for(ech__sheet *sheet, int64_t n, const char *sentence);
-/* What it means that the busy shares of all devices of a step, added up, are this figure: turns, or work side by side. */
+/* What it means that the busy shares of all devices of a step, added up, are this figure: turns, or
+ * work side by side. */
 void ech__tell_say_turns(ech__sheet *sheet, const char *figure);
 
 #endif

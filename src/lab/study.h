@@ -79,9 +79,10 @@ int64_t ech__lab_device(const ech__lab_runs *lab, size_t index);
 /* Cores of this machine: devices beyond them are emulated. */
 int64_t ech__lab_cores(const ech__lab_runs *lab);
 
-/* Asks for a run: the arguments of echelon, as words with one space between them. "train ..." gets --run-dir, and
- * --seed and --threads 1 where they are not given, and its record is run.json, with steps.jsonl and trace.json beside it. Any
- * other command gets --json, and what it prints is its record. A failing run becomes a row that says why.
+/* Asks for a run: the arguments of echelon, as words with one space between them. "train ..." gets
+ * --run-dir, and --seed and --threads 1 where they are not given, and its record is run.json, with
+ * steps.jsonl and trace.json beside it. Any other command gets --json, and what it prints is its
+ * record. A failing run becomes a row that says why.
  *
  * Words that begin with '@' are replaced:
  *   @images      --data cifar10 --data-dir DIR, or --data synthetic where the set cannot be had

@@ -1,5 +1,5 @@
-/* The words of a run made ready to be started: placeholders replaced, what every run gets added, and a name for its directory that
- * the same words always have. */
+/* The words of a run made ready to be started: placeholders replaced, what every run gets added,
+ * and a name for its directory that the same words always have. */
 #ifndef ECH_LAB_WORDS_H
 #define ECH_LAB_WORDS_H
 

@@ -1,8 +1,9 @@
-/* What one device leaves for another: where it lies, and whether it has been fetched. A mail belongs to one transfer of one
- * micro-batch and is used again in every step.
+/* What one device leaves for another: where it lies, and whether it has been fetched. A mail
+ * belongs to one transfer of one micro-batch and is used again in every step.
  *
- * The sender may not touch what it sent until it was taken; it rings the receiver's bell, and the receiver its own sender's.
- * A bell is waited for by one thread, its device's worker, and rung by any. */
+ * The sender may not touch what it sent until it was taken; it rings the receiver's bell, and the
+ * receiver its own sender's. A bell is waited for by one thread, its device's worker, and rung by
+ * any. */
 #ifndef ECH_PARALLEL_MAIL_H
 #define ECH_PARALLEL_MAIL_H
 

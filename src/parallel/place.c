@@ -188,8 +188,8 @@ static double cost_of(const ech__placement *p, const ech__layer *layer, bool mem
     return seconds ? layer->seconds : layer->flops;
 }
 
-/* Whether the layers fit into so many devices when none may take more than `most`; devices that are left over take one layer
- * each, so that none is empty. Fills in the devices. */
+/* Whether the layers fit into so many devices when none may take more than `most`; devices that are
+ * left over take one layer each, so that none is empty. Fills in the devices. */
 static bool fill(const ech__layers *layers, const double *cost, int devices, double most)
 {
     int device = 0;

@@ -1,8 +1,9 @@
 /* What an exec asks of the other ranks. The plan owns the interface, src/parallel implements it.
  *
- * Operators whose row says `exchange` have no kernels on a device: they are created here, and run in their place among the
- * others. An all-reduce of gradients only starts there; it goes on in ech__exchange_ops.progress, which the exec calls
- * between operators, and ends in an operator that waits. */
+ * Operators whose row says `exchange` have no kernels on a device: they are created here, and run
+ * in their place among the others. An all-reduce of gradients only starts there; it goes on in
+ * ech__exchange_ops.progress, which the exec calls between operators, and ends in an operator that
+ * waits. */
 #ifndef ECH_PLAN_EXCHANGE_H
 #define ECH_PLAN_EXCHANGE_H
 
@@ -20,8 +21,9 @@ typedef struct ech__exchange_ops {
     ech_status (*progress)(ech__exchange *exchange);
 } ech__exchange_ops;
 
-/* A clock that goes on only while this device computes: operators count with the time that their thread had a core, delays
- * with what they state, exchanges with what they would cost. For more devices than there are cores. */
+/* A clock that goes on only while this device computes: operators count with the time that their
+ * thread had a core, delays with what they state, exchanges with what they would cost. For more
+ * devices than there are cores. */
 typedef struct ech__virtual_clock {
     int64_t now_ns;
 } ech__virtual_clock;

@@ -64,14 +64,16 @@ struct ech__candidate {
 
 enum { ECH__MAX_CANDIDATES = 24 };
 
-/* Elements of a tensor, padding included, that kernel libraries can address: they multiply sizes as 32-bit integers. A device asks
- * no library about a larger one; kernels of its own count in 64 bits. */
+/* Elements of a tensor, padding included, that kernel libraries can address: they multiply sizes as
+ * 32-bit integers. A device asks no library about a larger one; kernels of its own count in 64
+ * bits. */
 #define ECH__LIBRARY_ELEMENTS INT32_MAX
 
 struct ech__kernel {
     ech_status (*run)(ech__kernel *kernel, const ech__scalars *scalars);
     void (*destroy)(ech__kernel *kernel);
-    /* Writes what it keeps: for kernels of weights that stay as they are, and only for those. NULL: it keeps nothing. */
+    /* Writes what it keeps: for kernels of weights that stay as they are, and only for those. NULL:
+     * it keeps nothing. */
     ech_status (*prepare)(ech__kernel *kernel);
     /* Of an optimizer's kernel: elements first to first + count only, by a gradient that lies elsewhere, on the calling
      * thread alone. NULL: it cannot. */
@@ -84,14 +86,16 @@ struct ech__binding {
     void *operands[ECH__MAX_OPERANDS];
     void *scratch;
     void *kept; /* from one run to the next */
-    /* Of an optimizer: a copy of its parameter in a 16-bit type, which lies alike and is written with it. NULL: none. */
+    /* Of an optimizer: a copy of its parameter in a 16-bit type, which lies alike and is written
+     * with it. NULL: none. */
     void *copy;
     ech_dtype copy_type;
 };
 
-/* Memory of a kind of device. An address is a name that may be added to; the host touches what lies there only where it is
- * host_visible. All but alloc and free may be called on any thread. Each comes after all that the device was given before, and
- * write, read, copy and fill return when the host's memory, or the other device's, may be used again. */
+/* Memory of a kind of device. An address is a name that may be added to; the host touches what lies
+ * there only where it is host_visible. All but alloc and free may be called on any thread. Each
+ * comes after all that the device was given before, and write, read, copy and fill return when the
+ * host's memory, or the other device's, may be used again. */
 typedef struct ech__memory_ops {
     bool host_visible;
     /* Zeroed and aligned to 64 bytes at least. ech__device_ops.alloc and free count it against the limit as well. */
@@ -105,8 +109,8 @@ typedef struct ech__memory_ops {
     ech_status (*fill)(ech__device *device, void *dst, int byte, int64_t bytes);
     /* Waits for all that the device was given. */
     ech_status (*sync)(ech__device *device);
-    /* Stores the time, in ns of ech__clock_wall, at which all that the device was given is done: at the latest when sync
-     * returns. */
+    /* Stores the time, in ns of ech__clock_wall, at which all that the device was given is done: at
+     * the latest when sync returns. */
     void (*stamp)(ech__device *device, int64_t *ns);
 } ech__memory_ops;
 

@@ -2,9 +2,10 @@
  *
  *     ECH_TRY(ech__largest_batch(bytes_of, user, limit, &batch));
  *
- * bytes_of says what a batch needs, INT64_MAX where its sizes cannot be counted. It is asked only a few times: the line
- * through the last two answers says where to look next, and every other time the gap is halved instead, so that steps in the
- * sizes do no harm. Bytes must not shrink when the batch grows. */
+ * bytes_of says what a batch needs, INT64_MAX where its sizes cannot be counted. It is asked only a
+ * few times: the line through the last two answers says where to look next, and every other time
+ * the gap is halved instead, so that steps in the sizes do no harm. Bytes must not shrink when the
+ * batch grows. */
 #ifndef ECH_PLAN_LARGEST_H
 #define ECH_PLAN_LARGEST_H
 

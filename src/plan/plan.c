@@ -200,7 +200,8 @@ static ech_status does_not_fit(const ech__plan *plan, const ech__plan_options *o
         advice);
 }
 
-/* Bytes that timing a kernel may take, operands and scratch: about what the plan takes, within the limit and what can be had. */
+/* Bytes that timing a kernel may take, operands and scratch: about what the plan takes, within the
+ * limit and what can be had. */
 static int64_t timing_allowance(const ech__plan *plan)
 {
     const int64_t limit = plan->device->memory_limit;

@@ -1,10 +1,11 @@
-/* Moves data between the host and memory of a device, and between devices, whether the host can touch that memory or not.
+/* Moves data between the host and memory of a device, and between devices, whether the host can
+ * touch that memory or not.
  *
  *     ECH_TRY(ech__device_scatter(device, layout, 4, 0, elems, canonical, address));    to the device
  *     ECH_TRY(ech__device_gather(device, layout, 4, 0, elems, address, canonical));     and back
  *
- * What the host can touch is moved as it is; all else goes through the functions of the device's memory, and through a
- * buffer on the host where a layout is not row-major. */
+ * What the host can touch is moved as it is; all else goes through the functions of the device's
+ * memory, and through a buffer on the host where a layout is not row-major. */
 #ifndef ECH_PLAN_TRANSFER_H
 #define ECH_PLAN_TRANSFER_H
 

@@ -23,8 +23,8 @@ ech_status ech__scale(ech__pricing *pricing, const ech__load *load, int64_t devi
                       ech__scaled *out);
 
 typedef struct ech__break_even {
-    /* The least number of devices, 2 or more, from which exposed communication takes half of the step or more; 0: it never
-     * does. */
+    /* The least number of devices, 2 or more, from which exposed communication takes half of the
+     * step or more; 0: it never does. */
     int64_t devices;
     /* The largest batch per device for which it does so on two devices; 0: not even for one sample. */
     int64_t batch;
@@ -40,8 +40,8 @@ typedef struct ech__advice {
     int64_t devices; /* the most that do; 1: none do */
 } ech__advice;
 
-/* Over powers of two and the numbers given, up to `most` devices; batches are those whose costs are known. memory: most bytes
- * of a device; 0: no limit. */
+/* Over powers of two and the numbers given, up to `most` devices; batches are those whose costs are
+ * known. memory: most bytes of a device; 0: no limit. */
 ech_status ech__advise(ech__pricing *pricing, const ech__load *load, int64_t most,
                        double efficiency, int64_t memory, ech__advice *out);
 

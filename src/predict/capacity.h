@@ -1,6 +1,7 @@
-/* Whether a training fits into a device's memory, and the largest batch that does: from plans alone, which allocate nothing,
- * time nothing, and may be larger than this machine. Where the tuning file has the times of all kernels, the plan is the one that a
- * training would make, to the byte; else it is that of the device's preferred kernels.
+/* Whether a training fits into a device's memory, and the largest batch that does: from plans
+ * alone, which allocate nothing, time nothing, and may be larger than this machine. Where the
+ * tuning file has the times of all kernels, the plan is the one that a training would make, to the
+ * byte; else it is that of the device's preferred kernels.
  *
  *     ech__capacity c;
  *     ECH_TRY(ech__capacity_init(ctx, &config, 1, &c));          one device; its limit is in c.limit

@@ -1,7 +1,8 @@
 /* A small model of step times, fitted to a table of runs, and what it says of other numbers of devices.
  *
- * A run of N devices takes samples / (N batch) steps. A step takes C(batch), what one device computes, and, where bytes are
- * exchanged between N > 1 devices, an exposed part E in one of several forms:
+ * A run of N devices takes samples / (N batch) steps. A step takes C(batch), what one device
+ * computes, and, where bytes are exchanged between N > 1 devices, an exposed part E in one of
+ * several forms:
  *
  *     none            0
  *     fixed           s                                     the same for any N: launches, synchronisation
@@ -12,12 +13,13 @@
  *     hidden link     max(0, bytes 2(N-1)/N / B - h C)
  *     fixed+hidden    s + max(0, bytes 2(N-1)/N / B - h C)
  *
- * C has a value of its own for each batch that ran on one device; between these it is interpolated, beyond them it follows
- * an affine fit through all of them. Without a row of one device C is affine. Nothing is negative. Errors are relative.
+ * C has a value of its own for each batch that ran on one device; between these it is interpolated,
+ * beyond them it follows an affine fit through all of them. Without a row of one device C is
+ * affine. Nothing is negative. Errors are relative.
  *
- * Forms are compared by the error with which they foresee each row of N > 1 when it is left out. The simplest that is as good
- * as the best is kept; several that are equally good and equally simple are all kept: a prediction is then the mean of
- * theirs, and its interval spans theirs.
+ * Forms are compared by the error with which they foresee each row of N > 1 when it is left out.
+ * The simplest that is as good as the best is kept; several that are equally good and equally
+ * simple are all kept: a prediction is then the mean of theirs, and its interval spans theirs.
  *
  *     ech__fit fit;                                                       some 100 KB
  *     ech__fit_options o = ech__fit_defaults();

@@ -17,9 +17,9 @@ typedef struct ech__costs_key {
 } ech__costs_key;
 ech__costs_key ech__costs_key_of(const ech__run_config *config);
 
-/* Runs training steps of config.train.batch samples on one device for about so many seconds and puts their costs. As several
- * ranks, each runs its own copy, which start every step together; all put the same. config.train.dp_devices 1 measures
- * DataParallel on one device. */
+/* Runs training steps of config.train.batch samples on one device for about so many seconds and
+ * puts their costs. As several ranks, each runs its own copy, which start every step together; all
+ * put the same. config.train.dp_devices 1 measures DataParallel on one device. */
 ech_status ech__costs_measure(ech_ctx *ctx, ech__costs *costs, const ech__run_config *config,
                               ech__comm *comm, double seconds);
 /* Seconds that measuring takes where a step takes so long, besides choosing kernels. */
@@ -36,9 +36,10 @@ typedef struct ech__costs_budget {
 /* Fills in the guess: the time on a slow machine, from what there is to compute and to move. */
 ech_status ech__costs_guess(ech_ctx *ctx, const ech__run_config *config, ech__costs_budget *out);
 
-/* The batch to measure next so that the costs of `batch` are known, or near: that batch, one on the way to it if measuring it
- * could take longer than the budget has, or 0 where nothing more is to be measured. A step takes no more time per sample than the
- * one of the largest batch below that was measured. */
+/* The batch to measure next so that the costs of `batch` are known, or near: that batch, one on the
+ * way to it if measuring it could take longer than the budget has, or 0 where nothing more is to be
+ * measured. A step takes no more time per sample than the one of the largest batch below that was
+ * measured. */
 int64_t ech__costs_next_batch(const ech__costs *costs, const char *key, int64_t batch,
                               const ech__costs_budget *budget);
 

@@ -16,8 +16,8 @@ typedef struct ech__spread {
     const ech__machine_costs *machine;
 } ech__spread;
 
-/* Fills in the step, the bubble and the time of waiting; devices, batch and micros are set. Every micro-batch but the first adds its gradients up,
- * at the price per array that the update has. */
+/* Fills in the step, the bubble and the time of waiting; devices, batch and micros are set. Every
+ * micro-batch but the first adds its gradients up, at the price per array that the update has. */
 ech_status ech__price_spread(ech_ctx *ctx, const ech__spread *spread, ech__price *price);
 
 #endif

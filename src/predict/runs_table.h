@@ -4,11 +4,12 @@
  *     1,32,50000,44695848,22.782
  *     2,32,50000,44695848,15.775
  *
- * The first line names the columns, in any order; all five must be there and no other. devices: how many took part;
- * batch: samples per device per step; samples: of the measured interval, an epoch say; bytes: of gradients exchanged per
- * step and device, 0 for none; time: seconds for the interval. Spaces around a value, empty lines, lines that start
- * with '#', CRLF and a byte order mark are taken. The same run may be there several times with different times; a line that
- * says the same as another in all five columns is refused, as a copy that was not meant.
+ * The first line names the columns, in any order; all five must be there and no other. devices: how
+ * many took part; batch: samples per device per step; samples: of the measured interval, an epoch
+ * say; bytes: of gradients exchanged per step and device, 0 for none; time: seconds for the
+ * interval. Spaces around a value, empty lines, lines that start with '#', CRLF and a byte order
+ * mark are taken. The same run may be there several times with different times; a line that says
+ * the same as another in all five columns is refused, as a copy that was not meant.
  */
 #ifndef ECH_PREDICT_RUNS_TABLE_H
 #define ECH_PREDICT_RUNS_TABLE_H

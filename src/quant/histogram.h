@@ -4,8 +4,8 @@
  *     ech__histogram_add(&h, values, count);               as often as needed
  *     ech__histogram_threshold(&h, ECH_OBSERVE_ENTROPY, 0, levels)
  *
- * Counts are kept by magnitude, below and above zero apart, in bins that become twice as wide when a value does not fit. Zeros
- * are counted apart: every scale has them exactly.
+ * Counts are kept by magnitude, below and above zero apart, in bins that become twice as wide when
+ * a value does not fit. Zeros are counted apart: every scale has them exactly.
  */
 #ifndef ECH_QUANT_HISTOGRAM_H
 #define ECH_QUANT_HISTOGRAM_H
@@ -26,8 +26,8 @@ const char *ech__observe_name(ech_observe observe);
 
 void ech__histogram_add(ech__histogram *h, const float *values, int64_t count);
 
-/* The largest magnitude to represent. levels: positive integers that there are, 127 or 255. percentile: share of the values
- * in percent. 0 where all values are 0. */
+/* The largest magnitude to represent. levels: positive integers that there are, 127 or 255.
+ * percentile: share of the values in percent. 0 where all values are 0. */
 double ech__histogram_threshold(const ech__histogram *h, ech_observe how, double percentile,
                                 int levels);
 

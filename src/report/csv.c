@@ -1,5 +1,5 @@
-/* Tables as CSV (RFC 4180), with full precision: a column with intervals becomes three, and one whose figures say how they
- * came about has another behind it. */
+/* Tables as CSV (RFC 4180), with full precision: a column with intervals becomes three, and one
+ * whose figures say how they came about has another behind it. */
 #include "base/file/dir.h"
 #include "base/file/file.h"
 #include "report/report.h"

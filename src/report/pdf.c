@@ -1,5 +1,5 @@
-/* report.pdf: title, contents, and the studies group by group. It is set twice, because the contents need the numbers of
- * pages that come behind them. */
+/* report.pdf: title, contents, and the studies group by group. It is set twice, because the
+ * contents need the numbers of pages that come behind them. */
 #include "base/file/file.h"
 #include "report/pdf_table.h"
 #include "report/report.h"

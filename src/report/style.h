@@ -1,5 +1,5 @@
-/* What every page of the report has in it: its style, in colours from the canvas's table, and its script. The live view of a lab
- * takes the style and the switch of colours over. */
+/* What every page of the report has in it: its style, in colours from the canvas's table, and its
+ * script. The live view of a lab takes the style and the switch of colours over. */
 #ifndef ECH_REPORT_STYLE_H
 #define ECH_REPORT_STYLE_H
 

@@ -10,7 +10,8 @@ void ech__narrow(ech_dtype dtype, int64_t n, const float *src, void *dst)
     ech__narrow_here(dtype, n, src, dst);
 }
 
-/* A number that is not finite has all bits of its exponent set. No early end, so that a compiler can make vectors of the loop. */
+/* A number that is not finite has all bits of its exponent set. No early end, so that a compiler
+ * can make vectors of the loop. */
 #define NONE_HAS(bits_type, exponent)                                                              \
     do {                                                                                           \
         const bits_type *bits = src;                                                               \

@@ -37,8 +37,8 @@ typedef struct ech__claim_options {
         lock; /* file name; one for each kind of files, so that one run may put several kinds into one place */
 } ech__claim_options;
 
-/* Makes the directory with its parents and locks it. Where another process holds it the error says which, after a moment:
- * a process that was just killed may still be about to end. */
+/* Makes the directory with its parents and locks it. Where another process holds it the error says
+ * which, after a moment: a process that was just killed may still be about to end. */
 ech_status ech__claim_take(ech_ctx *ctx, ech__claim *claim, const ech__claim_options *options);
 /* Removes the lock file, and the directories that were made for the claim where nothing was put into them. */
 void ech__claim_release(ech__claim *claim);

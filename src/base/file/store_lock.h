@@ -1,5 +1,5 @@
-/* The lock of a file that several processes read, merge and replace, such as the tuning store. It is a file of its own, because
- * the stored file is replaced.
+/* The lock of a file that several processes read, merge and replace, such as the tuning store. It
+ * is a file of its own, because the stored file is replaced.
  *
  *     int lock;
  *     ECH_TRY(ech__store_lock(ctx, "tuning.json", 5, &lock));      tuning.json.lock

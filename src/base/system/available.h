@@ -2,8 +2,9 @@
  *
  *     ECH_TRY(ech__memory_check(ctx, "the data set", bytes, ranks, threads));
  *
- * The system hands out more addresses than it has memory and kills somebody later, and libraries crash or try for ever where
- * an allocation fails. So what is large is asked for here before it is allocated.
+ * The system hands out more addresses than it has memory and kills somebody later, and libraries
+ * crash or try for ever where an allocation fails. So what is large is asked for here before it is
+ * allocated.
  */
 #ifndef ECH_BASE_SYSTEM_AVAILABLE_H
 #define ECH_BASE_SYSTEM_AVAILABLE_H
@@ -20,8 +21,8 @@ int64_t ech__process_available(int threads);
 /* Whether there is one. */
 bool ech__process_limited(void);
 
-/* Fails where `bytes` more cannot be had by each of `sharers` processes, of which this one has so many threads; `what` needs
- * them. */
+/* Fails where `bytes` more cannot be had by each of `sharers` processes, of which this one has so
+ * many threads; `what` needs them. */
 ech_status ech__memory_check(ech_ctx *ctx, const char *what, int64_t bytes, int sharers,
                              int threads);
 

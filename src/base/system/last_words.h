@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Without "echelon COMMAND: " before it and without control characters; what a rank said comes before what its launcher says of
- * the rank's end. False where the file has no such line. */
+/* Without "echelon COMMAND: " before it and without control characters; what a rank said comes
+ * before what its launcher says of the rank's end. False where the file has no such line. */
 bool ech__last_words(const char *path, char *out, size_t bytes);
 
 #endif

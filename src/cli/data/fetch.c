@@ -215,9 +215,9 @@ static ech_status judge(ech_ctx *ctx, const char *name, int result, const char *
     return ech__fail(ctx, ECH_E_IO, "%s failed with exit code %d", name, WEXITSTATUS(result));
 }
 
-/* Runs a program that is looked up in PATH, in dir (NULL: here), without a shell, and waits for it. It reads nothing, and
- * what it prints on stdout is dropped. Fails where it is not installed (ECH_E_UNSUPPORTED) or does not succeed, with the
- * first line that it printed on stderr. */
+/* Runs a program that is looked up in PATH, in dir (NULL: here), without a shell, and waits for it.
+ * It reads nothing, and what it prints on stdout is dropped. Fails where it is not installed
+ * (ECH_E_UNSUPPORTED) or does not succeed, with the first line that it printed on stderr. */
 static ech_status run_tool(ech_ctx *ctx, const char *dir, const char *const *argv)
 {
     int ends[2];

@@ -10,9 +10,9 @@
 bool ech__cli_is_rank(void);
 /* The exit code of a rank that has said why the job has failed, where another try would end alike. */
 int ech__cli_settled(void);
-/* Starts this very program again as that many ranks, with argv behind the command's name, forwards what they write, and
- * returns the exit code when all are gone. Only rank 0's standard output is let through. Nothing may have run on a device
- * before. */
+/* Starts this very program again as that many ranks, with argv behind the command's name, forwards
+ * what they write, and returns the exit code when all are gone. Only rank 0's standard output is
+ * let through. Nothing may have run on a device before. */
 int ech__cli_launch(ech_ctx *ctx, const ech__command *command, int ranks, int max_restarts,
                     char **argv);
 /* The same for ranks that only help the command: where they run is not said. */

@@ -1,8 +1,9 @@
 /* Reductions of one vector width. Each reduce_*.c defines REDUCE_TABLE and REDUCE_NAME and includes this file once.
  *
- * An array is gone through in blocks that stay in the first cache. A block is reduced in the order of the tree: leaves are
- * widened to the type in which they are added (16-bit types to f32), halves are joined, and the result is divided, narrowed and
- * written to every destination. Everything is element by element, so a destination may be one of the sources. */
+ * An array is gone through in blocks that stay in the first cache. A block is reduced in the order
+ * of the tree: leaves are widened to the type in which they are added (16-bit types to f32), halves
+ * are joined, and the result is divided, narrowed and written to every destination. Everything is
+ * element by element, so a destination may be one of the sources. */
 #include "comm/collective/reduce_table.h"
 #include "comm/collective/tree.h"
 #include "tensor/half.h"
@@ -199,8 +200,8 @@ typedef float vec __attribute__((vector_size(LANES * sizeof(float)), aligned(4),
 /* The same at any address. */
 typedef float bytes_vec __attribute__((vector_size(LANES * sizeof(float)), aligned(1), may_alias));
 
-/* Sums of four vectors stay in registers until all of them are loaded: a store whose address has the same low 12 bits as a
- * load behind it would hold that load up. b may be NULL. */
+/* Sums of four vectors stay in registers until all of them are loaded: a store whose address has
+ * the same low 12 bits as a load behind it would hold that load up. b may be NULL. */
 static inline void sum_run(vec scale, const float *x, const float *y, float *a, float *b)
 {
     const vec *p = (const vec *)x, *q = (const vec *)y;
@@ -232,8 +233,8 @@ static void sum_two(int64_t n, float scale, const float *x, const float *y, floa
     }
 }
 
-/* The C library copies by string instructions at these sizes, which are several times slower where the two addresses are
- * close to each other modulo a page. */
+/* The C library copies by string instructions at these sizes, which are several times slower where
+ * the two addresses are close to each other modulo a page. */
 static void copy(void *dst, const void *src, int64_t bytes)
 {
     enum { STEP = 4 * sizeof(bytes_vec) };

@@ -144,8 +144,8 @@ static ech_status add_conversion(ech_graph *graph, ech_value to, ech_value from)
     return ech__graph_add(graph, &node) < 0 ? graph->status : ECH_OK;
 }
 
-/* Takes the place of the gradients by what travels for them; the operators that make it stand from *at on, which moves behind
- * them. */
+/* Takes the place of the gradients by what travels for them; the operators that make it stand from
+ * *at on, which moves behind them. */
 static ech_status send_converted(ech_graph *graph, ech_dtype wire, ech_value *members, size_t count,
                                  size_t *at)
 {
@@ -189,8 +189,8 @@ static ech_status group_params(ech_graph *graph, int number, const ech_value *gr
     return ech__graph_group(graph, name, params, count) < 0 ? graph->status : ECH_OK;
 }
 
-/* A bucket may travel when nobody touches its gradients any more, nor their parameters where these are changed as soon as
- * it has arrived. */
+/* A bucket may travel when nobody touches its gradients any more, nor their parameters where these
+ * are changed as soon as it has arrived. */
 static ech_status add_bucket(ech_graph *graph, const ech__ddp_options *options, int number,
                              ech_value *members, size_t count)
 {

@@ -15,15 +15,16 @@ typedef struct ech__ddp_options {
         *like; /* the same training in another role, whose buckets to have; NULL: none */
 } ech__ddp_options;
 
-/* Puts the gradients into buckets, in the order in which the backward pass completes them, and the exchange of each
- * bucket behind the last operator that touches it; then the wait for all of them. Where gradients travel in another type, the
- * members of a bucket are their conversions, made right before it starts, and the sums are converted back behind the wait.
- * After ech__accumulate and before the optimizer. */
+/* Puts the gradients into buckets, in the order in which the backward pass completes them, and the
+ * exchange of each bucket behind the last operator that touches it; then the wait for all of them.
+ * Where gradients travel in another type, the members of a bucket are their conversions, made right
+ * before it starts, and the sums are converted back behind the wait. After ech__accumulate and
+ * before the optimizer. */
 ech_status ech__ddp(ech_graph *graph, const ech__ddp_options *options);
 
-/* Lets the rank that has reduced a stretch of gradients update the parameters with it, for all ranks, instead of handing the
- * sum to all, each of whom would update: half the work on two ranks, and the sum never leaves the cache. After the
- * optimizer, with parameters in groups. */
+/* Lets the rank that has reduced a stretch of gradients update the parameters with it, for all
+ * ranks, instead of handing the sum to all, each of whom would update: half the work on two ranks,
+ * and the sum never leaves the cache. After the optimizer, with parameters in groups. */
 ech_status ech__ddp_update(ech_graph *graph);
 
 /* Bytes that a rank has exchanged in a step, without padding: gradients, buffers, statistics. */

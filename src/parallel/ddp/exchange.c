@@ -28,7 +28,8 @@ struct exchange_kernel {
 
 /* ---- gradients ---- */
 
-/* Updates a stretch of the parameters and states here, and hands the result to all ranks that share memory with this one. */
+/* Updates a stretch of the parameters and states here, and hands the result to all ranks that share
+ * memory with this one. */
 static ech_status apply_update(void *user, int64_t first, int64_t count, const void *sum)
 {
     exchange_kernel *k = user;
@@ -196,8 +197,9 @@ static ech_status gather(exchange_kernel *k, double first, const double **out)
     return ECH_OK;
 }
 
-/* mean and variance over the samples of all ranks, from each rank's mean, variance and number of samples times pixels. The
- * output has what bn_running must see to correct for bias by this rank's count and end with that of all. */
+/* mean and variance over the samples of all ranks, from each rank's mean, variance and number of
+ * samples times pixels. The output has what bn_running must see to correct for bias by this rank's
+ * count and end with that of all. */
 static ech_status run_sync_stats(exchange_kernel *k, const ech__scalars *scalars)
 {
     const double *all;

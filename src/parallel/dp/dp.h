@@ -52,7 +52,8 @@ ech_status ech__dp_check_memory(const ech__plan *part, const ech__plan *whole);
 ech_status ech__dp_open_device(ech_ctx *ctx, int index, int devices,
                                const ech__device_options *options, ech__device **out);
 
-/* The whole batch on device 0: the plan and the exec of the head. It holds all inputs, the loss, and what else is kept. */
+/* The whole batch on device 0: the plan and the exec of the head. It holds all inputs, the loss,
+ * and what else is kept. */
 typedef struct ech__dp_whole {
     int64_t batch;
     ech__plan *plan;
@@ -81,7 +82,8 @@ const ech__dp_work *ech__dp_work_of(const ech__dp *dp, int device);
 const ech__span *ech__dp_phases(const ech__dp *dp);
 /* What it ran in the last step; false where it had no samples. */
 bool ech__dp_last(const ech__dp *dp, int device, const ech__plan **plan, const ech__exec **exec);
-/* What made the loss of the last step not finite, and the device that it is on; its node is NULL where nothing was found. */
+/* What made the loss of the last step not finite, and the device that it is on; its node is NULL
+ * where nothing was found. */
 ech__culprit ech__dp_culprit(const ech__dp *dp, int *device);
 /* How often parameters began to change, over all steps. */
 int64_t ech__dp_updates(const ech__dp *dp);

@@ -224,7 +224,8 @@ static void spin_for(const ech__dp_replica *r)
            ech__clock_wall() - start < SPIN_NS) {}
 }
 
-/* Starts it on every other device that has samples, does device 0's part here, and waits for all; the first failure counts. */
+/* Starts it on every other device that has samples, does device 0's part here, and waits for all;
+ * the first failure counts. */
 static ech_status on_all(ech__dp *dp, ech_status (*job)(void *arg), ech__dp_phase phase)
 {
     for (int d = dp->devices - 1; d > 0; d--) {

@@ -1,5 +1,5 @@
-/* Between the devices of a pipe: the two ends of a transfer, as kernels. What belongs to other groups is handed on to their
- * ranks. */
+/* Between the devices of a pipe: the two ends of a transfer, as kernels. What belongs to other
+ * groups is handed on to their ranks. */
 #include "base/system/clock.h"
 #include "parallel/pipe/internal.h"
 #include "plan/transfer.h"
@@ -94,11 +94,12 @@ static ech_status run_recv(ech__kernel *base, const ech__scalars *scalars)
 
 /* ---- between ranks ----
  *
- * A send waits until the other side receives, so the two sides of a border must take their messages in one order. In the order
- * of one forward and one backward in turns they would not: the device before has the next activations to send when the one
- * behind sends a gradient. It then takes the gradient first; the other one had to be done with it anyway before it could use
- * the activations. Borders are a chain, so nobody waits in a circle. A byte goes ahead of each message, to tell waiting from
- * moving. */
+ * A send waits until the other side receives, so the two sides of a border must take their messages
+ * in one order. In the order of one forward and one backward in turns they would not: the device
+ * before has the next activations to send when the one behind sends a gradient. It then takes the
+ * gradient first; the other one had to be done with it anyway before it could use the activations.
+ * Borders are a chain, so nobody waits in a circle. A byte goes ahead of each message, to tell
+ * waiting from moving. */
 
 static ech_status send_to_rank(const link_kernel *k)
 {

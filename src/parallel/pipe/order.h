@@ -1,9 +1,10 @@
 /* The order in which the devices of a pipeline work, as pure functions.
  *
- * A step has M micro-batches, and each device has a stretch of the layers. Both orders give the same gradients; they differ in
- * how many micro-batches a device holds the activations of. Backward passes come in the order of the micro-batches, so the
- * first one writes the gradients and the others add to them. A model that is merely spread over devices is the pipeline with
- * one micro-batch.
+ * A step has M micro-batches, and each device has a stretch of the layers. Both orders give the
+ * same gradients; they differ in how many micro-batches a device holds the activations of. Backward
+ * passes come in the order of the micro-batches, so the first one writes the gradients and the
+ * others add to them. A model that is merely spread over devices is the pipeline with one
+ * micro-batch.
  */
 #ifndef ECH_PARALLEL_PIPE_ORDER_H
 #define ECH_PARALLEL_PIPE_ORDER_H
@@ -23,8 +24,8 @@ typedef struct ech__task {
  * passes as there are devices behind this one, then one forward and one backward in turns, then what is left. */
 void ech__pipe_tasks(ech_pipeline order, int device, int devices, int micros, ech__task *out);
 
-/* Micro-batches whose activations a device holds at the same time, at most: all of them, or devices - device. Micro-batch m
- * takes the place of m - slots. */
+/* Micro-batches whose activations a device holds at the same time, at most: all of them, or devices
+ * - device. Micro-batch m takes the place of m - slots. */
 int ech__pipe_slots(ech_pipeline order, int device, int devices, int micros);
 
 /* Micro-batches where nobody says how many: the most that divide the batch, up to four for each device. */

@@ -21,7 +21,8 @@ typedef struct ech__plot_scale {
     size_t nticks;
 } ech__plot_scale;
 
-/* Holds both ends, which may be equal, and has about `want` ticks or fewer. whole: ticks stand at whole numbers only. */
+/* Holds both ends, which may be equal, and has about `want` ticks or fewer. whole: ticks stand at
+ * whole numbers only. */
 ech__plot_scale ech__scale_over(ech__scale_kind kind, double low, double high, int want,
                                 bool whole);
 /* The same with ends that must stay where they are. */

@@ -19,7 +19,8 @@ ech_status ech__read_tables(const ech__reader *r, const ech_json *study, ech__st
 ech_status ech__read_answers(const ech__reader *r, const ech_json *study, ech__study *out);
 ech_status ech__read_plots(const ech__reader *r, const ech_json *study, ech__study *out);
 
-/* Notes the error message of the context as a problem of a study, which keeps what it has. Fails only without memory. */
+/* Notes the error message of the context as a problem of a study, which keeps what it has. Fails
+ * only without memory. */
 ech_status ech__book_problem(ech__book *book, ech__study *study);
 
 #endif

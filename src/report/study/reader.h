@@ -49,8 +49,8 @@ ech_status ech__reader_real_or(const ech__reader *r, const ech_json *object, con
 ech_status ech__reader_number(const ech__reader *r, const ech_json *value, const char *what,
                               double *out);
 
-/* One of the words, which stand in one string parted by spaces; its position. A missing key gives fallback, unless that is
- * negative. */
+/* One of the words, which stand in one string parted by spaces; its position. A missing key gives
+ * fallback, unless that is negative. */
 ech_status ech__reader_choice(const ech__reader *r, const ech_json *object, const char *key,
                               const char *words, int fallback, int *out);
 

@@ -132,8 +132,9 @@ typedef struct ech__book {
     size_t nproblems, problems_room;
 } ech__book;
 
-/* Reads lab.json, every study that it names, and the records that their plots are made from. A study whose file cannot be read, and a
- * plot whose records cannot, become a problem, and all others stand. */
+/* Reads lab.json, every study that it names, and the records that their plots are made from. A
+ * study whose file cannot be read, and a plot whose records cannot, become a problem, and all
+ * others stand. */
 ech_status ech__book_load(ech_ctx *ctx, const char *dir, ech__book **out);
 void ech__book_destroy(ech__book *book);
 

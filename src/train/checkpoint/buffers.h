@@ -1,5 +1,5 @@
-/* Running statistics of batch norms that every rank has of its own (--no-broadcast-buffers), in one file: each buffer of the
- * model with the ranks in front, "bn1.running_mean" of shape [ranks, C].
+/* Running statistics of batch norms that every rank has of its own (--no-broadcast-buffers), in one
+ * file: each buffer of the model with the ranks in front, "bn1.running_mean" of shape [ranks, C].
  *
  *     ECH_TRY(ech__buffers_save(trainer, path));       rank 0; collective
  *     ECH_TRY(ech__buffers_save(trainer, NULL));       the other ranks only hand in what they have

@@ -1,6 +1,6 @@
-/* By which clock steps are timed. By the real one a time is that of N devices only where each has cores of its own; the virtual
- * one counts the time that each device's thread had a core, and the exchange at its price, and so gives the time of N devices
- * on fewer cores.
+/* By which clock steps are timed. By the real one a time is that of N devices only where each has
+ * cores of its own; the virtual one counts the time that each device's thread had a core, and the
+ * exchange at its price, and so gives the time of N devices on fewer cores.
  *
  *     ech__crowd crowd;
  *     ECH_TRY(ech__crowd_count(ctx, &options, &crowd));                collective
@@ -33,16 +33,18 @@ typedef struct ech__crowd {
 /* Every rank gets the same. */
 ech_status ech__crowd_count(ech_ctx *ctx, const ech_train_options *options, ech__crowd *out);
 
-/* auto: virtual where devices outnumber cores and can be timed so, else real. virtual gives each device one thread, and is
- * refused where it cannot be. */
+/* auto: virtual where devices outnumber cores and can be timed so, else real. virtual gives each
+ * device one thread, and is refused where it cannot be. */
 ech_status ech__clock_choose(ech_ctx *ctx, const ech__crowd *crowd, ech_train_options *options,
                              ech__clock_kind *kind);
 
-/* Links that nobody has described: the exchange through this machine's memory, where echelon plan has measured it for about as
- * many bytes as travel at a time, else the default. graph: of the model, or NULL. */
+/* Links that nobody has described: the exchange through this machine's memory, where echelon plan
+ * has measured it for about as many bytes as travel at a time, else the default. graph: of the
+ * model, or NULL. */
 ech__emulation ech__emulation_here(ech_ctx *ctx, const ech_graph *graph, int64_t bucket_bytes);
 
-/* What `echelon run --clock ... --link ...` asks of a program, by ECHELON_CLOCK and ECHELON_LINK: real where they are not set. */
+/* What `echelon run --clock ... --link ...` asks of a program, by ECHELON_CLOCK and ECHELON_LINK:
+ * real where they are not set. */
 ech_status ech__clock_asked(ech_ctx *ctx, const ech_graph *graph, int64_t bucket_bytes,
                             ech__clock_kind *kind, ech__emulation *emulation);
 

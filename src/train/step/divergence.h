@@ -1,8 +1,9 @@
 /* Runs whose loss or parameters stop being finite: what came first, and what follows for the run.
  *
- * The loss of each step is looked at; parameters, buffers and optimizer states are before each checkpoint, before an epoch is
- * evaluated, and at the end. All ranks come to the same. Gradients that overflow because the loss is scaled
- * are none of it: the step is skipped, and the loss itself is finite.
+ * The loss of each step is looked at; parameters, buffers and optimizer states are before each
+ * checkpoint, before an epoch is evaluated, and at the end. All ranks come to the same. Gradients
+ * that overflow because the loss is scaled are none of it: the step is skipped, and the loss itself
+ * is finite.
  */
 #ifndef ECH_TRAIN_STEP_DIVERGENCE_H
 #define ECH_TRAIN_STEP_DIVERGENCE_H

@@ -8,8 +8,9 @@
  *         ECH_TRY(ech__variant_step(trainer, variant, &micro, &step));
  *     }
  *
- * The samples of a step are split evenly over the ranks, and those of a rank evenly over its micro-steps. Every rank takes as
- * many micro-steps; one that has no sample left for it computes on a black one that does not count. */
+ * The samples of a step are split evenly over the ranks, and those of a rank evenly over its
+ * micro-steps. Every rank takes as many micro-steps; one that has no sample left for it computes on
+ * a black one that does not count. */
 #ifndef ECH_TRAIN_STEP_FEED_H
 #define ECH_TRAIN_STEP_FEED_H
 

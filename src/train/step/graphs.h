@@ -1,5 +1,5 @@
-/* The graphs of a training run, from its options. The trainer, on the real and the virtual clock, and prediction build them
- * here and nowhere else, so what is priced is what runs.
+/* The graphs of a training run, from its options. The trainer, on the real and the virtual clock,
+ * and prediction build them here and nowhere else, so what is priced is what runs.
  *
  *     one device, or one rank of several      ech__graphs_of_rank        a graph for each role of a micro-step
  *     DataParallel                            ech__graphs_of_halves      body and head
@@ -55,8 +55,8 @@ ech__placement ech__graphs_placement(const ech_train_options *train);
 /* Adds the transfers between devices and the backward pass. */
 ech_status ech__graphs_place(ech_graph *whole, ech__layers *layers, ech_value loss,
                              const ech__graphs_options *options);
-/* The part of one device. out[ECH__PIPE_ROLES] but for evaluation; what is wrong is said in ctx. buckets: how many the devices
- * before it have, to which its own are added. */
+/* The part of one device. out[ECH__PIPE_ROLES] but for evaluation; what is wrong is said in ctx.
+ * buckets: how many the devices before it have, to which its own are added. */
 ech_status ech__graphs_of_stage(const ech_graph *whole, int device, ech_ctx *ctx,
                                 const ech__graphs_options *options, int *buckets, ech_graph **out);
 

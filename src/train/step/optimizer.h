@@ -1,7 +1,9 @@
-/* Optimizers: a table, and a pass that adds for every parameter with a gradient its states and an update operator. The rules are
- * PyTorch's; the numbers that change from step to step come to the operators as scalars.
+/* Optimizers: a table, and a pass that adds for every parameter with a gradient its states and an
+ * update operator. The rules are PyTorch's; the numbers that change from step to step come to the
+ * operators as scalars.
  *
- * A new optimizer is a member of ECH_OPTIMIZER_LIST, a row in optimizer.c and, unless it shares one, an update operator. */
+ * A new optimizer is a member of ECH_OPTIMIZER_LIST, a row in optimizer.c and, unless it shares
+ * one, an update operator. */
 #ifndef ECH_TRAIN_STEP_OPTIMIZER_H
 #define ECH_TRAIN_STEP_OPTIMIZER_H
 

@@ -12,8 +12,9 @@ ech_status ech__params_check(const ech_graph *graph, const char *path);
 ech_status ech__optimizer_load(ech_trainer *trainer, const char *path);
 ech_status ech__optimizer_save(ech_trainer *trainer, const char *path);
 
-/* The difference of all parameters of the trainer and of those in a file, as one vector: its norm, and that of the file's. In
- * double, in canonical order. Where devices are in several processes all of them take part. */
+/* The difference of all parameters of the trainer and of those in a file, as one vector: its norm,
+ * and that of the file's. In double, in canonical order. Where devices are in several processes all
+ * of them take part. */
 typedef struct ech__params_gap {
     double distance, norm;
 } ech__params_gap;

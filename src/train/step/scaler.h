@@ -1,6 +1,7 @@
-/* The scale of the loss, as PyTorch's GradScaler has it: the loss is multiplied by it, so that small gradients do not vanish in
- * a type with few bits of exponent, and the gradients are divided by it before they are used. A gradient that is not finite
- * says that the scale is too large: the step is left out and the scale halved; after many good steps in a row it is doubled.
+/* The scale of the loss, as PyTorch's GradScaler has it: the loss is multiplied by it, so that
+ * small gradients do not vanish in a type with few bits of exponent, and the gradients are divided
+ * by it before they are used. A gradient that is not finite says that the scale is too large: the
+ * step is left out and the scale halved; after many good steps in a row it is doubled.
  *
  *     ech__scaler s = ech__scaler_start(65536);       0: none, the scale is 1 for ever
  *     ... a step with the loss times s.scale ...
@@ -18,8 +19,8 @@
 
 enum { ECH__SCALER_INTERVAL = 2000, ECH__SCALER_PATIENCE = 16 };
 #define ECH__SCALER_INITIAL 65536.0
-/* The smallest normal number of f16: below it the gradient of a loss would be lost by the scale itself. PyTorch has no such
- * limit, and goes on skipping for ever. */
+/* The smallest normal number of f16: below it the gradient of a loss would be lost by the scale
+ * itself. PyTorch has no such limit, and goes on skipping for ever. */
 #define ECH__SCALER_LEAST 0x1p-14
 
 typedef struct ech__scaler {

@@ -3,8 +3,9 @@
  *     ech__schedule s = {.kind = ECH__SCHEDULE_COSINE, .lr = 0.4, .steps = 391, .warmup = 98, .warmup_from = 0.1};
  *     ech__schedule_lr(&s, 0)      0.1, and from there on a line up to 0.4 at step 98, then half a cosine down to 0
  *
- * The linear scaling rule and the gradual warm-up for large batches (Goyal et al., "Accurate, Large Minibatch SGD") are both
- * in it: ech__schedule_scale gives the rate of a batch by that of another, and a warm-up goes from the one to the other. */
+ * The linear scaling rule and the gradual warm-up for large batches (Goyal et al., "Accurate, Large
+ * Minibatch SGD") are both in it: ech__schedule_scale gives the rate of a batch by that of another,
+ * and a warm-up goes from the one to the other. */
 #ifndef ECH_TRAIN_STEP_SCHEDULE_H
 #define ECH_TRAIN_STEP_SCHEDULE_H
 
@@ -40,12 +41,12 @@ double ech__schedule_scale(double lr, int64_t batch, int64_t base);
 /* Steps of a warm-up of so many epochs, at least one where epochs is above 0. */
 int64_t ech__schedule_warmup(double epochs, int64_t steps_per_epoch);
 
-/* Where a warm-up starts unless something else is asked for: at the unscaled rate where scaling has made it larger, else one
- * step above 0. */
+/* Where a warm-up starts unless something else is asked for: at the unscaled rate where scaling has
+ * made it larger, else one step above 0. */
 double ech__schedule_warmup_from(double unscaled, double lr, int64_t warmup);
 
-/* step counts from 0. PyTorch's LinearLR for the warm-up, and then StepLR, CosineAnnealingLR or LinearLR, stepped after every
- * step. */
+/* step counts from 0. PyTorch's LinearLR for the warm-up, and then StepLR, CosineAnnealingLR or
+ * LinearLR, stepped after every step. */
 double ech__schedule_lr(const ech__schedule *schedule, int64_t step);
 
 #endif
