@@ -54,14 +54,16 @@ def say(line):
 # ---- PyTorch ----
 
 def has_torch(python):
-    return bool(python) and subprocess.run([python, "-c", "import torch, numpy"], stderr=subprocess.DEVNULL).returncode == 0
+    return bool(python) and subprocess.run([python, "-c", "import torch, numpy"],
+            stderr=subprocess.DEVNULL).returncode == 0
 
 
 def make_venv(place):
     """The newest PyTorch that pip finds; pip's own settings say where, such as PIP_INDEX_URL for a build without CUDA."""
     say(f"installing PyTorch from PyPI in {os.path.relpath(place)}: this takes some GB, once")
     return (subprocess.run([sys.executable, "-m", "venv", "--clear", place], stdout=sys.stderr).returncode == 0 and
-            subprocess.run([place / "bin" / "pip", "install", "-q", "torch", "numpy"], stdout=sys.stderr).returncode == 0)
+            subprocess.run([place / "bin" / "pip", "install", "-q", "torch", "numpy"],
+                stdout=sys.stderr).returncode == 0)
 
 
 def find_python(out):
@@ -81,7 +83,8 @@ def find_python(out):
 
 def run(command, text="", **environment):
     """Standard output and the most memory that was resident, in bytes. text: its standard input."""
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environment}) as child:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env={**os.environ, **environment}) as child:
         child.stdin.write(text.encode())
         child.stdin.close()
         out = child.stdout.read().decode()
@@ -160,8 +163,10 @@ class Comparison:
 
     def measure(self, args):
         self.arms = self.make_arms() if callable(self.make_arms) else self.make_arms
-        self.file = args.out / (f"{pathlib.Path(sys.argv[0]).name} {self.name}".replace(", ", "-").replace(" ", "-") + ".json")
-        command = [args.program, "compare", "--json", "--budget", args.budget or self.budget, "--arm-timeout", str(ARM_TIMEOUT_S)]
+        self.file = args.out / (f"{pathlib.Path(sys.argv[0]).name} {self.name}".replace(", ",
+                "-").replace(" ", "-") + ".json")
+        command = [args.program, "compare", "--json", "--budget", args.budget or self.budget,
+                "--arm-timeout", str(ARM_TIMEOUT_S)]
         for arm in self.arms:
             threshold = f"{arm.scale / (arm.target or 1):.6g}"
             command += ["--", "--name", arm.name or "Echelon", "--threshold", threshold, *arm.words]
@@ -206,7 +211,8 @@ def compare(comparisons, args, title, figure="ours is faster by"):
           [row for comparison in comparisons for row in comparison.rows()])
     print("\n".join(comparison.note() for comparison in comparisons))
     if sum(comparison.record["starts"] for comparison in comparisons) > 1:
-        print(run([args.program, "compare", *(word for one in comparisons for word in ("--pool", one.file))])[0], end="")
+        print(run([args.program, "compare", *(word for one in comparisons
+                for word in ("--pool", one.file))])[0], end="")
     print()
 
 

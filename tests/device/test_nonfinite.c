@@ -1,6 +1,7 @@
-/* What is not finite stays so: a NaN or an infinity in any input of any operator comes out of every kernel, on every layout and in
- * every type, wherever the reference has one. The reference in turn has what PyTorch has, by the table in as_pytorch. An
- * operator that loses a NaN hides that a training run has diverged. */
+/* What is not finite stays so: a NaN or an infinity in any input of any operator comes out of every
+ * kernel, on every layout and in every type, wherever the reference has one. The reference in turn
+ * has what PyTorch has, by the table in as_pytorch. An operator that loses a NaN hides that a
+ * training run has diverged. */
 #include "support/op_harness.h"
 
 #include <math.h>

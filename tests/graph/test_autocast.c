@@ -1,4 +1,5 @@
-/* Mixed precision as a rewrite: which values become 16-bit, how many casts and copies there are, and what it refuses. */
+/* Mixed precision as a rewrite: which values become 16-bit, how many casts and copies there are,
+ * and what it refuses. */
 #include "models/internal.h"
 #include "support/graph_fixture.h"
 #include "train/step/optimizer.h"

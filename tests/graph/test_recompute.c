@@ -8,8 +8,9 @@
 
 enum { N = 4, C = 3, SIDE = 8, CLASSES = 5 };
 
-/* conv, bn, relu, and two residual sums of a conv and bn each: the first batch norm can be recomputed. The second cannot,
- * because its residual is then not there any more; so the third can, whose residual is the second. */
+/* conv, bn, relu, and two residual sums of a conv and bn each: the first batch norm can be
+ * recomputed. The second cannot, because its residual is then not there any more; so the third can,
+ * whose residual is the second. */
 static ech_value build(ech_graph *g)
 {
     const ech_value x = ech_input(g, "x", ECH_F32, 4, (int64_t[]){ECH_BATCH, C, SIDE, SIDE});

@@ -25,7 +25,9 @@ check "no search path of the build is left in the library" \
     sh -c 'readelf -d "$0" >"$1" && ! grep -E "R(UN)?PATH" "$1"' "$lib" "$work/dynamic"
 if [[ -z $ECH_SAN ]]; then
     check "only ech_ symbols are visible" \
-        sh -c 'nm -D --defined-only "$0" >"$1" && test -s "$1" && ! grep -vE " ech_[a-z0-9]" "$1"' "$lib" "$work/symbols"
+        sh -c \
+        'nm -D --defined-only "$0" >"$1" && test -s "$1" && ! grep -vE " ech_[a-z0-9]" "$1"' \
+        "$lib" "$work/symbols"
 fi
 says "the version is the same to a program, pkg-config and the header" "^$version\$" \
     pkg-config --modversion echelon
@@ -44,7 +46,8 @@ home=$work/home/.local
 at_home() { env -u LD_LIBRARY_PATH PKG_CONFIG_PATH="$home/lib/pkgconfig" "$@"; }
 check "a prefix of one's own" cmake --install "$ECH_BUILD" --prefix "$home"
 check "the line of the README builds there" at_home sh -c \
-    'cc "$@" $(pkg-config --cflags --libs echelon) -o "$0"' "$work/own_model" "${san[@]}" "$ECH_SRC/examples/own_model.c"
+    'cc "$@" $(pkg-config --cflags --libs echelon) -o "$0"' "$work/own_model" "${san[@]}" \
+    "$ECH_SRC/examples/own_model.c"
 check "and the program starts" at_home env -C "$work" "$work/own_model"
 check "below /usr" env DESTDIR="$work/system" cmake --install "$ECH_BUILD" --prefix /usr
 refuse "where the loader looks, a program gets no search path" grep rpath "$work/system/usr/lib/pkgconfig/echelon.pc"
@@ -73,7 +76,8 @@ for example in ddp_accumulation ddp_amp practical5_single; do
     check "the example $example builds against the installed tree" \
         compile "$ECH_SRC/examples/$example.c" "$work/$example"
     says "and runs on one device" "^$example: 1 rank, .* 0 steps skipped; loss 0\\." "$work/$example" 64 2 3
-    says "and on two" "^$example: 2 ranks, .* 0 steps skipped; loss 0\\." "$prefix/bin/echelon" run -n 2 -- "$work/$example" 64 2 3
+    says "and on two" "^$example: 2 ranks, .* 0 steps skipped; loss 0\\." "$prefix/bin/echelon" \
+        run -n 2 -- "$work/$example" 64 2 3
     says "and says how it is called" "^usage: .* \\[DIM" "$work/$example" 0
 done
 says "accumulation with mixed precision counts its micro-steps" ': 2 ranks, fp16, 3 micro-steps of 32 samples: ' \
@@ -95,22 +99,30 @@ done
 # One core, whatever the machine has: two ranks share it.
 core=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*\([0-9]*\).*/\1/p' /proc/self/status)
 two=(taskset -c "$core" "$prefix/bin/echelon" run -n 2)
-says "ranks that share a core have emulated times" '^2 ranks: .*, emulated\), .* exchange' "${two[@]}" -- "$work/ddp_benchmark" 64 2
-says "or, by the real clock, times that are marked" '^2 ranks: .*, measured, oversubscribed\), ' "${two[@]}" --clock real -- "$work/ddp_benchmark" 64 2
-says "the launcher warns of them" 'echelon run: 2 ranks share 1 core: times are not those' "${two[@]}" --clock real -- true
+says "ranks that share a core have emulated times" '^2 ranks: .*, emulated\), .* exchange' \
+    "${two[@]}" -- "$work/ddp_benchmark" 64 2
+says "or, by the real clock, times that are marked" '^2 ranks: .*, measured, oversubscribed\), ' \
+    "${two[@]}" --clock real -- "$work/ddp_benchmark" 64 2
+says "the launcher warns of them" 'echelon run: 2 ranks share 1 core: times are not those' \
+    "${two[@]}" --clock real -- true
 # One bucket of 33280 bytes: two messages of a half over a ring of two, so 0.43 s a step, which take no time.
 says "a program's own steps have the links that are given" '^2 ranks: 43[0-9]\.[0-9]* ms a step \(.*, emulated\)' \
     "$prefix/bin/echelon" run -n 2 --clock virtual --link 100kB/s,50ms -- "$work/ddp_benchmark" 64 2
 says "a link without latency is refused" 'link' "$prefix/bin/echelon" run -n 2 --link 1GB/s -- true
-says "links of the real clock are refused" '--link requires --clock virtual' "$prefix/bin/echelon" run -n 2 --clock real --link 1GB/s,1us -- true
-says "a clock that is none is refused" "ECHELON_CLOCK 'sun': must be auto, real or virtual" env ECHELON_CLOCK=sun "$work/ddp_benchmark" 64 2
-says "devices of one process that share a core are marked" '^2 devices: .* \(measured, oversubscribed\)' taskset -c "$core" "$work/dp" 64 2
+says "links of the real clock are refused" '--link requires --clock virtual' \
+    "$prefix/bin/echelon" run -n 2 --clock real --link 1GB/s,1us -- true
+says "a clock that is none is refused" "ECHELON_CLOCK 'sun': must be auto, real or virtual" env \
+    ECHELON_CLOCK=sun "$work/ddp_benchmark" 64 2
+says "devices of one process that share a core are marked" \
+    '^2 devices: .* \(measured, oversubscribed\)' taskset -c "$core" "$work/dp" 64 2
 
 check "the example cifar_ddp builds against the installed tree" \
     compile "$ECH_SRC/examples/cifar_ddp.c" "$work/cifar_ddp"
 says "cifar_ddp gets its usage" '^usage: cifar_ddp' "$work/cifar_ddp" - 2x
 cifar=(env -C "$work" ECHELON_TUNING="$work/cifar.json" "$work/cifar_ddp" - 2 330)
-says "it trains epochs and tests them" '^\[Epoch 2/2\] time=[0-9.]+s loss=[0-9.]+ acc=0\.[0-9]+ \(measured; synthetic images\)$' "${cifar[@]}"
+says "it trains epochs and tests them" \
+    '^\[Epoch 2/2\] time=[0-9.]+s loss=[0-9.]+ acc=0\.[0-9]+ \(measured; synthetic images\)$' \
+    "${cifar[@]}"
 says "also as two ranks, with a last step of uneven shares" '^\[Epoch 2/2\] time=[0-9.]+s loss=[0-9.]+ acc=0\.[0-9]+' \
     "$prefix/bin/echelon" run -n 2 -- "${cifar[@]}"
 

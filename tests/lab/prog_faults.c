@@ -1,9 +1,10 @@
-/* lab_prog_faults PROGRAM DIR STUDY... NAME=VALUE...: for every run of these studies, one at a time: the run fails, and everything that
- * does not depend on it must stand.
+/* lab_prog_faults PROGRAM DIR STUDY... NAME=VALUE...: for every run of these studies, one at a
+ * time: the run fails, and everything that does not depend on it must stand.
  *
- * DIR is a lab directory in which the studies have been run with --quick and these sizes. A run fails because its done.json is hidden,
- * so that it is started again, with a limit of a millisecond; all others are reused, so nothing is trained. Prints a line for each
- * failure that was not survived, and their number. */
+ * DIR is a lab directory in which the studies have been run with --quick and these sizes. A run
+ * fails because its done.json is hidden, so that it is started again, with a limit of a
+ * millisecond; all others are reused, so nothing is trained. Prints a line for each failure that
+ * was not survived, and their number. */
 #include "lab/internal.h"
 #include "lab/keep.h"
 #include "report/study/study.h"

@@ -1,4 +1,5 @@
-/* lab_prog_tell DIR: writes the small lab directory of tests/support/lab_fixture.h, its study told with a noise of 2 %. */
+/* lab_prog_tell DIR: writes the small lab directory of tests/support/lab_fixture.h, its study told
+ * with a noise of 2 %. */
 #include "support/lab_fixture.h"
 
 #include <stdio.h>

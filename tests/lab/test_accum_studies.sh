@@ -13,8 +13,10 @@ for id in "${studies[@]}"; do
     complete "$id"
 done
 
-holds "accumulation divides the loss for the gradient of the whole batch" accum-sweep 'f["gap_with"] < 1e-5 and abs(f["with"] - 1) < 1e-5'
-holds "and without the division it is as many times as long" accum-sweep 'abs(f["without"] / f["k2"] - 1) < 1e-4 and abs(f["gap_without"] / (f["k2"] - 1) - 1) < 1e-4'
+holds "accumulation divides the loss for the gradient of the whole batch" accum-sweep \
+    'f["gap_with"] < 1e-5 and abs(f["with"] - 1) < 1e-5'
+holds "and without the division it is as many times as long" accum-sweep \
+    'abs(f["without"] / f["k2"] - 1) < 1e-4 and abs(f["gap_without"] / (f["k2"] - 1) - 1) < 1e-4'
 holds "which the answer says" accum-sweep '"So the division makes accumulation the training of one large batch" in text'
 holds "the effective batch is a product" accum-sweep 'f["product"] == f["global2"] == 4 * 2 * 32'
 holds "activations are halved" accum-amp 'f["act_share"] < 0.6'

@@ -307,7 +307,8 @@ static void two_devices(void)
     idle(NULL);
 }
 
-/* Looks until two lanes are known and the second is at rest, for at most ten seconds: starting takes it some time too. */
+/* Looks until two lanes are known and the second is at rest, for at most ten seconds: starting
+ * takes it some time too. */
 static void watch(ech__busy *busy, pid_t pid)
 {
     for (int i = 0; i < 20; i++) {

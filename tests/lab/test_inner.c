@@ -1,5 +1,5 @@
-/* The lab from inside: a run as a process, the name that its words give it, what is kept of it, noise, and a lab that another
- * thread looks at and stops. */
+/* The lab from inside: a run as a process, the name that its words give it, what is kept of it,
+ * noise, and a lab that another thread looks at and stops. */
 #include "lab/internal.h"
 #include "lab/keep.h"
 #include "lab/runner.h"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# The lab with studies of its own (tests/lab/studies): what is run, reused, repeated and told; what fails and what is refused.
+# The lab with studies of its own (tests/lab/studies): what is run, reused, repeated and told; what
+# fails and what is refused.
 . "$ECH_SRC/tests/support/check.sh"
 . "$ECH_SRC/tests/support/labs.sh"
 
@@ -16,7 +17,8 @@ check "two studies are run" "$program" lab run troubled probe --quick --out "$la
 check "every run of the first" is "first done again done onward done machine done second done" runs "$lab" probe
 check "a failing run is a row, and the rest goes on" is "large failed onward skipped absurd skipped good reused" \
     runs "$lab" troubled
-says "the row says why" '"reason": "a batch of 8 needs [0-9]+ bytes .* limit is 1024 bytes' cat "$lab/studies/troubled.json"
+says "the row says why" '"reason": "a batch of 8 needs [0-9]+ bytes .* limit is 1024 bytes' cat \
+    "$lab/studies/troubled.json"
 says "and what could not be built on it" 'it needs run large, which failed' cat "$lab/studies/troubled.json"
 check "lab.json has them in order" is "probe troubled" told "$lab"
 check "there is a page" test -s "$lab/report.html"
@@ -51,10 +53,13 @@ says "finished runs are reused" '^probe +0 +5 +0 +0 ' "$program" lab run probe -
 check "none was touched" is "$before" stamp
 check "studies that were told before stay in the report" is "probe troubled" told "$lab"
 rm "$(grep -l -- '--lr 0.5' "$lab"/runs/*/done.json)"
-says "a run that was interrupted is run again" '^probe +1 +4 +0 +0 ' "$program" lab run probe --quick --format html --out "$lab"
+says "a run that was interrupted is run again" '^probe +1 +4 +0 +0 ' "$program" lab run probe \
+    --quick --format html --out "$lab"
 says "one that failed too" '^troubled +0 +1 +1 +2 ' "$program" lab run troubled --quick --format html --out "$lab"
-says "--force repeats all, and equal words once" '^troubled +1 +0 +1 +2 ' "$program" lab run troubled --quick --format html --out "$lab" --force
-says "--set changes a size" '^probe +4 +1 +0 +0 ' "$program" lab run probe --quick --format html --out "$lab" --set probe.dim=48
+says "--force repeats all, and equal words once" '^troubled +1 +0 +1 +2 ' "$program" lab run \
+    troubled --quick --format html --out "$lab" --force
+says "--set changes a size" '^probe +4 +1 +0 +0 ' "$program" lab run probe --quick --format html \
+    --out "$lab" --set probe.dim=48
 says "and its command says so" 'lab run probe --quick --out [^ ]* --set probe.dim=48"' cat "$lab/studies/probe.json"
 says "the study is at its new size" '"dim": 48' bash -c "cat '$lab'/runs/*/run.json"
 

@@ -4,10 +4,12 @@
 . "$ECH_SRC/tests/support/labs.sh"
 
 # records: every file of whole runs that studies are told of
-records() { find "$lab"/runs -name '*.new' -prune -o -name '*.failed' -prune -o -type f -print0 | sort -z | xargs -0 sha256sum; }
+records() { find "$lab"/runs -name '*.new' -prune -o -name '*.failed' -prune -o -type f -print0 \
+    | sort -z | xargs -0 sha256sum; }
 check "a study is told" "$program" lab run probe --quick --out "$lab"
 before=$(records)
-check "repeated, all of it fails" code 1 "$program" lab run probe --quick --force --run-limit 0.001 --format html --out "$lab"
+check "repeated, all of it fails" code 1 "$program" lab run probe --quick --force --run-limit \
+    0.001 --format html --out "$lab"
 check "what is said is that it failed" is "first failed again failed onward skipped machine failed" runs "$lab" probe
 check "its records stay, and why it failed stands beside them" \
     bash -c 'test "$1" = "$2" && ls "$3"/runs/train-*.failed/errors.txt' - "$before" "$(records)" "$lab"

@@ -6,7 +6,8 @@
 "$program" lab run endless --quick --run-limit 1 --format html --out "$lab" >"$work/out" 2>"$work/err"
 check "a study of which no run succeeded is a failure" test $? = 1
 says "and named" 'lab run: study endless has no result: all of its 1 runs failed' cat "$work/err"
-says "a run that takes too long is stopped, and its row says so" '"reason": "stopped after 1\.[0-9] s, its limit"' cat "$lab/studies/endless.json"
+says "a run that takes too long is stopped, and its row says so" \
+    '"reason": "stopped after 1\.[0-9] s, its limit"' cat "$lab/studies/endless.json"
 check "nobody of it is left" nobody "$lab"
 
 # interrupt SIGNAL CODE: a lab that is stopped in the middle of its run

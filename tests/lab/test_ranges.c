@@ -91,7 +91,8 @@ static void what_is_outside_is_refused(void **state)
     }
 }
 
-/* Every run has failed, so what is tested is what the study itself makes of the number: lists of runs, tables, expressions. */
+/* Every run has failed, so what is tested is what the study itself makes of the number: lists of
+ * runs, tables, expressions. */
 static void assert_can_be_told(const ech__study_card *card, const char *name, int64_t value)
 {
     char set[160];

@@ -90,13 +90,15 @@ limited() { # NUMBER COMMAND...
     shift
     setpriv --reuid 64123 --regid 64123 --clear-groups bash -c 'ulimit -u "$1"; shift; exec "$@"' - "$number" "$@"
 }
-if [[ $(id -u) == 0 && -z ${ECH_SAN:-} ]] && command -v setpriv >/dev/null && limited 10 "$program" --version >/dev/null 2>&1; then
+if [[ $(id -u) == 0 && -z ${ECH_SAN:-} ]] && command -v setpriv >/dev/null \
+    && limited 10 "$program" --version >/dev/null 2>&1; then
     chmod 755 "$work"
     mkdir -m 777 few
     export OPENBLAS_NUM_THREADS=1 # its threads would be refused first
     check "a live view without a thread fails" code 1 limited 1 "$program" lab run probe --quick --serve 0 --out few/lab
     says "in one line that says why" '^1:echelon lab run: the live view needs 1 thread, of which 0 can be started' \
-        bash -c "$(declare -f limited)"'; limited 1 "$@" 2>&1 | grep -n .' - "$program" lab run probe --quick --serve 0 --out few/lab
+        bash -c "$(declare -f limited)"'; limited 1 "$@" 2>&1 | grep -n .' - "$program" lab run \
+        probe --quick --serve 0 --out few/lab
     unset OPENBLAS_NUM_THREADS
 fi
 
@@ -111,7 +113,8 @@ check "in no more points than a screen can show" wait_for 5 \
     '0 < len(s["series"]["points"]) <= 512 and all(len(p) == 7 for p in s["series"]["points"])'
 check "which hold all of them" wait_for 5 \
     'all(q[0] == p[1] + 1 for p, q in zip([[0, 0]] + s["series"]["points"], s["series"]["points"]))'
-check "with losses and times" wait_for 5 'all(p[2] >= 0 and 0 < p[4] <= p[3] * 1.001 <= p[5] * 1.002 for p in s["series"]["points"])'
+check "with losses and times" wait_for 5 \
+    'all(p[2] >= 0 and 0 < p[4] <= p[3] * 1.001 <= p[5] * 1.002 for p in s["series"]["points"])'
 check "both of its devices, and that they are busy" wait_for 20 \
     '[d["name"] for d in s["devices"]] == ["device 0", "device 1"] and all((d["busy"] or 0) > 0.01 for d in s["devices"])'
 check "what is to be done and what was done" wait_for 5 \
@@ -135,7 +138,8 @@ says "one that begins like ours too" '^HTTP/1.1 403' request "GET /state HTTP/1.
 says "another port too" '^HTTP/1.1 403' request "GET /state HTTP/1.1" "Host: 127.0.0.1:1"
 says "no host at all too" '^HTTP/1.[01] 40[03]' request "GET /state HTTP/1.0"
 says "POST is refused" '^HTTP/1.1 405' request "POST /state HTTP/1.1" "Host: 127.0.0.1:$port" "Content-Length: 0"
-says "and told what is answered" '^Allow: GET$' request "POST /state HTTP/1.1" "Host: 127.0.0.1:$port" "Content-Length: 0"
+says "and told what is answered" '^Allow: GET$' request "POST /state HTTP/1.1" \
+    "Host: 127.0.0.1:$port" "Content-Length: 0"
 says "DELETE is refused" '^HTTP/1.1 405' request "DELETE / HTTP/1.1" "Host: 127.0.0.1:$port"
 for path in /state/ /lab.json /../../../../etc/passwd /%2e%2e/%2e%2e/etc/passwd //etc/passwd /runs/ /style.css/..; do
     says "there is no $path" '^HTTP/1.1 404' get "$path"
@@ -210,9 +214,11 @@ check "the live view goes on" wait_for 5 's["current"] and not s["over"]'
 # ---- the page in a browser ----
 
 if browser=$(command -v chromium || command -v chromium-browser) && [[ -z ${ECH_SAN:-} ]]; then
-    timeout 60 "$browser" --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking \
+    timeout 60 "$browser" --headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
+        --disable-background-networking \
         --disable-component-update --disable-sync --disable-dev-shm-usage --user-data-dir="$work/profile" \
-        --enable-logging=stderr --virtual-time-budget=3500 --dump-dom "http://127.0.0.1:$port/" >page.html 2>browser.log </dev/null
+        --enable-logging=stderr --virtual-time-budget=3500 --dump-dom "http://127.0.0.1:$port/" \
+        >page.html 2>browser.log </dev/null
     says "the page shows the run" 'id="run">Watched, slow<' cat page.html
     says "its curves" '<figure id="time">.*class="f-none l-s1".*<h2>Runs' tr -d '\n' <page.html
     says "its devices" '>device 1</span>' cat page.html

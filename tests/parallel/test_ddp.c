@@ -118,7 +118,8 @@ static void expect_places(const ech_graph *graph, const size_t *at, int count)
     }
 }
 
-/* As many bytes as asked for, and not one gradient more than that takes; none comes before one that is ready earlier. */
+/* As many bytes as asked for, and not one gradient more than that takes; none comes before one that
+ * is ready earlier. */
 static void expect_sizes(const ech_graph *graph, const size_t *at, int count, int64_t bucket_bytes)
 {
     size_t ready = 0;

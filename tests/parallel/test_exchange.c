@@ -1,6 +1,7 @@
-/* The exchange between ranks, with batch norms over all of them, against one device with the whole batch: in f64 on the
- * reference device, where nothing but a mistake makes a difference. Gradients, the statistics of the batch and the running
- * statistics of residual networks are compared; samples are shared out evenly, unevenly, and with a rank that has none. */
+/* The exchange between ranks, with batch norms over all of them, against one device with the whole
+ * batch: in f64 on the reference device, where nothing but a mistake makes a difference. Gradients,
+ * the statistics of the batch and the running statistics of residual networks are compared; samples
+ * are shared out evenly, unevenly, and with a rank that has none. */
 #include "base/rng.h"
 #include "device/device.h"
 #include "models/internal.h"

@@ -1,4 +1,5 @@
-/* The orders of a pipeline as pure functions: what each device does when, how many micro-batches it holds, what it costs. */
+/* The orders of a pipeline as pure functions: what each device does when, how many micro-batches it
+ * holds, what it costs. */
 #include "parallel/pipe/order.h"
 #include "support/cmocka_first.h"
 
@@ -32,8 +33,8 @@ static void orders_are_those_of_the_papers(void **state)
     assert_string_equal(text_of(ECH_PIPELINE_ONE_F_ONE_B, 3, 5, 1), "F0 B0");
 }
 
-/* Every micro-batch comes once each way, in order, forward first; and no more are alive than there are slots, so that one may
- * take the memory of the one that many before it. */
+/* Every micro-batch comes once each way, in order, forward first; and no more are alive than there
+ * are slots, so that one may take the memory of the one that many before it. */
 static void slots_hold_what_is_alive(void **state)
 {
     (void)state;

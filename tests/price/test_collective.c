@@ -103,8 +103,8 @@ static void a_device_cannot_send_faster_than_its_port(void **state)
 static void owners_share_the_port_of_their_node(void **state)
 {
     (void)state;
-    /* Links inside cost next to nothing: what is left is the exchange between four nodes, whose bytes do not depend on how
-     * many owners send them. */
+    /* Links inside cost next to nothing: what is left is the exchange between four nodes, whose
+     * bytes do not depend on how many owners send them. */
     ech__cluster c = nodes_of(8);
     c.inside = (ech__link){.bytes_per_s = 1e15, .latency_s = 0};
     const ech__collective_price many =
@@ -136,8 +136,8 @@ static double largest(const ports *p, const double of[4][256], int port)
     return most;
 }
 
-/* Ports carry what they have to; nothing ends before the fullest port of its kind is empty. Right where messages that cross
- * are of one size, and those that stay too. */
+/* Ports carry what they have to; nothing ends before the fullest port of its kind is empty. Right
+ * where messages that cross are of one size, and those that stay too. */
 static void end_step(ports *p)
 {
     const double nodes = largest(p, p->now, NODE_UP) / p->cluster->between.bytes_per_s;

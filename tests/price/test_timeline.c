@@ -33,7 +33,8 @@ enum { OPS = sizeof overlapping / sizeof *overlapping };
 static void test_hidden(void **state)
 {
     (void)state;
-    /* The first bucket travels from 5.5 to 9.5 ms under the backward pass that ends at 15.5; the second one from there. */
+    /* The first bucket travels from 5.5 to 9.5 ms under the backward pass that ends at 15.5; the
+     * second one from there. */
     const ech__priced_step s = price(overlapping, OPS, ECH__ALGORITHM_RING, 2);
     is(s.compute_s, 16e-3);
     is(s.comm_s, 8e-3);

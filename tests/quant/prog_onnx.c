@@ -1,4 +1,5 @@
-/* Writes a small network as ONNX, in f32 and in int8, with samples and what we answer to them: for scripts that ask others.
+/* Writes a small network as ONNX, in f32 and in int8, with samples and what we answer to them: for
+ * scripts that ask others.
  *
  *     quant_prog_onnx lenet|resnet8 DIR
  */

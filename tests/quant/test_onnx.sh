@@ -1,5 +1,6 @@
 #!/bin/bash
-# ONNX files that we write: onnx's checker accepts them, and ONNX Runtime, where it is installed, answers what we answer.
+# ONNX files that we write: onnx's checker accepts them, and ONNX Runtime, where it is installed,
+# answers what we answer.
 . "$ECH_SRC/tests/support/check.sh"
 program=$ECH_BUILD/tests/quant_prog_onnx
 # Debian's python3-onnx belongs to Debian's interpreter.

@@ -1,4 +1,5 @@
-/* Networks in int8: folded batch norms, integers bit for bit as the reference has them, near f32, and the fakes beside them. */
+/* Networks in int8: folded batch norms, integers bit for bit as the reference has them, near f32,
+ * and the fakes beside them. */
 #include "support/quant_fixture.h"
 #include "base/size.h"
 #include "graph/op_quant.h"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# report.html in a browser: no error, nothing wider than a phone, light and dark, tables that sort, hostile strings that do nothing.
+# report.html in a browser: no error, nothing wider than a phone, light and dark, tables that sort,
+# hostile strings that do nothing.
 . "$ECH_SRC/tests/support/check.sh"
 no_browser() { left_out "browser" "$1"; skip "$1"; }
 browser=$(command -v chromium || command -v chromium-browser) || no_browser "no chromium"
@@ -63,7 +64,8 @@ END
 profiles=0
 chrome() {
     profiles=$((profiles + 1))
-    timeout 60 "$browser" --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking \
+    timeout 60 "$browser" --headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
+        --disable-background-networking \
         --disable-component-update --disable-sync --disable-dev-shm-usage --hide-scrollbars \
         --user-data-dir="$work/profile$profiles" "$@" 2>>"$work/chrome.log" </dev/null
 }
@@ -80,7 +82,8 @@ const frame = document.querySelector('iframe');
 setInterval(() => { const t = frame.contentDocument.title; if (t.startsWith('SEEN')) document.title = t; }, 50);
 </script></body>
 END
-    chrome --allow-file-access-from-files --virtual-time-budget=4000 "$@" --dump-dom "file://$work/$name-frame.html" >"$name.dom"
+    chrome --allow-file-access-from-files --virtual-time-budget=4000 "$@" --dump-dom \
+        "file://$work/$name-frame.html" >"$name.dom"
     python3 - "$name" <<'END'
 import html, json, re, sys
 found = re.search("SEEN(.*?)END", open(sys.argv[1] + ".dom", encoding="utf-8").read(), re.S)
@@ -113,13 +116,16 @@ check "hostile strings" look hostile bad/report.html 360
 holds "do nothing" hostile 's["problems"] == []'
 holds "and do not break the width" hostile 's["overflow"] <= 0 and s["wide"] == []'
 
-check "a dark system" look dark lab/report.html 1200 --force-dark-mode --enable-features=WebContentsForceDark:disabled --blink-settings=preferredColorScheme=0
+check "a dark system" look dark lab/report.html 1200 --force-dark-mode \
+    --enable-features=WebContentsForceDark:disabled --blink-settings=preferredColorScheme=0
 holds "is dark" dark 's["paper"] == "rgb(20, 23, 26)"'
 holds "a light one is light" wide 's["paper"] == "rgb(255, 255, 255)"'
 if [[ -n ${ECH_SHOTS:-} ]]; then # pictures to look at
     chrome --window-size=1200,6000 --screenshot="$ECH_SHOTS/light.png" "file://$work/lab/report.html"
-    chrome --window-size=1200,6000 --blink-settings=preferredColorScheme=0 --screenshot="$ECH_SHOTS/dark.png" "file://$work/lab/report.html"
+    chrome --window-size=1200,6000 --blink-settings=preferredColorScheme=0 \
+        --screenshot="$ECH_SHOTS/dark.png" "file://$work/lab/report.html"
     sed 's/height:1400px/height:9000px/' phone-frame.html >phone-tall.html
-    chrome --allow-file-access-from-files --window-size=500,9000 --screenshot="$ECH_SHOTS/phone.png" "file://$work/phone-tall.html"
+    chrome --allow-file-access-from-files --window-size=500,9000 \
+        --screenshot="$ECH_SHOTS/phone.png" "file://$work/phone-tall.html"
 fi
 finish

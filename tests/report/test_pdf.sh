@@ -19,14 +19,17 @@ pages=$(pdfinfo $pdf | sed -n 's/^Pages: *//p')
 check "has several pages" test "$pages" -ge 9
 check "and not too many" test "$pages" -le 24
 
-check "its fonts are embedded, as subsets" sh -c 'pdffonts "$0" | awk "NR > 2 { n++; if (\$(NF-4) != \"yes\" || \$(NF-3) != \"yes\") bad = 1 } END { exit bad || n < 2 }"' $pdf
+check "its fonts are embedded, as subsets" sh -c \
+    'pdffonts "$0" | awk "NR > 2 { n++; if (\$(NF-4) != \"yes\" || \$(NF-3) != \"yes\") bad = 1 } END { exit bad || n < 2 }"' \
+    $pdf
 
 pdftotext -layout $pdf all.txt
 for page in $(seq "$pages"); do
     pdftotext -layout -f "$page" -l "$page" $pdf "page$page.txt"
 done
 says "the contents are on the first page" '^ *Contents' cat page1.txt
-numbered() { for page in $(seq "$pages"); do grep -qE "Parallel training on two cores +$page\$" "page$page.txt" || return 1; done; }
+numbered() { for page in $(seq "$pages"); do grep -qE "Parallel training on two cores +$page\$" \
+    "page$page.txt" || return 1; done; }
 check "every page has its number" numbered
 
 # Every line of the contents names the page that the study's title is on.

@@ -1,5 +1,6 @@
 #!/bin/bash
-# echelon report: files from the records of a made-up lab, what is in them, and one sentence for everything that is wrong.
+# echelon report: files from the records of a made-up lab, what is in them, and one sentence for
+# everything that is wrong.
 . "$ECH_SRC/tests/support/check.sh"
 cd "$work" || exit 1
 
@@ -53,25 +54,31 @@ END
 holds() { check "$1" python3 page.py "${3:-lab/report.html}" "$2"; }
 holds "its elements are closed in order" 'pass'
 holds "it has one script and one style" 'assert p.tags["script"] == 1 and p.tags["style"] == 1'
-holds "links lead to studies and records only" 'assert all(re.fullmatch(r"#[a-z-]+|runs/[\w./-]+/run.json|data:,", l) for l in p.links), p.links'
+holds "links lead to studies and records only" \
+    'assert all(re.fullmatch(r"#[a-z-]+|runs/[\w./-]+/run.json|data:,", l) for l in p.links), p.links'
 holds "every study is in it" 'assert p.tags["article"] == 9'
 holds "every plot twice, for wide and narrow screens" 'assert p.tags["svg"] == 2 * p.tags["figure"] == 22, p.tags'
-holds "figures of answers are printed" 'assert "took" in words and "74.2\u00a0ms" in words and "{first}" not in words and "{Braces} stay" in words'
+holds "figures of answers are printed" \
+    'assert "took" in words and "74.2\u00a0ms" in words and "{first}" not in words and "{Braces} stay" in words'
 holds "and their sources" 'assert "emulated, n1, n4" in words and "median of steps 6 to 35" in words'
 holds "emulated rows are marked" 'assert text.count("title=\"emulated\">e</sup>") == 3'
 holds "a failed run says why" 'assert "rank 1 was killed by signal 9" in words'
 holds "nothing remote" 'assert not re.search(r"https?:|url\((?!#)|@import", text)'
-check "links lead to files" sh -c 'cd lab && grep -o "href=\"runs/[^\"]*" report.html | cut -d\" -f2 | xargs -n1 test -s'
+check "links lead to files" sh -c \
+    'cd lab && grep -o "href=\"runs/[^\"]*" report.html | cut -d\" -f2 | xargs -n1 test -s'
 check "elsewhere" "$ECHELON" report lab --out site/deep --format html
 check "there is the page" test -s site/deep/report.html
 refuse "and no PDF" test -e site/deep/report.pdf
-check "links lead to the same files" sh -c 'cd site/deep && grep -o "href=\"[^\"#]*run.json" report.html | cut -d\" -f2 | xargs -n1 test -s'
+check "links lead to the same files" sh -c \
+    'cd site/deep && grep -o "href=\"[^\"#]*run.json" report.html | cut -d\" -f2 | xargs -n1 test -s'
 
 # ---- hostile strings ----
 
 make bad --hostile || exit 1
 check "strings that are markup" "$ECHELON" report bad --csv
-holds "stay strings" 'assert p.tags["script"] == 1 and "img" not in p.tags and "alert(1)" in words and "<!--" not in text' bad/report.html
+holds "stay strings" \
+    'assert p.tags["script"] == 1 and "img" not in p.tags and "alert(1)" in words and "<!--" not in text' \
+    bad/report.html
 
 # ---- CSV ----
 
@@ -80,8 +87,12 @@ csv() { check "$1" python3 -c 'import csv, sys
 rows = list(csv.reader(open(sys.argv[1], newline="")))
 assert all(len(r) == len(rows[0]) for r in rows)
 if not eval(sys.argv[2]): sys.exit(repr(rows))' "$3" "$2"; }
-csv "have heads with units, ends of intervals and clocks" 'rows[0][:5] == ["Devices", "Time per step [ms]", "Time per step low [ms]", "Time per step high [ms]", "Time per step clock"]' lab/csv/strong-scaling-1.csv
-csv "and figures in full" '[r[4] for r in rows[1:]] == ["measured", "measured", "emulated", "predicted"] and float(rows[1][1]) == 11.42' lab/csv/strong-scaling-1.csv
+csv "have heads with units, ends of intervals and clocks" \
+    'rows[0][:5] == ["Devices", "Time per step [ms]", "Time per step low [ms]", "Time per step high [ms]", "Time per step clock"]' \
+    lab/csv/strong-scaling-1.csv
+csv "and figures in full" \
+    '[r[4] for r in rows[1:]] == ["measured", "measured", "emulated", "predicted"] and float(rows[1][1]) == 11.42' \
+    lab/csv/strong-scaling-1.csv
 csv "one file a table" 'len(rows) == 66' lab/csv/warmup-2.csv
 csv "quotes are doubled" 'rows[1][0].endswith("\"'"'"'&amp;<!--")' bad/csv/accum-amp-1.csv
 says "JSON says where" '"tables": 6' "$ECHELON" report lab --json --csv
@@ -161,12 +172,14 @@ limited() { # NUMBER COMMAND...: as a user that nothing else runs as, with so ma
 }
 chmod 755 "$work" && chmod -R a+rX lab
 export OPENBLAS_NUM_THREADS=1
-if prints && [[ $(id -u) == 0 && -z ${ECH_SAN:-} ]] && command -v setpriv >/dev/null && limited 20 "$ECHELON" --version >/dev/null 2>&1; then
+if prints && [[ $(id -u) == 0 && -z ${ECH_SAN:-} ]] && command -v setpriv >/dev/null \
+    && limited 20 "$ECHELON" --version >/dev/null 2>&1; then
     mkdir -m 777 few
     for number in 2 3; do
         limited "$number" "$ECHELON" report lab --out few/report 2>"$work/few.err"
         check "with $number processes there is no crash" test $? = 1
-        check "but a line" bash -c "grep -q 'a page with its fonts needs 8 threads' '$work/few.err' && test -s few/report/report.html"
+        check "but a line" bash -c \
+            "grep -q 'a page with its fonts needs 8 threads' '$work/few.err' && test -s few/report/report.html"
     done
 fi
 unset OPENBLAS_NUM_THREADS
@@ -175,12 +188,14 @@ unset OPENBLAS_NUM_THREADS
 
 format=()
 prints || format=(--format html)
-# torn WHAT PATTERN STUDY: one line that matches, exit code 1, and a report that says the same below the study's title and has the others
+# torn WHAT PATTERN STUDY: one line that matches, exit code 1, and a report that says the same below
+# the study's title and has the others
 torn() {
     local code
     timeout 10 "$ECHELON" report broken "${format[@]}" >"$work/out" 2>"$work/.output"
     code=$?
-    if ((code == 1)) && [[ $(wc -l <"$work/.output") == 1 ]] && { ! prints || test -s broken/report.pdf; } && grep -qE -- "study $3: .*$2" "$work/.output" &&
+    if ((code == 1)) && [[ $(wc -l <"$work/.output") == 1 ]] && { ! prints \
+        || test -s broken/report.pdf; } && grep -qE -- "study $3: .*$2" "$work/.output" &&
         python3 - broken/report.html "$2" "$3" >>"$work/.output" 2>&1 <<'PY'; then ok "$1"; else not_ok "$1"; fi
 import html, re, sys
 articles = {a[0]: html.unescape(a[1]) for a in re.findall(r'<article id="([^"]+)">(.*?)</article>', open(sys.argv[1]).read(), re.S)}

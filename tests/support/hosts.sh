@@ -1,13 +1,15 @@
 # What a test of several hosts begins with, instead of check.sh:  . "$ECH_SRC/tests/support/hosts.sh"
 #
-#   start HOSTS COMMAND...    mpirun from host h1, HOSTS as h1:2,h2:1; there are h1, h2 and h3; $map says how ranks are numbered
+# start HOSTS COMMAND...    mpirun from host h1, HOSTS as h1:2,h2:1; there are h1, h2 and h3; $map
+# says how ranks are numbered
 #   hosts HOSTS ARGS...       the same with $program of mpi.sh
 #   run NAME HOSTS ARGS...    the same, its output kept under that name
 #   has NAME PATTERN          whether that output has such a line
 #
-# Hosts are network and UTS namespaces with names and addresses of their own, joined by a bridge. mpirun reaches them through a
-# launch agent that enters a namespace where ssh would log in. The script is run again in a PID namespace and a mount namespace
-# of its own, so nothing is left when it ends, whatever happens; where there are no rights for that, it is skipped.
+# Hosts are network and UTS namespaces with names and addresses of their own, joined by a bridge.
+# mpirun reaches them through a launch agent that enters a namespace where ssh would log in. The
+# script is run again in a PID namespace and a mount namespace of its own, so nothing is left when
+# it ends, whatever happens; where there are no rights for that, it is skipped.
 # shellcheck shell=bash disable=SC2154
 if [[ ${1-} != inside ]]; then
     no_hosts() { printf '%s: %s\n' "left out - network namespaces" "$1" "skipped" "$1"; exit 77; }

@@ -5,7 +5,8 @@
  *     ech__lab_facts_create(ctx, lab.results, LAB_RUNS, 0, &facts);
  *     lab_fixture_remove(ctx, &lab);
  *
- * n1 and n2 are measured, n4 is emulated; each has LAB_STEPS steps, of which LAB_WARMUP are warm-up, and a torn last line.
+ * n1 and n2 are measured, n4 is emulated; each has LAB_STEPS steps, of which LAB_WARMUP are
+ * warm-up, and a torn last line.
  */
 #ifndef ECH_TESTS_LAB_FIXTURE_H
 #define ECH_TESTS_LAB_FIXTURE_H

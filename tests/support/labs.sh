@@ -1,4 +1,5 @@
-# For tests of `echelon lab` with the studies of tests/lab/studies, after check.sh: the program, the directory of a lab, and questions about it.
+# For tests of `echelon lab` with the studies of tests/lab/studies, after check.sh: the program, the
+# directory of a lab, and questions about it.
 # shellcheck shell=bash disable=SC2154,SC2034
 unset ECHELON_TUNING ECHELON_COSTS ECH_CIFAR
 export XDG_CACHE_HOME=$work/cache HOME=$work

@@ -371,7 +371,8 @@ static tolerance tolerance_of(const op_case *c, const ech__candidate *candidate,
     return (tolerance){0, 0};
 }
 
-/* How far the nearest number of the type may be from x: half a unit in the last place, also below the normal numbers. */
+/* How far the nearest number of the type may be from x: half a unit in the last place, also below
+ * the normal numbers. */
 static double rounding(ech_dtype dtype, double x)
 {
     if (dtype == ECH_BF16)
@@ -494,8 +495,9 @@ void harness_repeat_node(harness *h, const ech__node *node, const ech__type *in)
 
 /* ---- mode: not finite ---- */
 
-/* Whether a kernel may have more that is not finite than the reference: Winograd transforms whole tiles; zeros around an image, or
- * between its pixels, are multiplied or skipped; and oneDNN's products of 16 bits may make a NaN of an infinity. */
+/* Whether a kernel may have more that is not finite than the reference: Winograd transforms whole
+ * tiles; zeros around an image, or between its pixels, are multiplied or skipped; and oneDNN's
+ * products of 16 bits may make a NaN of an infinity. */
 static bool may_spread(const op_case *c, const ech__candidate *candidate)
 {
     const bool conv = is_conv(c->desc.op);

@@ -71,8 +71,8 @@ void op_kernel_destroy(op_kernel *p);
 void op_kernel_load(op_kernel *p, const op_data *data);
 /* A job for the device's worker: prepares and runs the op_kernel. */
 ech_status op_kernel_run(void *kernel);
-/* Fails the test where guards, padding or inputs that nothing may change are not as loaded. Padding counts where all inputs are
- * finite. */
+/* Fails the test where guards, padding or inputs that nothing may change are not as loaded. Padding
+ * counts where all inputs are finite. */
 void op_kernel_check(const op_kernel *p, const op_data *loaded);
 /* Reads every operand. */
 void op_kernel_read(const op_kernel *p, op_data *data);

@@ -3,8 +3,9 @@
  *     static void work(ech__comm *comm, void *user) { ... RANK_CHECK(ech__comm_barrier(comm) == ECH_OK) ... }
  *     run_ranks(RANKS_AS_THREADS, 4, 10.0, work, user);
  *
- * The test fails unless every rank comes to its end. A rank that is not as it should be calls rank_failed, which tells why
- * and ends the process, since cmocka's own checks work on one thread only.
+ * The test fails unless every rank comes to its end. A rank that is not as it should be calls
+ * rank_failed, which tells why and ends the process, since cmocka's own checks work on one thread
+ * only.
  */
 #ifndef ECH_TESTS_RANKS_H
 #define ECH_TESTS_RANKS_H

@@ -1,5 +1,5 @@
-/* All-reduces as lists of messages, the long way round: what the closed prices of price/collective.h are counted against, and
- * what the skeleton in tools/simgrid sends.
+/* All-reduces as lists of messages, the long way round: what the closed prices of
+ * price/collective.h are counted against, and what the skeleton in tools/simgrid sends.
  *
  * Messages of a step go at the same time; a device begins its next step when its own messages of this one are done.
  */

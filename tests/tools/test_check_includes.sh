@@ -48,9 +48,11 @@ offence "oneDNN outside of the cpu device" src/plan/plan.c '#include <oneapi/dnn
 offence "BLAS outside of the cpu device" src/plan/plan.c '#include <cblas.h>' \
     '^src/plan/plan\.c:1: <cblas\.h> belongs to src/device/cpu/'
 offence "MPI outside of comm" src/plan/plan.c '#include <mpi.h>' '^src/plan/plan\.c:1: <mpi\.h> belongs to src/comm/'
-offence "hwloc in a second file" src/plan/plan.c '#include <hwloc.h>' '^src/plan/plan\.c:1: <hwloc\.h> is already behind'
+offence "hwloc in a second file" src/plan/plan.c '#include <hwloc.h>' \
+    '^src/plan/plan\.c:1: <hwloc\.h> is already behind'
 offence "printf in the library" src/graph/graph.c 'void f(void) { printf("x"); }' '^src/graph/graph\.c:5: printf'
-offence "stderr in the library" src/graph/graph.c 'void f(void) { fprintf(stderr, "x"); }' '^src/graph/graph\.c:5: stderr'
+offence "stderr in the library" src/graph/graph.c 'void f(void) { fprintf(stderr, "x"); }' \
+    '^src/graph/graph\.c:5: stderr'
 offence "exit in the library" src/graph/graph.c 'void f(void) { exit (1); }' '^src/graph/graph\.c:5: exit'
 offence "an example that reaches inside" examples/one.c '#include "graph/graph.h"' '^examples/one\.c: .*not public'
 

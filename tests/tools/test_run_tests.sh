@@ -49,7 +49,8 @@ fresh
 declare_test liar 'echo "ok - one"; echo "not ok - two"; exit 0'
 counts "a failed line counts even where the script says all is well" "1 passed, 1 failed" 1
 fresh
-declare_test unit 'echo "[  PASSED  ] 2 test(s)."; echo "[  FAILED  ] 2 test(s), listed below:"; echo "[  FAILED  ] one"; exit 2'
+declare_test unit \
+    'echo "[  PASSED  ] 2 test(s)."; echo "[  FAILED  ] 2 test(s), listed below:"; echo "[  FAILED  ] one"; exit 2'
 counts "failures that cmocka counts" "2 passed, 2 failed" 1
 fresh
 declare_test crash 'echo "ok - one"; kill -SEGV $$'
@@ -83,7 +84,8 @@ counts "bytes that are no text are no trouble" "1 passed, 0 failed" 0
 fresh
 declare_test wide 'echo "covered - vector width avx2"; echo "ok - one"; echo "covered - browser" >&2'
 declare_test wider 'echo "covered - vector width avx2"; echo "covered - vector width generic"'
-declare_test absent 'echo "left out - vector width avx512: this processor has none"; echo "left out - browser: not here"; exit 77'
+declare_test absent \
+    'echo "left out - vector width avx512: this processor has none"; echo "left out - browser: not here"; exit 77'
 counts "lines of parts are no cases" "2 passed, 0 failed, 1 skipped" 0
 tail -n 5 "$work/.output" >"$work/list"
 check "they are listed before the last line, in a fixed order, each part once" diff "$work/list" - <<'END'

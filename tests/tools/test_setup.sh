@@ -1,6 +1,6 @@
 #!/bin/bash
-# The set-up with a package manager of our own: it asks only for what is missing, goes on with what is here when it cannot install,
-# and names what is missing and what that is for.
+# The set-up with a package manager of our own: it asks only for what is missing, goes on with what
+# is here when it cannot install, and names what is missing and what that is for.
 . "$ECH_SRC/tests/support/check.sh"
 
 bin=$work/bin
@@ -27,7 +27,8 @@ chmod +x "$bin"/*
 export bin
 setup() { PATH=$bin:$PATH "$ECH_SRC/tools/setup" "$@" </dev/null; }
 
-refuse "it is silent when nothing is missing" sh -c '"$@" 2>&1 | grep .' - env PATH="$bin:$PATH" "$ECH_SRC/tools/setup" build test
+refuse "it is silent when nothing is missing" sh -c '"$@" 2>&1 | grep .' - env PATH="$bin:$PATH" \
+    "$ECH_SRC/tools/setup" build test
 refuse "and calls no package manager" test -e "$CALLS"
 
 MISSING="cmake libcmocka-dev"
@@ -59,8 +60,11 @@ APT_ANSWER="no network"
 check "what is here is enough" setup build
 refuse "what is needed and not here is a failure" hidden setup build
 says "that says why" '^tools/setup: apt-get update failed: E: no network$' hidden setup build
-says "and names all that is needed" '^2$' bash -c 'hidden setup build 2>&1 | sed -n "/needed:/,\$p" | grep -cE "module (libpng|hwloc) .* \(Debian: lib(png|hwloc)-dev\)$"'
-says "and what is left out" '^  module libmicrohttpd +libmicrohttpd: no live view.* \(Debian: libmicrohttpd-dev\)$' hidden setup build
+says "and names all that is needed" '^2$' bash -c \
+    'hidden setup build 2>&1 | sed -n "/needed:/,\$p" | grep -cE "module (libpng|hwloc) .* \(Debian: lib(png|hwloc)-dev\)$"'
+says "and what is left out" \
+    '^  module libmicrohttpd +libmicrohttpd: no live view.* \(Debian: libmicrohttpd-dev\)$' \
+    hidden setup build
 refuse "and not what is here" bash -c 'hidden setup build 2>&1 | grep "module jansson"'
 APT_ANSWER=''
 

@@ -1,5 +1,5 @@
-/* Trainings in mixed precision: they come to the loss that f32 comes to, with the same bits in every run and half of the memory for
- * activations, in every way that a training can be cut up. */
+/* Trainings in mixed precision: they come to the loss that f32 comes to, with the same bits in
+ * every run and half of the memory for activations, in every way that a training can be cut up. */
 #include "support/cmocka_first.h"
 #include "support/golden.h"
 #include "train/run.h"
@@ -90,8 +90,8 @@ static void lenet_comes_to_the_loss_of_f32(void **state)
     }
 }
 
-/* Every loss of PyTorch's trainings in f64. The first is a mean over roundings of the type; later ones, whose ReLUs have
- * fallen on other sides of zero here and there, are within a hundredth. */
+/* Every loss of PyTorch's trainings in f64. The first is a mean over roundings of the type; later
+ * ones, whose ReLUs have fallen on other sides of zero here and there, are within a hundredth. */
 static void check_golden(ech_ctx *ctx, const ech_json *golden, ech_amp amp, double first)
 {
     ech_graph *graph;

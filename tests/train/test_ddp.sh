@@ -1,6 +1,6 @@
 #!/bin/bash
-# Several devices from the command line: what the records and the trace say, bits, a straggler that is found again, ranks
-# that disagree, and evaluation over ranks.
+# Several devices from the command line: what the records and the trace say, bits, a straggler that
+# is found again, ranks that disagree, and evaluation over ranks.
 . "$ECH_SRC/tests/support/check.sh"
 export ECHELON_TUNING=$work/tuning.json
 cd "$work" || exit 1
@@ -23,7 +23,9 @@ c = s.get("communication") if s else None
 if not ('"$3"'):
     sys.exit("not so: " + sys.argv[2] + "\nin: " + json.dumps(c or r)[:1500])' "$2" "$3"
 }
-get() { python3 -c 'import json, sys; s = json.load(open(sys.argv[1]))["summary"]; print(eval(sys.argv[2]))' "$1" "$2"; }
+get() { python3 -c \
+    'import json, sys; s = json.load(open(sys.argv[1]))["summary"]; print(eval(sys.argv[2]))' \
+    "$1" "$2"; }
 # same WHAT A B: both are there and equal.
 same() {
     echo "$2 and $3" >.output
@@ -34,10 +36,12 @@ same() {
 
 linear=(--dim 64 --depth 2 --batch-size 8 --tune off)
 check "two devices" run two "${linear[@]}" --devices 2 --steps 12 --trace --bucket-mb 0.01
-holds "the run is done" two/run.json 'r["state"] == "done" and r["config"]["devices"] == 2 and r["config"]["global_batch"] == 16'
+holds "the run is done" two/run.json \
+    'r["state"] == "done" and r["config"]["devices"] == 2 and r["config"]["global_batch"] == 16'
 holds "what is printed is what is kept" two.json "s == json.load(open('two/run.json'))['summary']"
 holds "measured on two devices" two.json 's["clock"] == "measured" and s["world_size"] == 2 and s["devices"] == 2'
-holds "each parameter's gradient is exchanged once" two.json 's["comm_bytes_per_step"] == 4 * s["parameters"] == 4 * 2 * (64 * 64 + 64)'
+holds "each parameter's gradient is exchanged once" two.json \
+    's["comm_bytes_per_step"] == 4 * s["parameters"] == 4 * 2 * (64 * 64 + 64)'
 holds "every device has its figures" two.json \
     'all(len(s[k]) == 2 for k in ("peak_memory_bytes", "planned_memory_bytes", "utilisation")) and len(c["ranks"]) == 2'
 holds "a device takes what was planned" two.json 's["peak_memory_bytes"] == s["planned_memory_bytes"]'
@@ -58,7 +62,8 @@ holds "none starts before all ranks have it ready" two/steps.jsonl \
     'all(max(k["ready_s"]) <= min(k["start_s"]) for l in r for k in l["buckets"])'
 holds "they become ready in their order" two/steps.jsonl \
     'all(a <= b for l in r for k, m in zip(l["buckets"], l["buckets"][1:]) for a, b in zip(k["ready_s"], m["ready_s"]))'
-holds "the slowest rank waits for nobody" two/steps.jsonl 'all(l["wait_s"][l["slowest_rank"]] == 0 and min(l["wait_s"]) >= 0 for l in r)'
+holds "the slowest rank waits for nobody" two/steps.jsonl \
+    'all(l["wait_s"][l["slowest_rank"]] == 0 and min(l["wait_s"]) >= 0 for l in r)'
 check "the trace shows both ranks, their operators and the exchange" python3 -c '
 import json
 events = json.load(open("two/trace.json"))
@@ -75,8 +80,10 @@ for rank in 0, 1:
 # ---- bits ----
 
 uneven=(--model lenet --limit 40 --global-batch 7 --devices 2 --momentum 0.9 --steps 9)
-run u1 "${uneven[@]}" && run u2 "${uneven[@]}" --tuning-file "$work/tuning.json" && run u3 "${uneven[@]}" --bucket-mb 0.001
-same "an uneven batch gives the same bits in every run" "$(get u1.json 's["params_sha256"]')" "$(get u2.json 's["params_sha256"]')"
+run u1 "${uneven[@]}" && run u2 "${uneven[@]}" --tuning-file "$work/tuning.json" \
+    && run u3 "${uneven[@]}" --bucket-mb 0.001
+same "an uneven batch gives the same bits in every run" "$(get u1.json 's["params_sha256"]')" \
+    "$(get u2.json 's["params_sha256"]')"
 same "with any buckets" "$(get u1.json 's["params_sha256"]')" "$(get u3.json 's["params_sha256"]')"
 holds "and the same losses" u1/steps.jsonl \
     "[l['loss'] for l in r] == [json.loads(l)['loss'] for l in open('u2/steps.jsonl')]"
@@ -85,17 +92,21 @@ holds "whose bits have the hash of the record" u1.json \
 run u4 "${uneven[@]}" --accum 3
 holds "the last steps of an epoch have fewer samples than micro-steps and ranks, and no other loss" u4/steps.jsonl \
     "all(abs(l['loss'] - json.loads(m)['loss']) < 1e-3 for l, m in zip(r, open('u1/steps.jsonl')))"
-holds "and steps have the samples of the whole" u4.json 'r["config"]["global_batch"] == 7 and r["config"]["batch_size"] == 2'
+holds "and steps have the samples of the whole" u4.json \
+    'r["config"]["global_batch"] == 7 and r["config"]["batch_size"] == 2'
 run launched --dim 64 --depth 2 --batch-size 8 --tune off --devices 2 --steps 12
 "$ECHELON" run -n 2 -- "$ECHELON" train "${linear[@]}" --steps 12 --json >by_run.json 2>.output
-same "ranks of echelon run train as those of --devices" "$(get launched.json 's["params_sha256"]')" "$(get by_run.json 's["params_sha256"]')"
+same "ranks of echelon run train as those of --devices" \
+    "$(get launched.json 's["params_sha256"]')" "$(get by_run.json 's["params_sha256"]')"
 "$ECHELON" run -n 2 -- "$ECHELON" train "${linear[@]}" --steps 12 --devices 2 --json >by_both.json 2>.output
 same "also where both say so" "$(get launched.json 's["params_sha256"]')" "$(get by_both.json 's["params_sha256"]')"
-says "but not where they differ" '--devices 3 among 2 ranks' "$ECHELON" run -n 2 -- "$ECHELON" train "${linear[@]}" --devices 3
+says "but not where they differ" '--devices 3 among 2 ranks' "$ECHELON" run -n 2 -- "$ECHELON" \
+    train "${linear[@]}" --devices 3
 
 # ---- memory ----
 
-for how in "--accum 3" "--devices 2 --accum 2" "--devices 2 --global-batch 13 --accum 2" "--devices 3 --global-batch 13" \
+for how in "--accum 3" "--devices 2 --accum 2" "--devices 2 --global-batch 13 --accum 2" \
+    "--devices 3 --global-batch 13" \
     "--reproducible --global-batch 16" "--devices 2 --reproducible --global-batch 16"; do
     # shellcheck disable=SC2086
     run memory --model lenet --limit 60 --global-batch 12 --steps 5 --threads 1 --tune off $how
@@ -105,19 +116,22 @@ limited=(--dim 64 --depth 2 --accum 2 --batch-size 8 --threads 1 --tune off --st
 run memory "${limited[@]}"
 bytes=$(get memory.json 's["planned_memory_bytes"][0]')
 check "exactly that is enough" train "${limited[@]}" --device-memory "$bytes"
-says "a byte less is refused, with a batch that fits" "a batch of 8 needs $bytes bytes .* the largest batch that fits is 7" \
+says "a byte less is refused, with a batch that fits" \
+    "a batch of 8 needs $bytes bytes .* the largest batch that fits is 7" \
     train "${limited[@]}" --device-memory $((bytes - 1))
 
 # ---- batch norms ----
 
 resnet8=(--model resnet8 --limit 30 --global-batch 10 --steps 4 --tune off --devices 2)
 run b1 "${resnet8[@]}"
-holds "buffers travel from rank 0" b1.json 'c["buffer_bytes"] == 4 * 2 * (16 + 2 * 16 + 3 * 32 + 3 * 64) and c["statistics_bytes"] == 0'
+holds "buffers travel from rank 0" b1.json \
+    'c["buffer_bytes"] == 4 * 2 * (16 + 2 * 16 + 3 * 32 + 3 * 64) and c["statistics_bytes"] == 0'
 run b2 "${resnet8[@]}" --no-broadcast-buffers
 holds "or stay where they are" b2.json 'c["buffer_bytes"] == 0 and r["config"]["broadcast_buffers"] is False'
 same "which the parameters do not see" "$(get b1.json 's["params_sha256"]')" "$(get b2.json 's["params_sha256"]')"
 run b3 "${resnet8[@]}" --sync-bn
-holds "statistics are exchanged forward and backward" b3.json 'c["statistics_bytes"] == 2 * c["buffer_bytes"] and r["config"]["sync_bn"] is True'
+holds "statistics are exchanged forward and backward" b3.json \
+    'c["statistics_bytes"] == 2 * c["buffer_bytes"] and r["config"]["sync_bn"] is True'
 train "${resnet8[@]}" --devices 1 --threads 1 --json >b4.json 2>.output
 check "with them two devices train as one does" python3 -c '
 import json
@@ -129,7 +143,8 @@ assert abs(loss[1] - loss[2]) < 1e-4 < abs(loss[0] - loss[2]), loss'
 lenet=(--model lenet --limit 500 --batch-size 32 --tune off)
 train "${lenet[@]}" --threads 1 --steps 20 --lr 0.05 --save-params start.safetensors >/dev/null 2>&1
 for devices in 1 2 3; do
-    train "${lenet[@]}" --epochs 1 --lr 0 --init start.safetensors --devices $devices --threads 1 --json >e$devices.json 2>.output
+    train "${lenet[@]}" --epochs 1 --lr 0 --init start.safetensors --devices $devices --threads 1 \
+        --json >e$devices.json 2>.output
 done
 holds "an accuracy is a number of the 500 samples" e2.json \
     'abs(s["accuracy"] * 500 - round(s["accuracy"] * 500)) < 1e-9 and s["accuracy"] == s["epochs"][0]["accuracy"] > 0'
@@ -147,7 +162,8 @@ holds "the rank that idles is found, where, and for how long" late.json \
     'c["straggler"]["rank"] == 1 and c["straggler"]["phase"] == "backward" and 15 <= c["straggler"]["ms"] <= 30'
 holds "the other one waits for it" late.json 'c["ranks"][0]["wait_s"] >= 0.015 and c["ranks"][1]["wait_s"] < 0.005'
 holds "which is exposed" late.json 'c["ranks"][0]["comm_exposed_s"] >= 0.015 and s["step_time_s"]["median"] >= 0.02'
-says "there are only so many ranks" '--straggle 2:20: there are ranks 0 to 1' train "${linear[@]}" --devices 2 --straggle 2:20
+says "there are only so many ranks" '--straggle 2:20: there are ranks 0 to 1' train \
+    "${linear[@]}" --devices 2 --straggle 2:20
 
 # ---- disagreement ----
 
@@ -156,7 +172,8 @@ differ() {
     timeout 60 "$ECHELON" run -n 2 -- sh -c "exec \"$ECHELON\" train --tune off --batch-size 8 $3" >out 2>.output
     local code=$?
     echo "exit code $code" >>.output
-    if [[ $code == 1 && ! -s out ]] && grep -qE -- "$2" .output && grep -qE 'rank 0.*rank 1|rank 1.*rank 0' .output; then
+    if [[ $code == 1 && ! -s out ]] && grep -qE -- "$2" .output \
+        && grep -qE 'rank 0.*rank 1|rank 1.*rank 0' .output; then
         ok "$1"
     else
         not_ok "$1"
@@ -167,5 +184,6 @@ differ "another rate" 'lr' '--dim 64 --lr 0.0$((1 + RANK))'
 differ "another seed" 'seed' '--dim 64 --seed $RANK'
 differ "another number of steps" 'steps' '--dim 64 --steps $((10 + RANK))'
 differ "another model" 'model|lenet' '$([ $RANK = 0 ] && echo --model lenet --limit 100 || echo --dim 64)'
-check "nothing is left in shared memory" test -z "$(find /dev/shm -user "$(id -u)" -newer "$work/two.json" -name '*echelon*')"
+check "nothing is left in shared memory" test -z \
+    "$(find /dev/shm -user "$(id -u)" -newer "$work/two.json" -name '*echelon*')"
 finish

@@ -1,8 +1,8 @@
 /* What is recorded of epochs: losses and accuracies over ranks whose shares are uneven, times, and how far running
  * statistics drift apart between ranks that do not broadcast them.
  *
- * Ranks are threads here. With a learning rate of 0 an epoch's loss is the mean over its samples at the initial parameters,
- * which does not depend on how they are shared out. */
+ * Ranks are threads here. With a learning rate of 0 an epoch's loss is the mean over its samples at
+ * the initial parameters, which does not depend on how they are shared out. */
 #include "comm/comm.h"
 #include "support/ranks.h"
 #include "train/run.h"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Limits on memory that this process gets from outside: a run ends well or is refused with one line that names the limit, soon.
-# Libraries would crash or try for ever.
+# Limits on memory that this process gets from outside: a run ends well or is refused with one line
+# that names the limit, soon. Libraries would crash or try for ever.
 . "$ECH_SRC/tests/support/check.sh"
 [[ -x $ECHELON ]] || skip "no program"
 cd "$work" || exit 1

@@ -5,7 +5,9 @@ cd "$work" || exit 1
 
 train=("$ECHELON" train --dim 64 --depth 2 --batch-size 8 --steps 8 --tune off --threads 1 --clock real --json)
 # get FILE EXPRESSION: of the summary s
-get() { python3 -c 'import json, sys; s = json.load(open(sys.argv[1]))["summary"]; print(eval(sys.argv[2]))' "$1" "$2"; }
+get() { python3 -c \
+    'import json, sys; s = json.load(open(sys.argv[1]))["summary"]; print(eval(sys.argv[2]))' \
+    "$1" "$2"; }
 same() {
     echo "$2 and $3" >.output
     if [[ -n $2 && $2 == "$3" ]]; then ok "$1"; else not_ok "$1"; fi

@@ -1,5 +1,5 @@
-/* Loss scaling, clipping, accumulation and gradients in bf16, from a trainer's point of view: which bits stay, which steps are
- * skipped, on one rank and on two. */
+/* Loss scaling, clipping, accumulation and gradients in bf16, from a trainer's point of view: which
+ * bits stay, which steps are skipped, on one rank and on two. */
 #include "comm/comm.h"
 #include "models/internal.h"
 #include "parallel/ddp/ddp.h"

@@ -1,5 +1,5 @@
-/* Learning rates as functions of the step: against PyTorch's schedulers, and what the scaling rule and the warm-up make of
- * batches and epochs. */
+/* Learning rates as functions of the step: against PyTorch's schedulers, and what the scaling rule
+ * and the warm-up make of batches and epochs. */
 #include "support/golden.h"
 #include "train/step/schedule.h"
 

@@ -1,4 +1,5 @@
-/* steps.jsonl: which steps have a line, what a run that goes on leaves of it, and what happens when the disk is full. */
+/* steps.jsonl: which steps have a line, what a run that goes on leaves of it, and what happens when
+ * the disk is full. */
 #include "train/record/step_lines.h"
 #include "base/file/file.h"
 

@@ -510,8 +510,8 @@ static void the_first_that_is_not_finite_is_named(void **state)
     expect_blame(f, "layers.0.weight", DIM * DIM, "what device 0 sends ('layers.1')");
 }
 
-/* The forward pass that is run once more leaves everything as it was: an update by errors of 2^70, whose squares are infinite,
- * and a learning rate of 2^-70 has the bits of one by 2^50 and 2^-50. */
+/* The forward pass that is run once more leaves everything as it was: an update by errors of 2^70,
+ * whose squares are infinite, and a learning rate of 2^-70 has the bits of one by 2^50 and 2^-50. */
 static void looking_for_it_changes_nothing(void **state)
 {
     fixture *f = *state;

@@ -1,9 +1,10 @@
-/* The messages of all-reduces and nothing else, for SimGrid to time: compiled with smpicc and started by tools/simgrid/compare.
+/* The messages of all-reduces and nothing else, for SimGrid to time: compiled with smpicc and
+ * started by tools/simgrid/compare.
  *
  *     exchange PER_NODE ALGORITHM:BYTES...      "ALGORITHM BYTES SECONDS" for each
  *
- * A rank posts all its messages of a step, waits for them, and goes on to the next step that has one for it. Ranks begin at
- * the same moment; the last one to end is what counts.
+ * A rank posts all its messages of a step, waits for them, and goes on to the next step that has
+ * one for it. Ranks begin at the same moment; the last one to end is what counts.
  */
 #include "support/schedule.h"
 

@@ -1,5 +1,6 @@
-/* A study that only tests have: placeholders, a repetition, a command that prints its record, and a run that is asked for when
- * the others are known. That it is run and told is the proof that a study is added by adding a file. */
+/* A study that only tests have: placeholders, a repetition, a command that prints its record, and a
+ * run that is asked for when the others are known. That it is run and told is the proof that a
+ * study is added by adding a file. */
 #include "lab/sheet.h"
 
 #define WORDS "train --model linear --dim %" PRId64 " --depth 2 --batch-size 8 --steps 8 --warmup 2"

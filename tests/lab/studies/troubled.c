@@ -1,4 +1,5 @@
-/* A study that only tests have: a run that fails, one that builds on it, one that is known not to work, and one that works. */
+/* A study that only tests have: a run that fails, one that builds on it, one that is known not to
+ * work, and one that works. */
 #include "lab/sheet.h"
 
 #define WORDS "train --model linear --dim 32 --depth 2 --batch-size 8 --steps 8 --warmup 2"
