@@ -35,36 +35,37 @@ static const ech__option options[] = {
      .min = 1,
      .max = ECH__MAX_RANKS_PER_NODE,
      .group = "Ranks",
-     .help = "Ranks to start on this machine. Default: one for each core, but 2 at least. Under "
-             "mpirun its ranks are taken."},
+     .help = "Ranks to start on this machine. Default: one per core, but at least 2. Under mpirun, "
+             "its ranks are used."},
     {.name = "backend",
      ECH_OPTION(CHOICE, args, backend),
      .choices = ECH__BACKEND_LIST(ECH_OPTION_WORD),
      .initial = "auto",
-     .help = "shm: shared memory; mpi: MPI also inside of a machine; auto: shared memory inside of "
-             "a machine and MPI between machines."},
+     .help = "shm: shared memory; mpi: MPI, also intra-node; auto: shared memory intra-node and "
+             "MPI inter-node."},
     {.name = "op",
      ECH_OPTION(CHOICE, args, op),
      .choices = ECH__BENCH_OP_LIST(ECH_OPTION_WORD) "|all",
      .initial = "allreduce",
      .group = "What to run",
-     .help = "The collective. broadcast is from rank 0; in sendrecv each rank sends to the next."},
+     .help = "Collective to time. broadcast sends from rank 0; in sendrecv each rank sends to the "
+             "next."},
     {.name = "reduction",
      ECH_OPTION(CHOICE, args, reduction),
      .choices = ECH__REDUCTION_LIST(ECH_OPTION_WORD),
      .initial = "sum",
-     .help = "Of allreduce and reduce_scatter. s32 has no mean."},
+     .help = "Reduction of allreduce and reduce_scatter. mean does not support s32."},
     {.name = "dtype",
      ECH_OPTION(CHOICE, args, dtype),
      .choices = DTYPE_LIST(ECH_OPTION_WORD),
      .initial = "f32",
-     .help = "Type of the elements."},
+     .help = "Data type of the elements."},
     {.name = "in-place",
      ECH_OPTION(CHOICE, args, in_place),
      .choices = "off|on",
      .initial = "on",
-     .help = "Of allreduce. on: in memory that the ranks share, as gradients are; off: from "
-             "ordinary memory to ordinary memory."},
+     .help = "For allreduce. on: in place in shared memory, as for gradients; off: between private "
+             "buffers."},
     {.name = "min",
      ECH_OPTION(BYTES, args, min),
      .arg = "BYTES",
@@ -72,8 +73,9 @@ static const ech__option options[] = {
      .min = 1,
      .max = HUGE_VAL,
      .group = "Sizes and times",
-     .help = "Smallest size. Of reduce_scatter and allgather a size is that of all ranks' parts. "
-             "Sizes are rounded down to whole elements."},
+     .help =
+         "Smallest size, rounded down to whole elements. For reduce_scatter and allgather it is "
+         "the size on all ranks together."},
     {.name = "max",
      ECH_OPTION(BYTES, args, max),
      .arg = "BYTES",
@@ -87,22 +89,22 @@ static const ech__option options[] = {
      .initial = "2",
      .min = 2,
      .max = 1 << 30,
-     .help = "From a size to the next."},
+     .help = "Factor between sizes."},
     {.name = "iters",
      ECH_OPTION(INT, args, iters),
      .arg = "N",
      .initial = "20",
      .min = 1,
      .max = ECH__BENCH_MAX_ITERS,
-     .help = "Timed iterations of each size; what is too short for the clock is timed in batches, "
-             "and an iteration is then a batch."},
+     .help = "Timed iterations per size. Operations that are too short for the clock are timed in "
+             "batches; an iteration is then a batch."},
     {.name = "warmup",
      ECH_OPTION(INT, args, warmup),
      .arg = "N",
      .initial = "5",
      .min = 0,
      .max = 1e6,
-     .help = "Runs of each size before the timed ones."},
+     .help = "Warm-up runs per size."},
     {ECH__ROW_ISA(args, isa)},
     {.name = "json",
      ECH_OPTION(FLAG, args, json),
@@ -120,11 +122,11 @@ const ech__command ech__cli_bench_comm = {
     .name = "bench comm",
     .brief = "time collectives between ranks and check their results",
     .about = "Columns as in nccl-tests: algbw is size / time; busbw is that times 2(n-1)/n for "
-             "allreduce and (n-1)/n for reduce_scatter and allgather, so that it can be held "
-             "against what the memory or the network can do for any number of ranks. A time is "
-             "the median over the iterations of the slowest rank's. Every result is checked on "
-             "every rank, with data for which it is known to the bit; #wrong counts the elements "
-             "that differ, and the exit code is 1 where there are any.",
+             "allreduce and (n-1)/n for reduce_scatter and allgather, so that it can be compared "
+             "with the bandwidth of the memory or the network for any number of ranks. A time is "
+             "the median over iterations of the slowest rank. Every rank checks every result "
+             "against a result that is known exactly; #wrong counts the elements that differ, and "
+             "the exit code is 1 if there are any.",
     .options = options,
     .count = sizeof options / sizeof *options,
     .examples = examples,
@@ -159,12 +161,12 @@ static ech_status check(ech_ctx *ctx, const args *a)
 {
     const ech__bench_config c = config_of(a, ECH__BENCH_ALLREDUCE);
     if (a->min > a->max)
-        return ech__fail(ctx, ECH_E_INVALID, "--min %lld is above --max %lld: no size is left",
+        return ech__fail(ctx, ECH_E_INVALID, "--min %lld is larger than --max %lld",
                          (long long)a->min, (long long)a->max);
     if (c.dtype == ECH_S32 && c.reduction == ECH__REDUCTION_MEAN)
-        return ech__fail(ctx, ECH_E_INVALID, "--reduction mean with --dtype s32: s32 has no mean");
+        return ech__fail(ctx, ECH_E_INVALID, "--reduction mean does not support --dtype s32");
     if (a->op == ECH__BENCH_SENDRECV && a->ranks == 1)
-        return ech__fail(ctx, ECH_E_INVALID, "--op sendrecv with 1 rank: 2 or more are needed");
+        return ech__fail(ctx, ECH_E_INVALID, "--op sendrecv needs at least 2 ranks, got 1");
     return ECH_OK;
 }
 
@@ -181,11 +183,10 @@ static ech_status check_memory(ech_ctx *ctx, const args *a, int ranks, int world
         if (!ech__bench_bytes(&c, world, &bytes) || !ech__mul(bytes, ranks, &bytes))
             bytes = INT64_MAX;
         if (bytes > machine.memory_bytes)
-            return ech__fail(
-                ctx, ECH_E_LIMIT,
-                "--max %lld: %s of %d ranks needs %s of memory, and this machine has %s",
-                (long long)a->max, ech__bench_op_name(c.op), ranks, ech__format_bytes(bytes).s,
-                ech__format_bytes(machine.memory_bytes).s);
+            return ech__fail(ctx, ECH_E_LIMIT,
+                             "--max %lld: %s on %d ranks needs %s of memory; this machine has %s",
+                             (long long)a->max, ech__bench_op_name(c.op), ranks,
+                             ech__format_bytes(bytes).s, ech__format_bytes(machine.memory_bytes).s);
     }
     return ECH_OK;
 }
@@ -320,7 +321,7 @@ static int run_rank(ech_ctx *ctx, const ech__command *command, const args *a)
     show s = {.json = a->json, .quiet = comm->rank != 0, .op = -1, .results = ech__json_array()};
     ech_status status;
     if (a->ranks && a->ranks != comm->world)
-        status = ech__fail(ctx, ECH_E_INVALID, "-n %lld: there are %d ranks already",
+        status = ech__fail(ctx, ECH_E_INVALID, "-n %lld: the launcher already started %d ranks",
                            (long long)a->ranks, comm->world);
     else
         status = measure(comm, a, &s);
@@ -335,7 +336,7 @@ static int launch(ech_ctx *ctx, const ech__command *command, const args *a, char
 {
     if (a->backend == ECH__BACKEND_MPI) {
         ech__fail(ctx, ECH_E_INVALID,
-                  "--backend mpi needs ranks that mpirun starts: mpirun -np 2 echelon bench comm");
+                  "--backend mpi needs mpirun: mpirun -np 2 echelon bench comm");
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     }
     ech__cores own;

@@ -26,42 +26,42 @@ static const ech__option options[] = {
      .arg = "TIME",
      .initial = "60s",
      .group = "Comparison",
-     .help = "Time for everything, such as 60s, 5min or 1h. The comparison ends earlier when all "
-             "arms are decided on."},
+     .help = "Total time, such as 60s, 5min or 1h. The comparison ends earlier when all arms are "
+             "decided."},
     {.name = "threshold",
      ECH_OPTION(REAL, args, threshold),
      .arg = "X",
      .initial = "1",
      .min = 1e-6,
      .max = 1e6,
-     .help = "What ratios are judged by: is an arm more than X times as fast as the first one?"},
+     .help = "Decide whether an arm is more than X times as fast as the first arm."},
     {.name = "half-width",
      ECH_OPTION(REAL, args, half_width),
      .arg = "PERCENT",
      .initial = "5",
      .min = 0.1,
      .max = 100,
-     .help = "Go on, within the budget, until half of every interval is at most this part of the "
-             "ratio."},
+     .help = "Continue, within the budget, until the half-width of every interval is at most this "
+             "percentage of its ratio."},
     {.name = "block-ms",
      ECH_OPTION(REAL, args, block_ms),
      .arg = "MS",
      .initial = "150",
      .min = 1,
      .max = 60000,
-     .help = "How long an arm runs before the next one's turn. It does 2 steps at least, of which "
-             "the first is dropped."},
+     .help = "How long an arm runs in a round. It runs at least 2 steps; the first one is "
+             "dropped."},
     {.name = "arm-timeout",
      ECH_OPTION(REAL, args, timeout_s),
      .arg = "SECONDS",
      .initial = "120",
      .min = 0.1,
      .max = 86400,
-     .help = "An arm that says nothing for so long hangs, and ends the comparison."},
+     .help = "End the comparison if an arm does not respond for this long."},
     {.name = "apart",
      ECH_OPTION(FLAG, args, apart),
-     .help = "Start each arm for every block, as is done where the arms do not fit into memory "
-             "together."},
+     .help = "Restart each arm for every block. This is the default if the arms do not fit into "
+             "memory together."},
     {.name = "json",
      ECH_OPTION(FLAG, args, json),
      .group = "Output",
@@ -69,17 +69,14 @@ static const ech__option options[] = {
     {.name = "pool",
      ECH_OPTION(WORDS, args, pool),
      .arg = "FILE",
-     .help = "Compare nothing, but judge the copies of the first arms in such objects together. "
-             "May be given several times."},
+     .help = "Run nothing; test the noise of several comparisons together, from their --json "
+             "files. May be given several times."},
     {.name = "-- ARM -- ARM",
      ECH_OPTION(REST, args, arms),
      .positional = true,
-     .help = "Two to eight arms. An arm is: [--name NAME] [--threshold X] [--program PATH] and "
-             "words of the "
-             "command line of echelon "
-             "(train, bench step, bench comm, quantize or run), or --peer and a program that "
-             "speaks the line "
-             "protocol on its standard input and output."},
+     .help = "Two to eight arms. An arm is [--name NAME] [--threshold X] [--program PATH] and an "
+             "echelon command (train, bench step, bench comm, quantize or run), or --peer and a "
+             "program that speaks the line protocol on its standard input and output."},
 };
 
 static const ech__option_example examples[] = {
@@ -88,7 +85,7 @@ static const ech__option_example examples[] = {
      "how many times as fast two devices are"},
     {"echelon compare --threshold 1.9 --budget 3min -- train --model resnet18 --threads 1 -- train "
      "--model resnet18 --devices 2 --threads 1",
-     "whether it is more than 1.9 times"},
+     "whether two devices are more than 1.9 times as fast"},
     {"echelon compare -- --name old --program old/build/echelon train --model lenet -- --name new "
      "train --model lenet",
      "two builds; make compare BASE=REV does this for some models"},
@@ -99,22 +96,18 @@ static const ech__option_example examples[] = {
 const ech__command ech__cli_compare = {
     .name = "compare",
     .brief = "compare runs in turns: ratios with intervals, and a verdict",
-    .about = "Starts all arms, keeps them, and lets one at a time run a block of steps, in "
-             "shuffled order, round after round; the others "
-             "are stopped meanwhile. So whatever the machine does, it does to all arms alike. A "
-             "ratio is the time of the first arm by "
-             "that of another: above 1, the other is faster. All arms are started anew at least "
-             "six times, and the interval is over "
-             "starts; it is looked at after 6, 9, 13 and 20 of them, and holds in 95 % of all "
-             "cases for all looks together.\n\n"
+    .about = "Starts all arms and keeps them running. In each round every arm runs one block of "
+             "steps, in shuffled order, while the others are stopped, so that a change in the "
+             "machine's speed affects all arms alike. A ratio is the time of the first arm divided "
+             "by that of another: above 1, the other is faster. All arms are restarted at least "
+             "six times. The interval is over starts; it is tested after 6, 9, 13 and 20 starts "
+             "and has 95 % coverage for all tests together.\n\n"
              "The verdict is above or below the threshold, equal to it (within 2 %), or undecided "
-             "when the budget is used up or when "
-             "other programs used the cores. The first arm also runs against a copy of itself: the "
-             "spread of that ratio is the "
-             "machine's noise. Rounds in which the probes of the cores saw another program or "
-             "stolen time are dropped and made up for.\n\n"
-             "Steps of arms are not limited: --steps 100000000 is added. Ctrl-C ends with what is "
-             "known so far.",
+             "if the budget is used up or other programs used the cores. A copy of the first arm "
+             "runs too: the spread of its ratio is the machine's noise. Rounds in which another "
+             "program or stolen time was detected are dropped and repeated.\n\n"
+             "The number of steps is not limited: --steps 100000000 is added to each arm. Ctrl-C "
+             "ends the comparison and prints the results so far.",
     .options = options,
     .count = sizeof options / sizeof *options,
     .examples = examples,
@@ -187,9 +180,10 @@ static ech_status add_arm(ech_ctx *ctx, all_arms *all, char **words, int count)
                          number, threshold);
     if (count == 0 || !*words[0])
         return ech__fail(ctx, ECH_E_INVALID,
-                         "arm %d is empty: -- and words such as: train --model lenet", number);
+                         "arm %d is empty: an arm is a command, such as -- train --model lenet",
+                         number);
     if (count > MOST_WORDS)
-        return ech__fail(ctx, ECH_E_INVALID, "arm %d has %d words; at most %d", number, count,
+        return ech__fail(ctx, ECH_E_INVALID, "arm %d has %d words; the limit is %d", number, count,
                          MOST_WORDS);
     if (is_peer && program)
         return ech__fail(
@@ -197,9 +191,8 @@ static ech_status add_arm(ech_ctx *ctx, all_arms *all, char **words, int count)
             "arm %d: --program is for arms of echelon; a peer's program follows --peer", number);
     if (!is_peer && !program && !is_command(words, count))
         return ech__fail(ctx, ECH_E_INVALID,
-                         "arm %d: '%.40s' cannot be compared; train, bench step, bench comm, "
-                         "quantize and run can, and any "
-                         "program after --peer",
+                         "arm %d: '%.40s' cannot be compared; use train, bench step, bench comm, "
+                         "quantize, run, or --peer PROGRAM",
                          number, words[0]);
     arm_words *arm = &all->words[all->count];
     int n = 0;
@@ -230,10 +223,10 @@ static ech_status parse_arms(ech_ctx *ctx, const ech__option_rest *rest, all_arm
         ECH_TRY(add_arm(ctx, all, rest->word + i, end - i));
         i = end + 1;
     }
-    return all->count >= 2
-               ? ECH_OK
-               : ech__fail(ctx, ECH_E_INVALID, "%d arm%s: a comparison needs 2, each after --",
-                           all->count, all->count == 1 ? "" : "s");
+    return all->count >= 2 ? ECH_OK
+                           : ech__fail(ctx, ECH_E_INVALID,
+                                       "%d arm%s: a comparison needs at least 2, each after --",
+                                       all->count, all->count == 1 ? "" : "s");
 }
 
 static ech_status parse_time(ech_ctx *ctx, const char *text, double *seconds)
@@ -273,7 +266,7 @@ static ech_status catch_signals(ech_ctx *ctx)
     const struct sigaction action = {.sa_handler = on_signal};
     stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (stop_fd < 0)
-        return ech__fail(ctx, ECH_E_IO, "no descriptor to be stopped by");
+        return ech__fail(ctx, ECH_E_IO, "cannot create an eventfd for signals");
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
@@ -324,7 +317,7 @@ static void on_progress(void *user, const ech__compare *c)
     char line[256], known[96] = "";
     put_worst(c, known, sizeof known);
     if (c->phase == ECH__COMPARE_QUIET)
-        snprintf(line, sizeof line, "looking at the machine");
+        snprintf(line, sizeof line, "probing the machine");
     else if (c->phase == ECH__COMPARE_TRIAL)
         snprintf(line, sizeof line, "starting arm %d of %d to time its kernels", c->trial + 1,
                  c->narms - 1);
@@ -377,7 +370,7 @@ static void print_verdict(const ech__compare *c, int arm)
         if (ech__rounds_disturbed(&c->rounds))
             printf(", but other programs used the cores, which biases a ratio.\n");
         else if (r.starts < ECH__COMPARE_FEWEST_STARTS)
-            printf(", but %d starts are too few; 6 are needed.\n", r.starts);
+            printf(", but %d starts are too few: 6 are needed.\n", r.starts);
         else
             printf(", and the interval includes %gx.\n", threshold);
     }
@@ -427,11 +420,10 @@ static void print_notes(const ech__compare *c)
     printf("; %s in %.0f s\n", is_emulated(c) ? "some times are emulated, measured" : "measured",
            ech__compare_elapsed(c));
     if (c->apart)
-        printf("each arm was started for every block\n");
+        printf("each arm was restarted for every block\n");
     if (r->starts >= ECH__COMPARE_FEWEST_STARTS && (noise.low > 1 || noise.high < 1))
-        printf("the first arm differs from its own copy (99 %% interval %.3f to %.3f): this "
-               "machine favours a place in "
-               "the order of starting; ratios so close to 1 mean nothing\n",
+        printf("biased: the first arm differs from its own copy (99 %% interval %.3f to %.3f), so "
+               "a ratio this close to 1 means nothing\n",
                noise.low, noise.high);
     if (ech__rounds_disturbed(r))
         printf("load stayed high in %d of %d starts: other programs used %.2f cores, the "
@@ -467,7 +459,7 @@ static void print_table(const ech__compare *c)
     for (int arm = 0; arm + 1 < c->narms; arm++)
         print_words(c, arm, width);
     printf("\n%-*s  %10s  %8s  %16s  %-10s  %s\n", width, "arm", "step time", "ratio",
-           "95 % interval", "verdict", "what it is");
+           "95 % interval", "verdict", "description");
     for (int arm = 0; arm < c->narms; arm++)
         print_row(c, arm, width);
     print_notes(c);
@@ -484,7 +476,7 @@ static ech_status judge_pool(ech_ctx *ctx, const args *a)
     const ech__ratio r = ech__compare_ratio(logs, count, ECH__COMPARE_NOISE_SHARE);
     const bool biased = r.low > 1 || r.high < 1;
     if (count < 2)
-        return ech__fail(ctx, ECH_E_INVALID, "%d starts: a pool needs 2 at least", count);
+        return ech__fail(ctx, ECH_E_INVALID, "%d starts: a pool needs at least 2", count);
     if (a->json) {
         ech_json *json = ech__json_object();
         ech__json_set_int(&json, "comparisons", a->pool.count);
@@ -498,10 +490,10 @@ static ech_status judge_pool(ech_ctx *ctx, const args *a)
         ech__json_destroy(json);
         return status;
     }
-    printf("A against A in %d comparisons, %d starts: %.4f (99 %% interval %.4f to %.4f), %s; "
-           "noise %.1f %% between starts\n",
-           a->pool.count, count, r.ratio, r.low, r.high,
-           biased ? "biased: a ratio so close to 1 means nothing here" : "no bias", 100 * r.spread);
+    printf("%s in %d comparisons of an arm with itself (%d starts): ratio %.4f (99 %% interval "
+           "%.4f to %.4f); noise %.1f %% between starts\n",
+           biased ? "Bias, a ratio this close to 1 means nothing," : "No bias", a->pool.count,
+           count, r.ratio, r.low, r.high, 100 * r.spread);
     return ECH_OK;
 }
 
@@ -548,7 +540,7 @@ static int compare(ech_ctx *ctx, const ech__command *command, const args *a, con
         code = ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     if (status == ECH_OK && !c->rounds.starts) {
         ech__fail(ctx, ECH_E_INVALID,
-                  caught ? "stopped by signal %d before anything was known"
+                  caught ? "stopped by signal %d before the first result"
                          : "the budget is too small for a single start",
                   (int)caught);
         code = ech__cli_fail(ctx, command, ECH__EXIT_FAILED);

@@ -1,4 +1,4 @@
-/* echelon graph: what the passes make of a model. */
+/* echelon graph: the graph of a training step after each pass. */
 #include "graph/print.h"
 #include "base/file/file.h"
 #include "cli/cli.h"
@@ -52,9 +52,8 @@ const ech__command ech__cli_graph = {
     .name = "graph",
     .brief = "show the graph of a training step after each pass",
     .about = "Prints a line for each operator: phase, operator, layer, operands with their types "
-             "and shapes, the device where a "
-             "model is spread over several, and the bytes that the operator reads and writes for "
-             "one sample.",
+             "and shapes, the device if the model is split over several, and the bytes that the "
+             "operator reads and writes for one sample.",
     .options = options,
     .count = sizeof options / sizeof *options,
     .examples = examples,
@@ -116,7 +115,7 @@ static ech_status show(ech_ctx *ctx, const args *a, watcher *w, ech_graph *graph
     ECH_TRY(ech__trainer_create(ctx, graph, model.loss, &o, &trainer));
     ech_trainer_destroy(trainer);
     if (!w->shown)
-        return ech__fail(ctx, ECH_E_INVALID, "--pass %.40s: this training has no such pass",
+        return ech__fail(ctx, ECH_E_INVALID, "--pass %.40s: this training run has no such pass",
                          a->pass);
     return a->dot ? ech__file_write(ctx, a->dot, w->dot, w->dot_bytes) : ECH_OK;
 }

@@ -28,17 +28,17 @@ static void print(const ech__machine *m)
     printf("echelon      %s\n", ech_version());
     printf("processor    %s, %d cores, %d threads, %d usable here\n", m->processor, m->cores,
            m->threads, m->usable);
-    printf("vectors      %s\n", *m->vectors ? m->vectors : "none that kernels use");
+    printf("vectors      %s\n", *m->vectors ? m->vectors : "none used by the kernels");
     printf("isa          %s%s", ech__isa_name(m->isa), ech__isa_is_set() ? ", set by " : "");
     if (ech__isa_is_set())
-        printf(ECH__ISA_VARIABLE "; this processor has %s", ech__isa_name(m->best_isa));
+        printf(ECH__ISA_VARIABLE "; the processor supports %s", ech__isa_name(m->best_isa));
     printf("\n");
     printf("caches       L1 %s, L2 %s, L3 %s\n", ech__format_bytes(m->cache_bytes[0]).s,
            ech__format_bytes(m->cache_bytes[1]).s, ech__format_bytes(m->cache_bytes[2]).s);
     printf("memory       %s\n", ech__format_bytes(m->memory_bytes).s);
     printf("system       %s\n", m->system);
     printf("libraries    %s; %s\n", m->onednn, m->openblas);
-    printf("devices      cpu: up to %d of one thread each\n", m->usable);
+    printf("devices      cpu: up to %d with one thread each\n", m->usable);
     for (size_t i = 0; i < ech__build_part_count; i++) {
         const ech__build_part *part = &ech__build_parts[i];
         if (!part->is_here)
@@ -46,7 +46,7 @@ static void print(const ech__machine *m)
     }
 }
 
-/* The parts that this build does without, and what that costs. */
+/* The optional libraries that this build lacks, and what that costs. */
 static ech_json *left_out(void)
 {
     ech_json *list = ech__json_array();

@@ -9,32 +9,28 @@
 #include <unistd.h>
 
 static const char about[] =
-    "Echelon trains models on one device and measures what each step costs: time by phase and by "
-    "kernel, memory by kind, known before anything is allocated.";
+    "Echelon trains neural networks on one or many devices, measures what each step costs (time by "
+    "phase and by kernel, memory by kind), and predicts it for other numbers of devices.";
 
 static const ech__option_section sections[] = {
-    {"EXIT STATUS", "0 when all went well, 1 when the command failed, 2 when it was called "
-                    "wrongly. A rank that failed gives its own code, or 128 and its signal."},
+    {"EXIT STATUS", "0 on success, 1 on failure, 2 on wrong usage. If a rank fails: its exit code, "
+                    "or 128 plus its signal."},
     {"ENVIRONMENT",
-     "ECHELON_TUNING: path of the file that keeps kernel timings; by default "
-     "echelon/tuning.json in "
-     "XDG_CACHE_HOME or ~/.cache.\n\nECHELON_COSTS: path of the file that keeps what "
-     "training steps cost; by default costs.json beside it.\n\nECHELON_ISA: the vector "
-     "instructions "
-     "that kernels, oneDNN and OpenBLAS may use at most: generic, avx2, avx512, avx512_vnni or "
-     "avx512_bf16; --isa sets it for one command and what it starts. A program of your own that "
-     "links libechelon should be started with OPENBLAS_CORETYPE set too (echelon run does it), or "
-     "OpenBLAS is left out where it has taken more.\n\nECHELON_CLOCK, ECHELON_LINK: of "
-     "programs that use the library, what echelon run --clock and --link set.\n\nNO_COLOR: "
+     "ECHELON_TUNING: path of the file with kernel timings. Default: echelon/tuning.json in "
+     "XDG_CACHE_HOME or ~/.cache.\n\nECHELON_COSTS: path of the file with the costs of training "
+     "steps. Default: costs.json in the same directory.\n\nECHELON_ISA: the highest instruction "
+     "set that kernels, oneDNN and OpenBLAS may use: generic, avx2, avx512, avx512_vnni or "
+     "avx512_bf16. --isa sets it for one command and its child processes. Start a program of your "
+     "own that links libechelon with OPENBLAS_CORETYPE set too (echelon run does it); otherwise "
+     "OpenBLAS is not used if it has chosen a higher one.\n\nECHELON_CLOCK, ECHELON_LINK: the "
+     "values of echelon run --clock and --link, for programs that use the library.\n\nNO_COLOR: "
      "honoured; no colour is used."},
     {"FILES",
      "A run directory holds run.json (configuration, machine, summary), steps.jsonl (one object a "
-     "step) and, with --trace, trace.json (opens in Perfetto or chrome://tracing).\n\nOne run at a "
-     "time "
-     "writes to a directory: it holds a lock on a hidden file there (.run.lock, .checkpoints.lock, "
-     ".lab.lock, .quantize.lock or .fetch.lock), and a second one is refused. A run that was "
-     "killed "
-     "may leave the file behind, but not the lock."},
+     "step) and, with --trace, trace.json (opens in Perfetto or chrome://tracing).\n\nOnly one run "
+     "at a time can write to a directory: it locks a hidden file there (.run.lock, "
+     ".checkpoints.lock, .lab.lock, .quantize.lock or .fetch.lock), and a second run is refused. A "
+     "run that was killed leaves the file, but not the lock."},
 };
 
 enum { COMMANDS = 16 };
@@ -89,7 +85,7 @@ static int flushed(int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
-    fprintf(stderr, "echelon: standard output cannot be written\n");
+    fprintf(stderr, "echelon: cannot write standard output\n");
     return code ? code : ECH__EXIT_FAILED;
 }
 

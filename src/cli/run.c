@@ -29,22 +29,22 @@ static const ech__option options[] = {
      .initial = "0",
      .max = 1000000,
      .help =
-         "How often all ranks are started again after one has failed. An exit code of 2, 126 or "
-         "127 (called wrongly, not found) ends the job at once."},
+         "How often all ranks are restarted after one fails. Exit code 2, 126 or 127 (wrong usage, "
+         "not executable, not found) ends the job at once."},
     {ECH__ROW_ISA(args, isa)},
     {.name = "clock",
      ECH_OPTION(CHOICE, args, clock),
      .choices = ECH__CLOCK_LIST(ECH_OPTION_WORD),
      .initial = "auto",
-     .help = "How the library times the steps that it reports to the program. virtual: count the "
-             "time that each rank's thread had a core, and the exchange at its price, as if every "
-             "rank had a core of its own; such times are emulated. auto: virtual where ranks "
-             "outnumber cores."},
+     .help = "Clock of the step times that the library reports. virtual: CPU time of each rank's "
+             "thread plus the predicted time of the exchange, as if every rank had its own core; "
+             "such times are marked as emulated. auto: virtual if there are more ranks than "
+             "cores."},
     {.name = "link",
      ECH_OPTION(STRING, args, link),
      .arg = "BANDWIDTH,LATENCY",
-     .help = "Of the virtual clock: the links between ranks, such as 12GB/s,5us. Default: the "
-             "memory of this machine."},
+     .help = "Links between ranks for the virtual clock, such as 12GB/s,5us. Default: the memory "
+             "of this machine."},
     {.name = "-- PROG",
      ECH_OPTION(REST, args, program),
      .positional = true,
@@ -55,29 +55,26 @@ static const ech__option options[] = {
 static const ech__option_example examples[] = {
     {"echelon run -n 2 -- ./train_mine --lr 0.1", "two ranks of a program of your own"},
     {"echelon run -n 4 --max-restarts 3 -- ./train_mine --resume saved",
-     "starts all again when one fails, up to three times"},
+     "restart all ranks when one fails, up to three times"},
     {"echelon run -n 8 --clock virtual --link 12GB/s,5us -- ./train_mine",
-     "step times as of eight devices with these links, on any number of cores"},
-    {"echelon run -n 2 -- sh -c 'echo rank $RANK of $WORLD_SIZE'", "shows who is who"},
+     "emulate the step times of eight devices with these links, on any number of cores"},
+    {"echelon run -n 2 -- sh -c 'echo rank $RANK of $WORLD_SIZE'",
+     "print the environment of the ranks"},
 };
 
 const ech__command ech__cli_run = {
     .name = "run",
     .brief = "start a program as several ranks on this machine",
     .about =
-        "Starts N processes of a program that uses libechelon, each bound to cores of its own, and "
-        "looks after them. They find RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, "
-        "MASTER_PORT and TORCHELASTIC_RESTART_COUNT in their environment, as with torchrun, and "
-        "OMP_NUM_THREADS is the number of a rank's cores where it is not set.\n\nThe first rank "
-        "that "
-        "fails is named, the others get SIGTERM and 3 s later SIGKILL, and its exit code, or 128 "
-        "and "
-        "its signal, is the command's own. Ranks end with the launcher, and so does what they have "
-        "started (every process that has their ECHELON_JOB in its environment). SIGINT, SIGTERM "
-        "and "
-        "SIGHUP are forwarded to all ranks. Lines that ranks other than the first write to "
-        "standard "
-        "error begin with their number.",
+        "Starts N processes of a program that uses libechelon, each bound to its own cores, and "
+        "supervises them. Their environment has RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, "
+        "MASTER_ADDR, MASTER_PORT and TORCHELASTIC_RESTART_COUNT, as with torchrun. "
+        "OMP_NUM_THREADS is set to the number of cores of a rank if it is not set.\n\nIf a rank "
+        "fails, it is named and the others get SIGTERM, and SIGKILL 3 s later. The exit code is "
+        "that of the failed rank, or 128 plus its signal. Ranks end with the launcher, together "
+        "with all processes that they started (those with their ECHELON_JOB in the environment). "
+        "SIGINT, SIGTERM and SIGHUP are forwarded to all ranks. Lines on standard error from ranks "
+        "other than rank 0 begin with the rank number.",
     .options = options,
     .count = sizeof options / sizeof *options,
     .examples = examples,
@@ -98,7 +95,7 @@ static ech_status set_clock(ech_ctx *ctx, const args *a)
     return ECH_OK;
 }
 
-/* Whatever the program makes of its times: those who read them should know. */
+/* Warns the reader of the program's times that ranks share cores. */
 static void say_whose_times(const ech__command *command, const args *a)
 {
     const int ranks = (int)a->ranks, cores = ech__device_cores();
@@ -107,10 +104,10 @@ static void say_whose_times(const ech__command *command, const args *a)
     fprintf(stderr, "echelon %s: %d ranks share %d core%s: %s\n", command->name, ranks, cores,
             cores == 1 ? "" : "s",
             a->clock == ECH__CLOCK_REAL
-                ? "times are not those of ranks with cores of their own (--clock virtual emulates "
+                ? "times are not those of ranks with dedicated cores (--clock virtual emulates "
                   "those)"
-                : "step times that the library reports are emulated, other times are not those of "
-                  "ranks with cores of their own");
+                : "step times that the library reports are emulated; other times are not those of "
+                  "ranks with dedicated cores");
 }
 
 int ech__command_run(ech_ctx *ctx, const ech__command *command, char **argv)

@@ -345,7 +345,7 @@ static ech_status check(ech__comm *comm, const ech__bench_config *c)
              (long long)c->max_bytes, (long long)c->factor, c->warmup, c->iters);
     ECH_TRY(ech__comm_agree(comm, text));
     if (c->min_bytes < 1 || c->max_bytes < c->min_bytes)
-        return ech__fail(comm->ctx, ECH_E_INVALID, "sizes from %lld to %lld: there are none",
+        return ech__fail(comm->ctx, ECH_E_INVALID, "no sizes from %lld to %lld",
                          (long long)c->min_bytes, (long long)c->max_bytes);
     if (c->factor < 2 || c->warmup < 0 || c->iters < 1 || c->iters > ECH__BENCH_MAX_ITERS)
         return ech__fail(
@@ -354,10 +354,10 @@ static ech_status check(ech__comm *comm, const ech__bench_config *c)
             "iterations 1 to %d",
             (long long)c->factor, c->warmup, c->iters, ECH__BENCH_MAX_ITERS);
     if (c->op == ECH__BENCH_SENDRECV && comm->world < 2)
-        return ech__fail(comm->ctx, ECH_E_INVALID, "sendrecv needs 2 ranks or more, not %d",
+        return ech__fail(comm->ctx, ECH_E_INVALID, "sendrecv needs at least 2 ranks, got %d",
                          comm->world);
     if (ech__bench_op_reduces(c->op) && c->reduction == ECH__REDUCTION_MEAN && c->dtype == ECH_S32)
-        return ech__fail(comm->ctx, ECH_E_UNSUPPORTED, "s32 has no mean");
+        return ech__fail(comm->ctx, ECH_E_UNSUPPORTED, "mean is not supported for s32");
     return ECH_OK;
 }
 

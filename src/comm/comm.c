@@ -39,10 +39,10 @@ static ech_status check_reduction(ech__comm *comm, const ech__coll *coll)
                          "%s of %s: only f32, f64, bf16, f16 and s32 are reduced",
                          ech__coll_name(coll->op), ech__dtype_name(coll->dtype));
     if ((unsigned)coll->reduction >= ECH__REDUCTION_COUNT)
-        return ech__fail(comm->ctx, ECH_E_INVALID, "reduction %d is none", (int)coll->reduction);
+        return ech__fail(comm->ctx, ECH_E_INVALID, "unknown reduction %d", (int)coll->reduction);
     if (coll->reduction == ECH__REDUCTION_MEAN && coll->dtype == ECH_S32)
-        return ech__fail(comm->ctx, ECH_E_UNSUPPORTED, "%s of s32: integers have no mean",
-                         ech__coll_name(coll->op));
+        return ech__fail(comm->ctx, ECH_E_UNSUPPORTED,
+                         "%s of s32: mean is not supported for integers", ech__coll_name(coll->op));
     return ECH_OK;
 }
 
@@ -50,7 +50,7 @@ static ech_status check(ech__comm *comm, const ech__coll *coll)
 {
     ech_ctx *ctx = comm->ctx;
     if ((unsigned)coll->op >= ECH__COLL_COUNT)
-        return ech__fail(ctx, ECH_E_INVALID, "collective %d is none", (int)coll->op);
+        return ech__fail(ctx, ECH_E_INVALID, "unknown collective %d", (int)coll->op);
     if (coll->op == ECH__COLL_BARRIER)
         return ECH_OK;
     const char *name = ech__coll_name(coll->op);
@@ -121,7 +121,8 @@ void ech__comm_free(ech__comm *comm, void *ptr)
 ech_status ech__comm_start(ech__comm *comm, const ech__coll *coll, uint64_t *ticket)
 {
     if (coll->op != ECH__COLL_ALLREDUCE)
-        return ech__fail(comm->ctx, ECH_E_UNSUPPORTED, "%s cannot be started, only an allreduce",
+        return ech__fail(comm->ctx, ECH_E_UNSUPPORTED,
+                         "%s is blocking only: just allreduce can be started without waiting",
                          ech__coll_name(coll->op));
     if (coll->src != coll->dst)
         return ech__fail(comm->ctx, ECH_E_INVALID,

@@ -136,7 +136,7 @@ ech_status ech__comm_open(ech_ctx *ctx, const ech__comm_options *options, ech__c
     ECH_TRY(read_place(ctx, &at));
     if (options->backend == ECH__BACKEND_MPI)
         return ech__fail(ctx, ECH_E_INVALID,
-                         "--backend mpi needs ranks that mpirun started: mpirun -np 2 echelon "
+                         "--backend mpi needs mpirun: mpirun -np 2 echelon "
                          "train ...");
     if (at.fd >= 0)
         ECH_TRY(open_shm(ctx, &at, timeout_s, out));

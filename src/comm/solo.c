@@ -20,7 +20,7 @@ static void solo_close(ech__comm *comm)
 static ech_status solo_run(ech__comm *comm, const ech__coll *coll)
 {
     if (coll->op == ECH__COLL_SEND || coll->op == ECH__COLL_RECV)
-        return ech__fail(comm->ctx, ECH_E_INVALID, "%s with rank %d: this rank is alone",
+        return ech__fail(comm->ctx, ECH_E_INVALID, "%s with rank %d: this is the only rank",
                          ech__coll_name(coll->op), coll->peer);
     if (coll->op == ECH__COLL_BROADCAST || coll->op == ECH__COLL_BARRIER || coll->count == 0)
         return ECH_OK;

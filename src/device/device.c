@@ -314,7 +314,7 @@ static ech_status check_options(ech_ctx *ctx, const ech__device_options *options
     if ((size_t)options->kind >= sizeof tables / sizeof(tables[0])) /* NOLINT: pointers are meant */
         return ech__fail(ctx, ECH_E_INVALID, "there is no device of kind %d", (int)options->kind);
     if (options->threads < 0 || options->threads > 1024)
-        return ech__fail(ctx, ECH_E_INVALID, "a device of %d threads: from 1 to 1024 are possible",
+        return ech__fail(ctx, ECH_E_INVALID, "a device of %d threads: must be from 1 to 1024",
                          options->threads);
     if (options->memory_limit < 0)
         return ech__fail(ctx, ECH_E_INVALID,

@@ -358,7 +358,7 @@ static ech_status check_rows(ech_ctx *ctx, const char *what, const ech__table *t
         counts = counts || table->row[i].devices != table->row[0].devices;
     }
     if (table->count < 3)
-        return ech__fail(ctx, ECH_E_INVALID, "%s: %zu row%s; a fit needs 3 at least", what,
+        return ech__fail(ctx, ECH_E_INVALID, "%s: %zu row%s; a fit needs at least 3", what,
                          table->count, table->count == 1 ? "" : "s");
     if (!counts)
         return ech__fail(ctx, ECH_E_INVALID,

@@ -97,7 +97,8 @@ ech_status ech__costs_measure_link(ech__costs *costs, ech__comm *comm)
     ech__size_costs reduce = {.count = sizes}, whole = {.count = sizes};
     void *at;
     if (comm->world > 64)
-        return ech__fail(comm->ctx, ECH_E_LIMIT, "%d ranks measure a link: 2 do", comm->world);
+        return ech__fail(comm->ctx, ECH_E_LIMIT, "a link is measured with 2 ranks, not %d",
+                         comm->world);
     ECH_TRY(ech__comm_alloc(comm, RANK_SIZES[sizes - 1], &at));
     ech_status status = ECH_OK;
     for (int i = 0; i < sizes && status == ECH_OK; i++) {

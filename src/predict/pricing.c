@@ -675,12 +675,12 @@ ech_status ech__pricing_at(ech__pricing *p, int64_t devices, int64_t global, ech
 {
     const strategy *s = &strategies[p->options.strategy];
     if (devices < 1 || devices > s->most)
-        return ech__fail(p->ctx, ECH_E_INVALID, "%lld devices: %s has from 1 to %lld",
+        return ech__fail(p->ctx, ECH_E_INVALID, "%lld devices: %s supports 1 to %lld",
                          (long long)devices, ech__strategy_name(p->options.strategy),
                          (long long)s->most);
     if (global < devices && !s->cuts_model)
         return ech__fail(p->ctx, ECH_E_INVALID,
-                         "%lld samples a step for %lld devices: each needs one at least",
+                         "%lld samples per step for %lld devices: each needs at least one",
                          (long long)global, (long long)devices);
     const int micros =
         ech__strategy_micros(p->options.strategy, p->options.config, devices, global);

@@ -141,8 +141,8 @@ static ech_status read_header(reader *r)
         const bool last = !memchr(line.at, ',', line.bytes);
         ECH_TRY(find_column(r, trim(cut(&line, ',')), &c));
         if (seen[c])
-            return ech__fail(r->ctx, ECH_E_INVALID, "%s, line %d, column %s: is there twice",
-                             r->what, r->line, rules[c].name);
+            return ech__fail(r->ctx, ECH_E_INVALID, "%s, line %d, column %s: occurs twice", r->what,
+                             r->line, rules[c].name);
         seen[c] = true;
         r->of[place] = c;
         if (!last && !line.bytes)
@@ -186,7 +186,7 @@ static ech_status read_value(const reader *r, column c, span text, ech__table_ro
     double value;
     if (!read_number(text, c != COLUMN_TIME, &value))
         return bad_value(r, c, text,
-                         c == COLUMN_TIME ? "is no number of seconds" : "is no whole number");
+                         c == COLUMN_TIME ? "is not a number of seconds" : "is not a whole number");
     if (!(value >= rules[c].min && value <= rules[c].max)) {
         char must[80];
         snprintf(must, sizeof must, "must be at least %g and at most %g", rules[c].min,
@@ -226,7 +226,7 @@ static ech_status read_row(const reader *r, span line, ech__table_row *row)
                              r->what, r->line, rules[r->of[place + 1]].name, place + 1, COLUMNS);
         if (!last && place == COLUMNS - 1)
             return ech__fail(r->ctx, ECH_E_INVALID,
-                             "%s, line %d, behind column %s: more than %d values", r->what, r->line,
+                             "%s, line %d, after column %s: more than %d values", r->what, r->line,
                              rules[r->of[place]].name, COLUMNS);
         ECH_TRY(read_value(r, r->of[place], trim(cut(&line, ',')), row));
     }
@@ -252,8 +252,7 @@ static ech_status add_row(const reader *r, const ech__table_row *row, ech__table
                          ECH__TABLE_MAX_ROWS);
     for (size_t i = 0; i < table->count; i++) {
         if (same_row(&table->row[i], row))
-            return ech__fail(r->ctx, ECH_E_INVALID,
-                             "%s, line %d: says the same as line %d in every column", r->what,
+            return ech__fail(r->ctx, ECH_E_INVALID, "%s, line %d: is the same as line %d", r->what,
                              r->line, table->row[i].line);
     }
     table->row[table->count++] = *row;

@@ -95,12 +95,12 @@ static ech_status parse_quantity(ech_ctx *ctx, const quantity *what, const char 
         u++;
     if (number == 0 || !u->name)
         return ech__fail(ctx, ECH_E_INVALID,
-                         "%s '%s' is not understood: a number and its unit are taken, as %s",
+                         "%s '%s' is not understood: it must be a number with a unit, such as %s",
                          what->name, shown.s, what->examples);
     copy[number] = '\0';
     const double value = strtod(copy, NULL) * u->factor;
     if (!(value >= what->min && value <= what->max))
-        return ech__fail(ctx, ECH_E_INVALID, "%s '%s' is out of range: %s is taken", what->name,
+        return ech__fail(ctx, ECH_E_INVALID, "%s '%s' is out of range: it must be %s", what->name,
                          shown.s, what->range);
     *out = value;
     return ECH_OK;
@@ -117,7 +117,7 @@ ech_status ech__link_parse(ech_ctx *ctx, const char *text, ech__link *out)
     const char *comma = strchr(text, ',');
     if (!comma)
         return ech__fail(ctx, ECH_E_INVALID,
-                         "link '%s' has no comma: BANDWIDTH,LATENCY is taken, as 12GB/s,5us",
+                         "link '%s' has no comma: it must be BANDWIDTH,LATENCY, such as 12GB/s,5us",
                          quoted(text, strlen(text)).s);
     ech__link link;
     ech_status status =
@@ -151,7 +151,7 @@ static ech_status read_count(ech_ctx *ctx, const ech_json *object, const char *k
 {
     ECH_TRY(ech__json_get_int(ctx, object, key, out));
     if (*out < 1 || *out > max)
-        return ech__fail(ctx, ECH_E_FORMAT, "\"%s\" is %lld: 1 to %lld is taken", key,
+        return ech__fail(ctx, ECH_E_FORMAT, "\"%s\" is %lld: it must be from 1 to %lld", key,
                          (long long)*out, (long long)max);
     return ECH_OK;
 }

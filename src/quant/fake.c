@@ -174,7 +174,7 @@ static ech_status fake_node(faker *f, const ech__node *node)
     }
     default:
         return ech__fail(f->model->ctx, ECH_E_UNSUPPORTED,
-                         "fake quantization knows no %s, which '%s' is", ech__op_name(node->op),
+                         "fake quantization does not support %s ('%s')", ech__op_name(node->op),
                          node->name);
     }
 }

@@ -73,7 +73,7 @@ static ech_status read_scale(ech_ctx *ctx, const char *what, const char *name, c
 {
     double value;
     if (!ech__json_real(json, &value))
-        return ech__fail(ctx, ECH_E_FORMAT, "the %s scale of '%s' is no number", what, name);
+        return ech__fail(ctx, ECH_E_FORMAT, "the %s scale of '%s' is not a number", what, name);
     *out = (float)value;
     if (isfinite(*out) && *out > 0)
         return ECH_OK;
@@ -273,8 +273,7 @@ ech_status ech__int8_load(const char *path, ech__qmodel *model, ech__scales *sca
     ech_status status =
         text ? ech__scales_parse("scales", text, model, scales)
              : ech__fail(model->ctx, ECH_E_FORMAT,
-                         "there is no '%s' in its metadata; it is no network in int8",
-                         ECH__INT8_KEY);
+                         "its metadata has no '%s': this is not an int8 network", ECH__INT8_KEY);
     if (status == ECH_OK)
         status = read_all(file, model, whole);
     ech__safetensors_close(file);

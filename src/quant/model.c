@@ -76,7 +76,7 @@ static ech_status make_graphs(ech__qmodel *model, const ech_graph *graph, ech_va
 {
     ech_ctx *ctx = model->ctx;
     if (prediction < 0 || (size_t)prediction >= graph->nvalues || !ech__maker_of(graph, prediction))
-        return ech__fail(ctx, ECH_E_INVALID, "the prediction is no value that the graph makes");
+        return ech__fail(ctx, ECH_E_INVALID, "the prediction is not a value of the graph");
     ECH_TRY(ech__graph_clone(graph, &model->graph));
     bool *needed = ech__arena_array(&model->graph->arena, graph->nvalues, sizeof *needed);
     if (!needed)

@@ -125,9 +125,8 @@ static ech_status forward(ech__network *net)
 ech_status ech__network_run(ech__network *net, const float *x, int64_t count, float *y)
 {
     if (count < 1 || count > net->batch)
-        return ech__fail(net->ctx, ECH_E_INVALID,
-                         "%lld samples at a time: from 1 to %lld are possible", (long long)count,
-                         (long long)net->batch);
+        return ech__fail(net->ctx, ECH_E_INVALID, "%lld samples at a time: must be from 1 to %lld",
+                         (long long)count, (long long)net->batch);
     ECH_TRY(write_input(net, x, count));
     ECH_TRY(forward(net));
     return y ? ech__network_read(net, net->output, count, y) : ECH_OK;

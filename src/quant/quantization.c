@@ -21,12 +21,12 @@ static void tell(const ech__quantization *study, const char *what)
 static ech_status check(ech_ctx *ctx, const ech__quantization_config *c)
 {
     if (!ech__model_takes_images(c->model.kind))
-        return ech__fail(ctx, ECH_E_INVALID, "model %s: only models of images are quantized here",
+        return ech__fail(ctx, ECH_E_INVALID, "model %s: only image models can be quantized",
                          ech__model_name(c->model.kind));
     if (!c->init == !c->load)
         return ech__fail(ctx, ECH_E_INVALID,
-                         "weights come from a trained file (--init) or from one that was quantized "
-                         "before (--load): one of them is needed");
+                         "one source of weights is needed: trained weights (--init) or a quantized "
+                         "network (--load)");
     if (c->init && c->samples < 1)
         return ech__fail(ctx, ECH_E_INVALID,
                          "a calibration set of %lld samples: at least 1 is needed",
@@ -37,7 +37,7 @@ static ech_status check(ech_ctx *ctx, const ech__quantization_config *c)
     if (c->data && !c->data_dir)
         return ech__fail(
             ctx, ECH_E_INVALID,
-            "cifar10 needs a data directory; echelon data cifar10 --dir DIR makes one");
+            "cifar10 needs --data-dir DIR; echelon data cifar10 --dir DIR fetches the data");
     if (c->load && c->turns_f32)
         return ech__fail(ctx, ECH_E_INVALID, "--turns f32 needs weights in f32 (--init)");
     return ECH_OK;

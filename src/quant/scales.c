@@ -275,8 +275,7 @@ ech_status ech__scales_activations(ech__scales *scales, const ech__qmodel *model
         const char *name = ech__scale_name(graph, (ech_value)v);
         if (!h || !h->count)
             return ech__fail(scales->ctx, ECH_E_INVALID,
-                             "nothing is known of what '%s' gives: the calibration set is empty",
-                             name);
+                             "the range of '%s' is unknown: the calibration set is empty", name);
         if (h->not_finite)
             return ech__fail(scales->ctx, ECH_E_INVALID,
                              "'%s' gives %lld values that are not finite on the calibration set",

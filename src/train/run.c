@@ -20,17 +20,17 @@ enum { MOST_STEPS = 100000000, MOST_EPOCHS = 100000 };
 ech_status ech__run_check(ech_ctx *ctx, const ech__run_config *c)
 {
     if (c->epochs < 0 || c->epochs > MOST_EPOCHS)
-        return ech__fail(ctx, ECH_E_INVALID, "%lld epochs: from 1 to %d are possible",
+        return ech__fail(ctx, ECH_E_INVALID, "%lld epochs: must be from 1 to %d",
                          (long long)c->epochs, MOST_EPOCHS);
     if (c->epochs && !ech__model_takes_images(c->model.kind))
         return ech__fail(ctx, ECH_E_INVALID,
-                         "the linear stack has one batch and no epochs; give steps");
+                         "the linear stack has one batch and no epochs; use --steps");
     if (!c->epochs && (c->steps < 1 || c->steps > MOST_STEPS))
-        return ech__fail(ctx, ECH_E_INVALID, "%lld steps: from 1 to %d are possible",
+        return ech__fail(ctx, ECH_E_INVALID, "%lld steps: must be from 1 to %d",
                          (long long)c->steps, MOST_STEPS);
     if (c->warmup < 0 || (!c->epochs && c->warmup >= c->steps))
         return ech__fail(ctx, ECH_E_INVALID,
-                         "%lld warm-up steps of %lld: at least one step must be left to be timed",
+                         "%lld warm-up steps of %lld: at least one step must remain to be timed",
                          (long long)c->warmup, (long long)c->steps);
     if (c->model.dim < 1 || c->model.depth < 1 || c->model.depth > 1000)
         return ech__fail(ctx, ECH_E_INVALID,
@@ -42,23 +42,22 @@ ech_status ech__run_check(ech_ctx *ctx, const ech__run_config *c)
                          (long long)c->limit);
     if (c->lr_scale_base < 0)
         return ech__fail(ctx, ECH_E_INVALID,
-                         "a learning rate for steps of %lld samples: must be at least 1, or 0 to "
-                         "take it as it is",
+                         "learning-rate scale base %lld: must be at least 1 sample, or 0 for no "
+                         "scaling",
                          (long long)c->lr_scale_base);
     if (!(c->lr_warmup_epochs >= 0 && c->lr_warmup_epochs <= 100000))
         return ech__fail(ctx, ECH_E_INVALID,
-                         "a warm-up of the learning rate over %g epochs: from 0 to 100000 are "
-                         "possible",
+                         "learning-rate warm-up over %g epochs: must be from 0 to 100000",
                          c->lr_warmup_epochs);
     if (c->save_every < 0 || (c->save_every && !c->save))
         return ech__fail(ctx, ECH_E_INVALID,
-                         "a checkpoint every %lld steps: needs a directory, and at least 1 step",
+                         "a checkpoint every %lld steps: needs a directory and at least 1 step",
                          (long long)c->save_every);
     if (c->train.pipeline.ranks && (c->save || c->resume))
         return ech__fail(
             ctx, ECH_E_UNSUPPORTED,
-            "checkpoints of a model whose layers are in several processes: train it in "
-            "one process to save or resume");
+            "checkpoints are not supported if the layers are in several processes: train in one "
+            "process to save or resume");
     if (c->trace && !c->run_dir)
         return ech__fail(ctx, ECH_E_INVALID, "a trace needs a run directory to be written to");
     return ECH_OK;
@@ -118,8 +117,8 @@ static ech_status fill_in_schedule(ech_ctx *ctx, ech__run_config *c, const ech__
     const bool decays = s->kind == ECH__SCHEDULE_COSINE || s->kind == ECH__SCHEDULE_LINEAR;
     if (decays && s->warmup >= c->steps)
         return ech__fail(ctx, ECH_E_INVALID,
-                         "the learning rate warms up over %g epochs, %lld steps, of a run of %lld: "
-                         "at least one must be left for the %s schedule",
+                         "the learning rate warms up over %g epochs (%lld steps) of a run of %lld "
+                         "steps: at least one must remain for the %s schedule",
                          c->lr_warmup_epochs, (long long)s->warmup, (long long)c->steps,
                          ech__schedule_name(s->kind));
     return ECH_OK;
@@ -134,8 +133,8 @@ static ech_status fill_in(ech_ctx *ctx, ech__run_config *c, const ech__feed *fee
     if (c->epochs && c->warmup >= c->steps)
         c->warmup = c->steps - 1;
     if (c->steps > MOST_STEPS)
-        return ech__fail(ctx, ECH_E_LIMIT, "%lld steps: from 1 to %d are possible",
-                         (long long)c->steps, MOST_STEPS);
+        return ech__fail(ctx, ECH_E_LIMIT, "%lld steps: must be from 1 to %d", (long long)c->steps,
+                         MOST_STEPS);
     return fill_in_schedule(ctx, c, feed);
 }
 
@@ -532,7 +531,7 @@ static void close_trace(ech__run *run)
     run->trace = NULL;
     if (ech__trace_close(trace) == ECH_OK)
         return;
-    ech__log(run->ctx, "the trace is not whole: %s", run->ctx->error);
+    ech__log(run->ctx, "the trace is incomplete: %s", run->ctx->error);
     ech__records_trace_failed(run->records, run->ctx->error);
 }
 
@@ -644,7 +643,7 @@ static ech_status same_everywhere(const ech__run *run)
     free(first);
     return same ? ECH_OK
                 : ech__fail(run->ctx, ECH_E_INTERNAL,
-                            "rank %d ended with other parameters than rank 0", run->rank);
+                            "rank %d ended with different parameters than rank 0", run->rank);
 }
 
 /* Of a run that diverged before its first timed step. */

@@ -395,7 +395,7 @@ static void commands_are_found(void **state)
     finds_not(p, "trian", "trian: unknown command; did you mean train?");
     finds_not(p, "benhc comm", "benhc: unknown command; did you mean bench?");
     finds_not(p, "bench com", "com: unknown command; did you mean comm?");
-    finds_not(p, "bench", "bench needs one of comm, step behind it");
+    finds_not(p, "bench", "bench needs one of these subcommands: comm, step");
     finds_not(p, "whatever", "whatever: unknown command; see prog --help");
     finds_not(p, "--json", "--json: unknown command; see prog --help");
 }

@@ -59,8 +59,8 @@ wrong 2 "--parallel dp .*--clip-norm requires --parallel ddp" train --parallel d
 wrong 2 "--parallel dp .*--amp fp16, whose loss is scaled, requires --parallel ddp" train --parallel dp --amp fp16
 wrong 2 "--grad-dtype bf16: --reproducible" train --grad-dtype bf16 --reproducible --global-batch 8
 wrong 2 "--against has nothing to compare" train --fit --against x
-wrong 2 "--global-batch 10 with --accum 4: must be divisible" plan --global-batch 10 --accum 4
-wrong 2 "--parallel dp has one process" plan --parallel dp --accum 2
+wrong 2 "--global-batch 10 must be divisible by --accum 4" plan --global-batch 10 --accum 4
+wrong 2 "not supported with --parallel dp" plan --parallel dp --accum 2
 
 wrong 2 "--ranks 0: must be at least 1" run -n 0 -- true
 wrong 2 "--ranks 257: must be at most 256" run -n 257 -- true
@@ -79,11 +79,11 @@ wrong 126 "/ cannot be started: Permission denied" run -n 2 -- /
 wrong 1 "/nonexistent: cannot be opened" train --data /nonexistent
 wrong 1 "/dev/zero: is a device" train --data /dev/zero
 wrong 1 "/: is a directory" train --init /
-wrong 1 "cifar10 needs a data directory" train --model lenet --data cifar10
+wrong 1 "cifar10 needs --data-dir DIR" train --model lenet --data cifar10
 wrong 1 "takes images" train --model lenet --data /nonexistent
 wrong 1 "cifar10 has images" train --data cifar10
-wrong 1 "no epochs; give steps" train --epochs 2
-wrong 1 "3 samples a step for 1 devices with 4 micro-steps each: at least 4" train --global-batch 3 --accum 4
+wrong 1 "no epochs; use --steps" train --epochs 2
+wrong 1 "3 samples per step for 1 devices with 4 micro-steps each: at least 4" train --global-batch 3 --accum 4
 wrong 1 "10 samples a step cannot be divided into 8 equal slots" train --reproducible --global-batch 10
 wrong 1 "nowhere/run.json" train --dim 8 --against nowhere
 wrong 1 "run directory /proc/x cannot be written" train --run-dir /proc/x
@@ -139,5 +139,5 @@ for key in ('step', 'epoch', 'loss', 'time_s', 'data_s', 'forward_s', 'backward_
             'optimizer_s', 'lr'):
     assert key in rows[0], key"
 says "info says what machine this is" "processor" "$ECHELON" info
-says "a closed output is noticed" "cannot be written" sh -c "\"$ECHELON\" info >/dev/full"
+says "a closed output is noticed" "cannot write standard output" sh -c "\"$ECHELON\" info >/dev/full"
 finish

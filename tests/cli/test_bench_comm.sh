@@ -76,7 +76,7 @@ wrong() {
         not_ok "bench comm $*"
     fi
 }
-wrong 2 "--min 8192 is above --max 4096" --min 8K --max 4K
+wrong 2 "--min 8192 is larger than --max 4096" --min 8K --max 4K
 wrong 2 "-n 0: must be at least 1|--ranks 0: must be at least 1" -n 0
 wrong 2 "must be at most 256" -n 257
 wrong 2 "--op gather: .*allreduce" --op gather
@@ -85,9 +85,9 @@ wrong 2 "--max 4X: must be a size" --max 4X
 wrong 2 "--min 0: must be at least 1" --min 0
 wrong 2 "--factor 1: must be at least 2" --factor 1
 wrong 2 "--iters 0: must be at least 1" --iters 0
-wrong 2 "s32 has no mean" --dtype s32 --reduction mean
-wrong 2 "2 or more are needed" -n 1 --op sendrecv
-wrong 2 "--backend mpi needs ranks that mpirun starts" -n 2 --backend mpi
-wrong 1 "--max [0-9]+: allreduce of 2 ranks needs .* of memory, and this machine has" -n 2 --max 8000G
-wrong 1 "--max [0-9]+: allgather of 2 ranks needs .* of memory, and this machine has" -n 2 --op allgather --max 8388607T
+wrong 2 "mean does not support --dtype s32" --dtype s32 --reduction mean
+wrong 2 "needs at least 2 ranks, got 1" -n 1 --op sendrecv
+wrong 2 "--backend mpi needs mpirun" -n 2 --backend mpi
+wrong 1 "--max [0-9]+: allreduce on 2 ranks needs .* of memory; this machine has" -n 2 --max 8000G
+wrong 1 "--max [0-9]+: allgather on 2 ranks needs .* of memory; this machine has" -n 2 --op allgather --max 8388607T
 finish

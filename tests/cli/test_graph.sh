@@ -26,7 +26,7 @@ same "later micro-steps add to gradients" "$first ${first/exchange/accumulate ex
 says "the graph of each device has its ends of a transfer" 'send 0 to 1' "$ECHELON" graph --dim 8 --depth 2 --parallel mp --devices 2 --pass copies
 check "a picture for Graphviz" graph --dot graph.dot
 says "it has all operators" '^7$' grep -c 'fillcolor' graph.dot
-says "a pass that there is not" '--pass xy: this training has no such pass' graph --pass xy
+says "a pass that there is not" '--pass xy: this training run has no such pass' graph --pass xy
 refuse "which is a failure" graph --pass xy
 says "a model that is spread too far" 'layers' "$ECHELON" graph --dim 8 --depth 1 --parallel mp --devices 3
 finish

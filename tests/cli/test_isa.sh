@@ -58,7 +58,7 @@ trains() {
 }
 
 for level in "${has[@]}"; do
-    says "info shows $level" "^isa +$level, set by ECHELON_ISA; this processor has $own\$" env ECHELON_ISA="$level" "$ECHELON" info
+    says "info shows $level" "^isa +$level, set by ECHELON_ISA; the processor supports $own\$" env ECHELON_ISA="$level" "$ECHELON" info
     says "oneDNN and OpenBLAS keep to $level" "^libraries +(oneDNN [0-9.]+ ${onednn[$level]}|no oneDNN); OpenBLAS [^ ]+ (${core[$level]})\$" \
         "$ECHELON" info --isa "$level"
     says "a program of one's own keeps to $level too" "^$level\$" "$ECHELON" run --isa "$level" -n 1 -- sh -c "echo \$ECHELON_ISA"

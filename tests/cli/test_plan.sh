@@ -113,7 +113,7 @@ says "the table says what was measured" ' measured$' plan "${linear[@]}" --batch
 says "and what was not" ' predicted$' plan "${linear[@]}" --batch-size 8 --devices 1,2 --link 1GB/s,1us
 says "where communication takes half" 'half of the step' plan "${linear[@]}" --batch-size 8 --devices 1,2 --link 1MB/s,1ms
 says "or nowhere" '^Communication takes less than half of the step on any number of devices\.$' plan "${linear[@]}" --batch-size 8 --devices 1,2 --link 1TB/s,0us
-says "advice" 'efficiency of 50 %' plan "${linear[@]}" --batch-size 8 --devices 1,2 --link 10GB/s,1us --advise --efficiency 0.5
+says "advice" 'efficiency of at least 50 %' plan "${linear[@]}" --batch-size 8 --devices 1,2 --link 10GB/s,1us --advise --efficiency 0.5
 check "a picture" plan "${linear[@]}" --batch-size 8 --devices 1,2,4 --link 1GB/s,1us --plot curve.svg
 check "that is XML" python3 -c 'import xml.etree.ElementTree as e; r = e.parse("curve.svg").getroot(); assert r.tag.endswith("svg"); t = " ".join(x.text or "" for x in r.iter()); assert "samples per second" in t and "devices" in t and "ideal" in t, t'
 if has_part cairo && has_part pango; then
@@ -157,11 +157,11 @@ sentence "two descriptions of links" 'both given' --link 1GB/s,1us --cluster bad
 sentence "two batches" 'both given' --batch-size 8 --global-batch 8
 sentence "fewer samples than devices" '--global-batch 4 for 8 devices' --global-batch 4 --devices 8
 sentence "an algorithm for shared memory" 'this machine' --algorithm ring
-sentence "more than DataParallel takes" 'dp has at most 64' --parallel dp --devices 65
+sentence "more than DataParallel takes" 'dp supports at most 64' --parallel dp --devices 65
 sentence "more devices than layers" '9 model-parallel devices for a model of' --parallel mp --devices 1,9
 sentence "micro-batches that do not divide" 'must divide the batch of 8' --parallel pipeline --batch-size 8 --micro-batches 3 --devices 2
 sentence "micro-batches of ddp" 'require --parallel mp or pipeline' --micro-batches 2
-sentence "advice on layers" 'advise requires' --parallel mp --devices 1,2 --advise
+sentence "advice on layers" 'advise requires --parallel ddp or dp' --parallel mp --devices 1,2 --advise
 sentence "no time to measure in" 'measure-seconds' --measure-seconds 0
 sentence "an efficiency of nothing" 'efficiency' --advise --efficiency 0
 echo '{"version": 9}' >broken.json

@@ -96,7 +96,7 @@ holds "their interval is that of the steps" 'all(abs(r[n][1]["step_time_low_s"] 
 holds "others lie on the line" "all(abs(r['b%d' % b][1]['step_time_s'] / $step(b) - 1) < 1e-9 and not r['b%d' % b][1]['batch_measured'] for b in (20, 128, 1000000))" b8 b20 b32 b128 b1000000
 holds "and say how far it is" '[(r["b%d" % b][1]["extrapolated"], r["b%d" % b][1]["extrapolated_from"]) for b in (20, 128, 1000000)] == [(1, None), (4, 32), (31250, 32)]' b20 b128 b1000000
 holds "no less time, and no more per sample" 'abs(r["b128"][1]["step_time_low_s"] - 0.9 * r["b32"][1]["step_time_s"]) < 1e-9 and abs(r["b128"][1]["step_time_high_s"] - 1.2 * 4 * r["b32"][1]["step_time_s"]) < 1e-9' b32 b128
-says "in words" '^Extrapolated from batch 32 to 128, 4x: the step on 1 device takes [0-9.]+ s to [0-9.]+ s\.$' plan --batch-size 128 "${one[@]}"
+says "in words" '^Extrapolated from batch 32 to 128 \(4x\): a step on 1 device takes [0-9.]+ s to [0-9.]+ s\.$' plan --batch-size 128 "${one[@]}"
 check "nothing was measured" test "$kept" = "$(sha256sum costs.json)"
 
 # ---- memory ----

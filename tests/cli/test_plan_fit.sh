@@ -5,7 +5,7 @@ table=$ECH_SRC/examples/a40_compute.csv
 
 check "published runs are fitted" eval '"$ECHELON" plan fit "$table" --predict 4,8 >"$work/text"'
 says "each batch has its compute time" "^ +32 +14\.58" cat "$work/text"
-says "terms that look the same are named" "cannot be told apart with these rows: fixed cost per step and link bandwidth" cat "$work/text"
+says "terms that look the same are named" "these rows cannot separate fixed cost per step and link bandwidth" cat "$work/text"
 says "predictions are marked" "predictions \(all predicted" cat "$work/text"
 says "rows show measured, fitted and error" "measured s +fitted s +error %" cat "$work/text"
 says "the view of scaling is named" "An epoch of fixed data is strong scaling" cat "$work/text"
@@ -62,7 +62,7 @@ bad() {
 head=devices,batch,samples,bytes,time
 wrong 2 "TABLE.csv.* is missing"
 wrong 2 "--predict 0: each must be at least 1" "$table" --predict 0
-wrong 2 "--predict 2,: nothing stands behind" "$table" --predict 2,
+wrong 2 "--predict 2,: nothing follows the last comma" "$table" --predict 2,
 wrong 2 "--predict four: must be whole numbers" "$table" --predict four
 wrong 2 "--predict -4: must be whole numbers" "$table" --predict=-4
 wrong 2 "--predict 99999999999999999999: each must be" "$table" --predict 99999999999999999999
@@ -74,10 +74,10 @@ wrong 1 "$work" "$work"
 wrong 1 "empty\.csv is empty" "$work/empty.csv"
 bad "line 1, column speed: there is no such column" "$head,speed" 1,32,50000,0,1,1
 bad "line 1, column time: is missing" devices,batch,samples,bytes 1,32,50000,0
-bad "line 1, column batch: is there twice" "batch,$head"
-bad "line 3, column time: slow is no number" "$head" 1,32,50000,0,1 2,32,50000,1,slow
+bad "line 1, column batch: occurs twice" "batch,$head"
+bad "line 3, column time: slow is not a number" "$head" 1,32,50000,0,1 2,32,50000,1,slow
 bad "line 2, column time: -1 must be at least" "$head" 1,32,50000,0,-1
-bad "line 3: says the same as line 2" "$head" 1,32,50000,0,1 1,32,50000,0,1
-bad "2 rows; a fit needs 3" "$head" 1,32,50000,0,1 2,32,50000,5,1
+bad "line 3: is the same as line 2" "$head" 1,32,50000,0,1 1,32,50000,0,1
+bad "2 rows; a fit needs at least 3" "$head" 1,32,50000,0,1 2,32,50000,5,1
 bad "column devices: is 1 in every row" "$head" 1,32,50000,0,1 1,64,50000,0,1 1,128,50000,0,1
 finish

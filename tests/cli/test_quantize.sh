@@ -78,15 +78,15 @@ wrong() {
     says "$what, with a sentence" "$pattern" cat out.txt
     check "$what, in one line" sh -c 'test "$(wc -l <out.txt)" = 1'
 }
-wrong "no weights are refused" 'one of them is needed' 2 --model lenet --out ''
+wrong "no weights are refused" 'one source of weights is needed' 2 --model lenet --out ''
 wrong "an empty calibration set is refused" 'a calibration set of 0 samples: at least 1 is needed' 2 "${small[@]}" --samples 0 --out ''
 wrong "too many samples are refused" '60000 samples for calibration: the training set has 50000' 2 "${small[@]}" --samples 60000 --out ''
-wrong "a model of vectors is refused" 'only models of images' 2 --model linear --init "$weights" --out ''
+wrong "a model of vectors is refused" 'only image models' 2 --model linear --init "$weights" --out ''
 wrong "weights of another model are refused" 'tensor|parameter' 2 --model resnet18 --init "$weights" --out ''
-wrong "a file in f32 is none in int8" 'it is no network in int8' 1 --model lenet --load "$weights" --out ''
+wrong "a file in f32 is none in int8" 'this is not an int8 network' 1 --model lenet --load "$weights" --out ''
 wrong "a directory without checkpoints is refused" 'out' 1 --model lenet --init out --out ''
 wrong "a file that is not there is refused" 'nowhere.safetensors' 1 --model lenet --load nowhere.safetensors --out ''
-wrong "cifar10 without a directory is refused" 'needs a data directory' 2 --model lenet --init "$weights" --data cifar10 --out ''
+wrong "cifar10 without a directory is refused" 'needs --data-dir' 2 --model lenet --init "$weights" --data cifar10 --out ''
 
 # edit NAME EXPRESSION: a copy of the weights with one tensor w (numpy) changed, or of the int8 file with its scales s.
 edit() {

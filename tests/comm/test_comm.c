@@ -161,7 +161,7 @@ static void launched(void **state)
     assert_int_equal(ech__comm_open(ctx, &(ech__comm_options){.timeout_s = 7}, &comm), ECH_OK);
     assert_true(comm->timeout_s == 7);
     ech__comm_close(comm);
-    refused(text, ECH__BACKEND_MPI, "--backend mpi needs ranks that mpirun started");
+    refused(text, ECH__BACKEND_MPI, "--backend mpi needs mpirun");
     close(fd);
 }
 

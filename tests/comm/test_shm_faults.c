@@ -123,7 +123,7 @@ static void one_is_late(ech__comm *comm, void *user)
     /* A rank hears of it at once when another one has waited that long. */
     RANK_CHECK(strstr(ech_ctx_error(comm->ctx), "another rank has failed") ||
                ech__seconds(ech__clock_wall() - since) >= 0.3);
-    if (comm->rank == 2) /* keeps the sentence from being "has left" */
+    if (comm->rank == 2) /* keeps the error message from being "has exited" */
         ech__clock_sleep(1.5);
 }
 
@@ -163,7 +163,7 @@ static void one_leaves(ech__comm *comm, void *user)
     if (comm->rank == 1)
         return;
     const int64_t since = ech__clock_wall();
-    RANK_REFUSED(ech__comm_barrier(comm), "rank 1 in barrier #1, but that one has left");
+    RANK_REFUSED(ech__comm_barrier(comm), "rank 1 in barrier #1, but that rank has exited");
     RANK_CHECK(ech__seconds(ech__clock_wall() - since) < 10);
 }
 
@@ -262,11 +262,11 @@ static void what_cannot_be_joined(void **state)
     close(empty);
     assert_int_equal(ech__shm_create(ctx, 2, &fd), ECH_OK);
     assert_true(ech__shm_join(ctx, fd, 0, 3, 1, &comm) < 0);
-    assert_string_equal(ech_ctx_error(ctx), "the shared memory is one of 2 ranks, not of 3");
+    assert_string_equal(ech_ctx_error(ctx), "the shared memory is for 2 ranks, not for 3");
     assert_true(ech__shm_join(ctx, fd, 2, 2, 1, &comm) < 0);
     assert_int_equal(ech__shm_join(ctx, fd, 1, 2, 1, &comm), ECH_OK);
     assert_true(ech__shm_join(ctx, fd, 1, 2, 1, &again) < 0);
-    assert_string_equal(ech_ctx_error(ctx), "rank 1 of 2 is already there");
+    assert_string_equal(ech_ctx_error(ctx), "rank 1 of 2 is already connected");
     ech__comm_close(comm);
     close(fd);
     ech_ctx_destroy(ctx);
@@ -292,7 +292,7 @@ static void bad_arguments(ech__comm *comm, void *user)
     RANK_REFUSED(ech__comm_run(comm, &c), "allreduce of s8");
     c.dtype = ECH_S32;
     c.reduction = ECH__REDUCTION_MEAN;
-    RANK_REFUSED(ech__comm_run(comm, &c), "no mean");
+    RANK_REFUSED(ech__comm_run(comm, &c), "mean is not supported");
     c = (ech__coll){
         .op = ECH__COLL_BROADCAST, .dtype = ECH_F32, .count = 4, .dst = data, .peer = 2};
     RANK_REFUSED(ech__comm_run(comm, &c), "from rank 2 of 2");
@@ -314,7 +314,7 @@ static void bad_arguments(ech__comm *comm, void *user)
     if (comm->rank == 0) {
         for (int i = 0; i < ECH__MAX_STARTED; i++)
             RANK_OK(ech__comm_start(comm, &c, &ticket));
-        RANK_REFUSED(ech__comm_start(comm, &c, &ticket), "1024 allreduces are under way already");
+        RANK_REFUSED(ech__comm_start(comm, &c, &ticket), "1024 allreduces are already in progress");
     } else {
         for (int i = 0; i < ECH__MAX_STARTED; i++)
             RANK_OK(ech__comm_start(comm, &c, &ticket));

@@ -358,9 +358,9 @@ static void bad_options(void **state)
 {
     (void)state;
     expect_no_device(&(ech__device_options){.kind = ECH__DEVICE_REFERENCE, .threads = -1},
-                     "a device of -1 threads: from 1 to 1024 are possible");
+                     "a device of -1 threads: must be from 1 to 1024");
     expect_no_device(&(ech__device_options){.kind = ECH__DEVICE_REFERENCE, .threads = 1025},
-                     "a device of 1025 threads: from 1 to 1024 are possible");
+                     "a device of 1025 threads: must be from 1 to 1024");
     expect_no_device(
         &(ech__device_options){.kind = ECH__DEVICE_REFERENCE, .memory_limit = -5},
         "a device with a memory limit of -5 bytes: it must be at least 1, or 0 for all there is");

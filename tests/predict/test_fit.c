@@ -73,16 +73,19 @@ static void wrong_tables_are_refused_by_name(void **state)
     snprintf(sentence, sizeof sentence, "t.csv, line 1, column bytes: is missing; needed are %s",
              columns);
     refuses(s, "devices,batch,samples,time\n", sentence);
-    refuses(s, "devices,batch,batch\n", "t.csv, line 1, column batch: is there twice");
+    refuses(s, "devices,batch,batch\n", "t.csv, line 1, column batch: occurs twice");
     refuses(s, HEAD, "t.csv, line 1: no row follows the names of the columns");
     refuses(s, HEAD "1,32,50000,0\n",
             "t.csv, line 2, column time: is missing; the line has 4 values and needs 5");
-    refuses(s, HEAD "1,32,50000,0,3,4\n", "t.csv, line 2, behind column time: more than 5 values");
-    refuses(s, HEAD "\n1,32,50000,,3\n", "t.csv, line 3, column bytes: nothing is no whole number");
-    refuses(s, HEAD "two,32,50000,0,3\n", "t.csv, line 2, column devices: two is no whole number");
-    refuses(s, HEAD "1,32.5,50000,0,3\n", "t.csv, line 2, column batch: 32.5 is no whole number");
+    refuses(s, HEAD "1,32,50000,0,3,4\n", "t.csv, line 2, after column time: more than 5 values");
+    refuses(s, HEAD "\n1,32,50000,,3\n",
+            "t.csv, line 3, column bytes: nothing is not a whole number");
+    refuses(s, HEAD "two,32,50000,0,3\n",
+            "t.csv, line 2, column devices: two is not a whole number");
+    refuses(s, HEAD "1,32.5,50000,0,3\n",
+            "t.csv, line 2, column batch: 32.5 is not a whole number");
     refuses(s, HEAD "1,32,50000,0,nan\n",
-            "t.csv, line 2, column time: nan is no number of seconds");
+            "t.csv, line 2, column time: nan is not a number of seconds");
     refuses(s, HEAD "1,32,50000,0,0\n",
             "t.csv, line 2, column time: 0 must be at least 1e-09 and at most 1e+09");
     refuses(s, HEAD "0,32,50000,0,1\n",
@@ -93,7 +96,7 @@ static void wrong_tables_are_refused_by_name(void **state)
             "t.csv, line 2, column samples: 100 is less than one step of 4 devices with 32 samples "
             "each");
     refuses(s, HEAD "1,32,50000,0,1\n2,32,50000,1,1\n1,32,50000,0,1.0\n",
-            "t.csv, line 4: says the same as line 2 in every column");
+            "t.csv, line 4: is the same as line 2");
     strcpy(text, HEAD);
     memset(text + strlen(text), '1', 2000);
     text[strlen(HEAD) + 2000] = '\0';
@@ -106,7 +109,7 @@ static void tables_that_say_too_little_are_refused(void **state)
     static const struct {
         const char *text, *sentence;
     } cases[] = {
-        {HEAD "1,32,50000,0,2\n2,32,50000,1,1\n", "t.csv: 2 rows; a fit needs 3 at least"},
+        {HEAD "1,32,50000,0,2\n2,32,50000,1,1\n", "t.csv: 2 rows; a fit needs at least 3"},
         {HEAD "2,32,50000,1,2\n2,64,50000,1,1\n2,128,50000,1,1\n",
          "t.csv, column devices: is 2 in every row; a fit needs two numbers of devices at least"},
         {HEAD "1,32,50000,0,2\n2,32,50000,0,1\n4,32,50000,0,0.5\n",

@@ -617,7 +617,7 @@ static void test_refused(void **state)
     assert_int_equal(ech__pricing_at(p, 0, 8, &price), ECH_E_INVALID);
     assert_int_equal(ech__pricing_at(p, 1000001, 1000001, &price), ECH_E_INVALID);
     assert_int_equal(ech__pricing_at(p, 9, 8, &price), ECH_E_INVALID);
-    assert_non_null(strstr(ech_ctx_error(f->ctx), "8 samples a step for 9 devices"));
+    assert_non_null(strstr(ech_ctx_error(f->ctx), "8 samples per step for 9 devices"));
     ech__pricing_destroy(p);
     fixture other = *f;
     other.config.model.dim = 64;

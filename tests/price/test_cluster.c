@@ -81,13 +81,13 @@ static void limits(void **state)
     ech_ctx *ctx = *state;
     takes(ctx, "1kB/s,10s", 1e3, 10);
     takes(ctx, "1e15B/s,0ns", 1e15, 0);
-    const char *range = "is out of range: 1 kB/s to 1e15 B/s is taken";
+    const char *range = "is out of range: it must be 1 kB/s to 1e15 B/s";
     refuses(ctx, "0GB/s,5us", range);
     refuses(ctx, "-12GB/s,5us", range);
     refuses(ctx, "999B/s,5us", range);
     refuses(ctx, "1001TB/s,5us", range);
     refuses(ctx, "1e999GB/s,5us", range);
-    refuses(ctx, "12GB/s,-5us", "latency '-5us' is out of range: 0 s to 10 s is taken");
+    refuses(ctx, "12GB/s,-5us", "latency '-5us' is out of range: it must be 0 s to 10 s");
     refuses(ctx, "12GB/s,10.1s", "latency '10.1s' is out of range");
     refuses(ctx, "12GB/s,1e400s", "out of range");
 }
@@ -95,12 +95,13 @@ static void limits(void **state)
 static void nonsense(void **state)
 {
     ech_ctx *ctx = *state;
-    refuses(ctx, "", "link '' has no comma: BANDWIDTH,LATENCY is taken, as 12GB/s,5us");
+    refuses(ctx, "", "link '' has no comma: it must be BANDWIDTH,LATENCY, such as 12GB/s,5us");
     refuses(ctx, "fast", "link 'fast' has no comma");
     refuses(ctx, "12GB/s", "link '12GB/s' has no comma");
-    refuses(ctx, ",", "bandwidth '' is not understood: a number and its unit are taken, as 12GB/s");
+    refuses(ctx, ",",
+            "bandwidth '' is not understood: it must be a number with a unit, such as 12GB/s");
     refuses(ctx, "12GB/s,",
-            "latency '' is not understood: a number and its unit are taken, as 5us");
+            "latency '' is not understood: it must be a number with a unit, such as 5us");
     refuses(ctx, "5us,12GB/s", "link '5us,12GB/s': bandwidth '5us' is not understood");
     refuses(ctx, "12,5", "bandwidth '12' is not understood");
     refuses(ctx, "12GB,5us", "bandwidth '12GB' is not understood");
@@ -183,10 +184,10 @@ static void files_that_are_refused(void **state)
     refuses_file(ctx, "{" COUNTS ", \"speed\": 1," LINKS "}", "\"speed\" is no member");
     refuses_file(ctx, "{\"nodes\": 4," LINKS "}", "\"devices_per_node\" is missing");
     refuses_file(ctx, "{\"nodes\": 0, \"devices_per_node\": 8," LINKS "}",
-                 "\"nodes\" is 0: 1 to 1000000 is taken");
+                 "\"nodes\" is 0: it must be from 1 to 1000000");
     refuses_file(ctx, "{\"nodes\": 1000001, \"devices_per_node\": 8," LINKS "}", "\"nodes\" is");
     refuses_file(ctx, "{\"nodes\": 4, \"devices_per_node\": 10001," LINKS "}",
-                 "\"devices_per_node\" is 10001: 1 to 10000 is taken");
+                 "\"devices_per_node\" is 10001: it must be from 1 to 10000");
     refuses_file(ctx, "{\"nodes\": 4, \"devices_per_node\": -1," LINKS "}", "is -1");
     refuses_file(ctx, "{\"nodes\": 4.5, \"devices_per_node\": 8," LINKS "}",
                  "\"nodes\" must be an integer, not a number");

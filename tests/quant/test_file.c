@@ -91,7 +91,7 @@ static void bad_scales(void **state)
     refuse(&q, "\"scale\":0.25", "\"scale\":-0.5", "the activation scale of 'x' is -0.5");
     refuse(&q, "\"scale\":0.25", "\"scale\":null", "the activation scale of 'x' is nan");
     refuse(&q, "\"scale\":0.25", "\"scale\":1e300", "the activation scale of 'x' is 1e+300");
-    refuse(&q, "\"scale\":0.25", "\"scale\":\"a\"", "the activation scale of 'x' is no number");
+    refuse(&q, "\"scale\":0.25", "\"scale\":\"a\"", "the activation scale of 'x' is not a number");
     refuse(&q, "[0.125", "[0", "the weight scale of 'conv1' is 0");
     refuse(&q, "[0.125,", "[", "layer 'conv1' has 5 weight scales; it must have 1 or 6");
     refuse(&q, "\"conv1\":[", "\"conv9\":[",
@@ -124,7 +124,7 @@ static void bad_files(void **state)
     assert_non_null(strstr(ech_ctx_error(q.ctx), "which the model does not have"));
     assert_int_equal(ech__file_write(q.ctx, path, "\2\0\0\0\0\0\0\0{}", 10), ECH_OK);
     assert_int_equal(ech__int8_load(path, &model, &scales, &whole), ECH_E_FORMAT);
-    assert_non_null(strstr(ech_ctx_error(q.ctx), "it is no network in int8"));
+    assert_non_null(strstr(ech_ctx_error(q.ctx), "this is not an int8 network"));
     ech__tensors_fini(&whole);
     ech__scales_fini(&scales);
     ech__qmodel_fini(&model);

@@ -42,7 +42,7 @@ for devices in 1 2; do
         holds "makes up for it" "d['less'] <= 1e-5" less
     done
 done
-says "the distance is printed" 'norm of the difference to whole.safetensors 0, of those [1-9]' "$ECHELON" train --threads 1 --tune off \
+says "the distance is printed" 'difference from whole.safetensors: norm 0, relative to a norm of [1-9]' "$ECHELON" train --threads 1 --tune off \
     --dim 40 --depth 3 --steps 1 --batch-size 24 --lr $LR --clip-norm 1e30 --params-against whole.safetensors
 
 # ---- what is refused ----

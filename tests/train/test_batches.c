@@ -181,10 +181,11 @@ static void test_wrong_batches(void **state)
     o.threads = 1;
     assert_int_equal(ech_trainer_create(ctx, g, loss, &o, &t), ECH_OK);
     ech_batch b = {.images = images, .labels = labels, .count = 5, .global_count = 5};
-    says(ctx, ech_trainer_step_batch(t, "images", "labels", &b, NULL), "made for up to 4");
+    says(ctx, ech_trainer_step_batch(t, "images", "labels", &b, NULL), "created for up to 4");
     b.count = 4;
     b.global_count = 3;
-    says(ctx, ech_trainer_step_batch(t, "images", "labels", &b, NULL), "4 samples out of 3");
+    says(ctx, ech_trainer_step_batch(t, "images", "labels", &b, NULL),
+         "4 samples is not possible with 3");
     b.global_count = 4;
     says(ctx, ech_trainer_step_batch(t, "pictures", "labels", &b, NULL), "pictures");
     says(ctx, ech_trainer_evaluate_batch(t, "images", "labels", &b, &(ech_value){0}, 1, &got),

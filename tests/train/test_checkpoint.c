@@ -299,8 +299,7 @@ static void test_manifests(void **state)
         {"\"bytes\": 2", "\"bytes\": \"2\"", "\"bytes\" must be an integer"},
         {"0123", "012", "the sha256 of model.safetensors is not 64"},
         {"0123", "ABCD", "the sha256 of model.safetensors is not 64"},
-        {"{\"model", "{\"../../etc/passwd\": {}, \"model",
-         "there are 4 files; 3 of them are of a checkpoint"},
+        {"{\"model", "{\"../../etc/passwd\": {}, \"model", "there are 4 files; a checkpoint has 3"},
         {"}}}", "}}", "M: "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -398,15 +397,15 @@ static void test_states_that_are_none(void **state)
     } cases[] = {
         {"\"format\":1", "\"format\":7", "S: the format is 7, written by Echelon"},
         {"\"position\"", "\"place\"", "\"position\" is missing"},
-        {"\"updates\":11", "\"updates\":14", "14 updates in 13 steps are too many"},
+        {"\"updates\":11", "\"updates\":14", "14 updates in 13 steps: there can be at most one"},
         {"\"scale\":512.5", "\"scale\":0.0", "a loss scale of 0 after 7 good steps"},
         {"\"scale\":512.5", "\"scales\":512.5", "\"scale\" is missing"},
         {"\"good\":7", "\"good\":2000", "after 2000 good steps"},
         {"\"skipped\":2", "\"skipped\":-2", "\"skipped\" is -2"},
-        {"\"step\":13", "\"step\":0", "do not belong together"},
+        {"\"step\":13", "\"step\":0", "are inconsistent"},
         {"\"step\":13", "\"step\":-4", "\"step\" is -4"},
         {"\"step\":13", "\"step\":1e3", "\"step\" must be an integer"},
-        {"\"epoch_step\":3", "\"epoch_step\":99", "do not belong together"},
+        {"\"epoch_step\":3", "\"epoch_step\":99", "are inconsistent"},
         {"\"epoch\":1", "\"epoch\":0", "\"epochs\" has 1 records; 0 epochs are done"},
         {"\"samples\":12", "\"samples\":-1", "cannot have -1 samples"},
         {"\"kernel\":\"openblas\"", "\"kernel\":3", "\"kernel\" must be a string"},

@@ -33,7 +33,7 @@ for epoch in 1 2 3; do
     check "epoch $epoch is printed" grep -qE \
         "^\[Epoch $epoch/3\] time=${number}s compute=${number}s data=${number}s loss=$number train_acc=$number test_loss=$number acc=$number\$" printed
 done
-check "and what they cost besides steps" grep -qE '^epochs  .* % of it loading that was not hidden, .* % besides steps' printed
+check "and what they cost besides steps" grep -qE '^epochs  .* % exposed data loading, .* % besides steps' printed
 run epochs "${lenet[@]}" --devices 2 --epochs 3
 holds "every epoch is recorded" epochs.json 'len(s["epochs"]) == 3 and all(e["samples"] == 40 for e in s["epochs"])'
 holds "with its times" epochs.json \
@@ -103,7 +103,7 @@ holds "and every layer drifts" alone.json \
 holds "the most of all is that of a layer" alone.json \
     'all(e["statistics_drift"]["mean_largest"] == max(l["mean_largest"] for l in e["statistics_drift"]["layers"]) for e in s["epochs"])'
 holds "the parameters are the same" alone.json 's["params_sha256"] == json.load(open("sent.json"))["summary"]["params_sha256"]'
-says "a line says so" 'running statistics of 2 ranks differ: means by up to .* most in (bn1|layer)' \
+says "a line says so" 'running statistics differ between 2 ranks: means by up to .* largest in (bn1|layer)' \
     train "${resnet[@]}" --no-broadcast-buffers
 run synced "${resnet[@]}" --no-broadcast-buffers --sync-bn
 holds "synchronised ones stay together" synced.json \
@@ -123,7 +123,7 @@ largest=$(python3 -c 'import json; print(json.load(open("small.json"))["largest_
 says "so much fits" ' fits$' "$ECHELON" plan --model resnet18 --momentum 0.9 --memory "$largest" --device-memory 4GB
 says "and not one more" ' does not fit$' "$ECHELON" plan --model resnet18 --momentum 0.9 --memory "$((largest + 1))" --device-memory 4GB
 says "in a table" '^ +8192 .* does not fit$' "$ECHELON" "${sweep[@]}" --device-memory 4GB
-says "with the largest below" '^The largest batch that fits 4.00 GB is [0-9]+\.$' "$ECHELON" "${sweep[@]}" --device-memory 4GB
+says "with the largest below" '^The largest batch that fits in 4.00 GB is [0-9]+\.$' "$ECHELON" "${sweep[@]}" --device-memory 4GB
 says "batches that nobody can count do not fit" '1073741824 .*does not fit' \
     "$ECHELON" plan --model resnet18 --fit 1073741824 --device-memory 48GB
 # CPU seconds of a search; one for a huge device makes about as many plans as one for a small one.
@@ -145,13 +145,13 @@ for parallel in ddp mp dp pipeline; do
     done
 done
 fits=(train --model lenet --momentum 0.9 --threads 1 --memory)
-says "train --memory says what a batch needs" '^A batch of 128 needs, as planned:' "$ECHELON" "${fits[@]}" --batch-size 128
-says "and what would be the most" '^The largest batch that fits 48.0 GB is [0-9]+' "$ECHELON" "${fits[@]}" --device-memory 48GB
+says "train --memory says what a batch needs" '^Planned memory for a batch of 128:' "$ECHELON" "${fits[@]}" --batch-size 128
+says "and what would be the most" '^The largest batch that fits in 48.0 GB is [0-9]+' "$ECHELON" "${fits[@]}" --device-memory 48GB
 says "a global batch is split over the devices" '^A batch of 64 needs' "$ECHELON" "${fits[@]}" --global-batch 128 --devices 2
 refuse "one that does not fit is a failure" "$ECHELON" "${fits[@]}" --batch-size 128 --device-memory 2MB
 says "that says both" 'a batch of 128 needs [0-9]+ bytes and the device.s limit is 2000000 bytes' \
     "$ECHELON" "${fits[@]}" --batch-size 128 --device-memory 2MB
-says "not even one" 'Not even a batch of 1 fits 100 KB' "$ECHELON" "${fits[@]}" --device-memory 100KB
+says "not even one" 'Not even a batch of 1 fits in 100 KB' "$ECHELON" "${fits[@]}" --device-memory 100KB
 "$ECHELON" "${fits[@]}" --batch-size 64 --device-memory 1GB --json >fit.json 2>.output
 run taken --model lenet --momentum 0.9 --threads 1 --batch-size 64 --limit 128 --steps 3
 holds "a run takes what was said" taken.json 's["planned_memory_bytes"][0] == json.load(open("fit.json"))["rows"][0]["planned_memory_bytes"]'
@@ -176,11 +176,11 @@ wrong 2 '--lr-warmup-epochs nan: must be a number' train "${lenet[@]}" --epochs 
 wrong 2 '--lr-scale-base 0: must be at least 1' train "${lenet[@]}" --epochs 1 --lr-scale-base 0
 wrong 2 '--lr-scale-base -128: must be at least 1' train "${lenet[@]}" --epochs 1 --lr-scale-base -128
 wrong 2 '--lr-warmup-from requires --lr-warmup-epochs' train "${lenet[@]}" --epochs 1 --lr-warmup-from 0.1
-wrong 1 'warms up over 1 epochs, 5 steps, of a run of 5' train "${lenet[@]}" --epochs 1 --lr-warmup-epochs 1 --lr-schedule cosine
+wrong 1 'warms up over 1 epochs \(5 steps\) of a run of 5 steps' train "${lenet[@]}" --epochs 1 --lr-warmup-epochs 1 --lr-schedule cosine
 wrong 2 "--memory 'many': must be batches" plan --memory many
 wrong 2 "--memory '32,': must be batches" plan --fit 32,
 wrong 2 '--memory 32,0: a batch must be from 1 to' plan --memory 32,0
 wrong 2 '--memory 99999999999999999999: a batch must be from 1 to' plan --fit 99999999999999999999
-wrong 2 '--memory has the batches' plan --fit 32 --batch-size 8
+wrong 2 '--memory lists the batches' plan --fit 32 --batch-size 8
 wrong 2 '--device-memory 0: must be at least 1' plan --fit 32 --device-memory 0
 finish

@@ -74,7 +74,7 @@ static void more_steps_are_refused(void **state)
     config.steps = 100000001;
     assert_int_equal(ech_ctx_create(NULL, &ctx), ECH_OK);
     assert_true(ech__run_create(ctx, &config, &run) < 0);
-    assert_string_equal(ech_ctx_error(ctx), "100000001 steps: from 1 to 100000000 are possible");
+    assert_string_equal(ech_ctx_error(ctx), "100000001 steps: must be from 1 to 100000000");
     ech_ctx_destroy(ctx);
 }
 

@@ -47,7 +47,7 @@ holds "fp16 is scaled by itself" fp16/steps.jsonl 'all(l["scale"] == 65536 for l
 run fp16off "${small[@]}" --steps 6 --amp fp16 --loss-scale off
 holds "unless it is switched off" fp16off/steps.jsonl 'all(l["scale"] == 1 and not l["skipped"] for l in r)'
 says "bf16 is not, and says why" 'not scaled: bf16 has the exponents of f32' train "${small[@]}" --steps 6 --amp bf16
-says "and sums up its stability in a line" '^stability .* 0 steps not finite, 0 skipped' train "${small[@]}" --steps 6 --amp bf16
+says "and sums up its stability in a line" '^stability .* 0 non-finite steps, 0 skipped' train "${small[@]}" --steps 6 --amp bf16
 run memory "${small[@]}" --steps 6 --devices 2
 holds "memory is told by kind, for every device" memory.json \
     'len(s["memory_by_kind"]) == 2 and all(set(k) >= set("weights copies gradients optimizer activations workspace".split()) and sum(k.values()) == m for k, m in zip(s["memory_by_kind"], s["planned_memory_bytes"]))'
@@ -89,7 +89,7 @@ make huge.safetensors 1e30 0.5
 huge=(--dim 48 --depth 2 --data huge.safetensors --loss-scale 0.001 --steps 100)
 says "a loss that is not finite is no matter of its scale" 'has diverged: the loss is inf at step 1' train "${huge[@]}"
 says "a training run that goes on without any scale that helps ends with an error message" \
-    'not finite in 16 steps in a row with the least loss scale, 6\.10352e-05' train "${huge[@]}" --keep-going
+    'not finite in 16 consecutive steps at the smallest loss scale, 6\.10352e-05' train "${huge[@]}" --keep-going
 train "${huge[@]}" --keep-going >.output 2>&1
 same "and exit code 1" 1 $?
 
@@ -173,11 +173,11 @@ holds "losses are held against those of another run" near.json \
 run apart "${small[@]}" --steps 12 --clip-norm 0.001 --against plain
 holds "and differ where the training does" apart.json \
     't["loss_against_f32"]["largest"] > 1e-4 and t["loss_against_f32"]["largest_at_step"] > 1'
-says "a line says so" 'losses off by .* % at most from those of plain' train "${small[@]}" --steps 12 --clip-norm 0.001 --against plain
+says "a line says so" 'losses differ from those of plain by at most .* %' train "${small[@]}" --steps 12 --clip-norm 0.001 --against plain
 says "another seed is refused" 'plain/run.json: it has seed 0 and this run has 3' train "${small[@]}" --seed 3 --against plain
 says "another model" 'plain/run.json: it has dim 48 and this run has 40' train "${small[@]}" --dim 40 --against plain
 says "another batch" 'it has global_batch 8 and this run has 9' train --dim 48 --depth 2 --lr 0.1 --batch-size 9 --against plain
-says "a run that is not f32" 'it is a run with amp "bf16"; an f32 run is needed' train "${small[@]}" --steps 12 --against near
+says "a run that is not f32" 'it ran with amp "bf16"; an f32 run is needed' train "${small[@]}" --steps 12 --against near
 rm plain/steps.jsonl
 says "and one without its steps" 'plain/steps.jsonl cannot be read' train "${small[@]}" --against plain
 finish

@@ -63,15 +63,15 @@ done
 exec 9<> <(:)
 over_fd 'is not the shared memory of ranks' 9
 exec 9<>"$work/small"
-over_fd 'was made by another version' 9
+over_fd 'was created by another version' 9
 exec 9>&-
 
 # launched CODE PATTERN SCRIPT: two ranks, each of which does something to itself before it trains
 launched() {
     refused "$1" "$2" "$ECHELON" run -n 2 -- bash -c "$3"' exec "$0" "$@"' "$ECHELON" train "${tiny[@]}" "${@:4}"
 }
-launched 1 'the shared memory is one of 2 ranks, not of 3' 'export WORLD_SIZE=3 LOCAL_WORLD_SIZE=3; [ $RANK = 1 ] && exec sleep 9;'
-launched 1 'was made by another version' '[ $RANK = 1 ] && exec sleep 9; truncate -s 70000 /proc/self/fd/$ECHELON_COMM_FD;'
+launched 1 'the shared memory is for 2 ranks, not for 3' 'export WORLD_SIZE=3 LOCAL_WORLD_SIZE=3; [ $RANK = 1 ] && exec sleep 9;'
+launched 1 'was created by another version' '[ $RANK = 1 ] && exec sleep 9; truncate -s 70000 /proc/self/fd/$ECHELON_COMM_FD;'
 launched 1 'rank 0 of 2 is already there' 'export RANK=0 LOCAL_RANK=0;'
 launched 1 'rank 0 waited 1\.[0-9] s for rank 1 in [a-z]+ #0' 'export ECHELON_TIMEOUT=1; [ $RANK = 1 ] && exec true;'
 launched 1 'ECHELON_TIMEOUT is "x"' '[ $RANK = 1 ] && exec sleep 9; export ECHELON_TIMEOUT=x;'
@@ -104,7 +104,7 @@ for option in --save --resume; do
     check "$option of stages that are ranks is refused" test $? = 1
     cp "$work/err" "$work/.output"
     check "in one line, before a rank is started" test "$(wc -l <"$work/err")" = 1
-    says "that says why" 'checkpoints of a model whose layers are in several processes' cat "$work/err"
+    says "that says why" 'checkpoints are not supported if the layers are in several processes' cat "$work/err"
 done
 
 # ---- results that nobody gets ----
@@ -113,7 +113,7 @@ for devices in 1 2; do
     "$ECHELON" train "${tiny[@]}" --devices $devices 2>"$work/err" >&-
     check "a closed standard output with $devices devices is a failure" test $? = 1
     cp "$work/err" "$work/.output"
-    check "that is told once" test "$(grep -c 'standard output cannot be written' "$work/err")" = 1
+    check "that is told once" test "$(grep -c 'cannot write standard output' "$work/err")" = 1
     "$ECHELON" train "${tiny[@]}" --devices $devices >/dev/full 2>"$work/err"
     check "a full one too" test $? = 1
 done

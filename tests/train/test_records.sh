@@ -42,7 +42,7 @@ same_code() { [[ $code == "$1" ]]; }
 check "a full disk does not end a run" same_code 0
 check "which warns once, and names the file and the reason" test "$(grep -c 'full/steps.jsonl cannot be written: File too large' err)" == 1
 says "its results are given" '^parameters   sha256' cat out
-says "with the file that is not whole" '^records +steps.jsonl is not whole: File too large after step [0-9]+' cat out
+says "with the file that is incomplete" '^records +steps.jsonl is incomplete: File too large after step [0-9]+' cat out
 holds "and run.json says so" full \
     'r["state"] == "done" and r["incomplete_records"] == [{"file": "steps.jsonl", "reason": f"File too large after step {len(s)}"}]'
 holds "the lines that are there are whole" full '[l["step"] for l in s] == [*range(1, len(s) + 1)] and 100 < len(s) < 2000'
@@ -50,7 +50,7 @@ holds "the lines that are there are whole" full '[l["step"] for l in s] == [*ran
 (trap '' XFSZ; ulimit -f 64; exec "$ECHELON" "${tiny[@]}" --steps 200 --run-dir torn --trace) >out 2>err
 code=$?
 check "nor does a trace that does not fit" same_code 0
-says "it is said of the trace too" 'the trace is not whole: torn/trace.json cannot be written: File too large' cat err
+says "it is said of the trace too" 'the trace is incomplete: torn/trace.json cannot be written: File too large' cat err
 check "in run.json too" grep -q '"file": "trace.json"' torn/run.json
 
 # A disk with nothing left even for run.json: the results are printed, and the exit code tells.

@@ -73,7 +73,7 @@ says "other slots do not go on" '--slots 8; this run has 4' train "${lenet[@]}" 
 
 # ---- what it costs, and what cannot be ----
 
-says "its cost is printed" 'adding up slots .* of the step' train "${linear[@]}" --devices 2
+says "its cost is printed" 'summing slots .* of the step' train "${linear[@]}" --devices 2
 fails 2 "slots that the devices do not divide" '--devices 3 with --accum 1: --reproducible divides its 8 slots evenly' \
     "${linear[@]}" --global-batch 48 --devices 3
 fails 2 "micro-steps that do not divide them" '--devices 1 with --accum 3: .* 8 slots' "${linear[@]}" --global-batch 48 --accum 3

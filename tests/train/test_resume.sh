@@ -124,9 +124,9 @@ same "the last two are kept" "LATEST step-000039 step-000040 " "$(find k -mindep
 # ---- what cannot be used ----
 
 more=("${sgd[@]}" --steps 30)
-sentence "nothing there" 'no checkpoint is at nowhere: No such file' "${more[@]}" --resume nowhere
-mkdir empty && sentence "an empty directory" 'no checkpoint is in empty' "${more[@]}" --resume empty
-sentence "a file" 'no checkpoint is at tuning.json: it is no directory' "${more[@]}" --resume tuning.json
+sentence "nothing there" 'no checkpoint at nowhere: No such file' "${more[@]}" --resume nowhere
+mkdir empty && sentence "an empty directory" 'no checkpoint in empty' "${more[@]}" --resume empty
+sentence "a file" 'no checkpoint at tuning.json: it is not a directory' "${more[@]}" --resume tuning.json
 sentence "another model" 'is a checkpoint of linear; this run trains lenet' "${lenet[@]}" --steps 30 --resume a
 sentence "another width" '--dim 16; this run has 32' "${more[@]}" --dim 32 --resume a
 sentence "another batch" '--batch-size 8; this run has 4' "${more[@]}" --batch-size 4 --resume a
@@ -182,8 +182,8 @@ json.dump(state, open("j/state.json", "w"))
 PY
 check "a checkpoint of before the images were hashed" train "${cifar[@]}" --epochs 1 --resume j
 
-broken "no marker" 'x was not written to its end: it has no COMPLETE' 'rm COMPLETE'
-broken "half a marker" 'x was not written to its end: COMPLETE is cut off' 'truncate -s 10 COMPLETE'
+broken "no marker" 'x is incomplete: it has no COMPLETE' 'rm COMPLETE'
+broken "half a marker" 'x is incomplete: COMPLETE is truncated' 'truncate -s 10 COMPLETE'
 broken "no manifest" 'x/MANIFEST.json is missing' 'rm MANIFEST.json'
 broken "a changed manifest" 'x/MANIFEST.json has the SHA-256 .*; COMPLETE says' 'echo >>MANIFEST.json'
 for part in model.safetensors optimizer.safetensors state.json; do
@@ -199,7 +199,7 @@ broken "another model under its name" "model.safetensors: .*layers" 'cp ../c/ste
 broken "another optimizer's state" "optimizer.safetensors: .*momentum.* which the optimizer needs" \
     'cp ../b/step-000006/optimizer.safetensors .; seal .'
 rm -rf y && cp -r a y
-echo nonsense >y/LATEST && sentence "a LATEST that is none" 'y/LATEST names no checkpoint' "${more[@]}" --resume y
-echo step-000777 >y/LATEST && sentence "a LATEST that leads nowhere" 'names step-000777, which is not there' "${more[@]}" --resume y
+echo nonsense >y/LATEST && sentence "a LATEST that is none" 'y/LATEST does not name a checkpoint' "${more[@]}" --resume y
+echo step-000777 >y/LATEST && sentence "a LATEST that leads nowhere" 'names step-000777, which does not exist' "${more[@]}" --resume y
 rm y/LATEST && check "without LATEST the newest is taken" grep -q 'y/step-000020' <(train "${more[@]}" --resume y)
 finish

@@ -83,7 +83,7 @@ static void ends_a_training_that_no_scale_helps(void **state)
         assert_int_equal(ech__scaler_update(ctx, &s, true), ECH_OK);
     assert_true(s.scale == ECH__SCALER_LEAST);
     assert_int_equal(ech__scaler_update(ctx, &s, true), ECH_E_LIMIT);
-    assert_non_null(strstr(ech_ctx_error(ctx), "16 steps in a row"));
+    assert_non_null(strstr(ech_ctx_error(ctx), "16 consecutive steps"));
     assert_non_null(strstr(ech_ctx_error(ctx), "6.10352e-05"));
     assert_int_equal(s.skipped, 2 + 2 * ECH__SCALER_PATIENCE - 1);
     ech_ctx_destroy(ctx);

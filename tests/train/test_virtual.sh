@@ -58,7 +58,7 @@ marked "are no device of two cores" threads measured True
 check "one device" on_one_core one
 marked "has the core for itself" one measured False
 says "the terminal says it too" '\(measured, oversubscribed, .*\)' taskset -c "$core" "$ECHELON" train --tune off "${linear[@]}" --devices 2 --parallel dp
-says "and with whom it was shared" 'oversubscribed: 2 devices of 1 thread on 1 core,' taskset -c "$core" "$ECHELON" train --tune off "${linear[@]}" --devices 2 --parallel dp
+says "and with whom it was shared" 'oversubscribed: 2 devices with 1 thread each on 1 core,' taskset -c "$core" "$ECHELON" train --tune off "${linear[@]}" --devices 2 --parallel dp
 
 # ---- delays have a stated length and take no time ----
 

@@ -549,7 +549,8 @@ static ech_status unknown_command(ech_ctx *ctx, const ech__program *program, cha
                                      (int)len, name);
     }
     if (!*word)
-        return ech__fail(ctx, ECH_E_INVALID, "%s needs one of %s behind it", argv[words - 1], list);
+        return ech__fail(ctx, ECH_E_INVALID, "%s needs one of these subcommands: %s",
+                         argv[words - 1], list);
     if (near.best)
         return ech__fail(ctx, ECH_E_INVALID, "%s: unknown command; did you mean %.*s?", word,
                          (int)near.best_len, near.best);

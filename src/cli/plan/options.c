@@ -21,7 +21,7 @@ static const ech__option options[] = {
      .min = 1,
      .max = 1024,
      .group = "Devices",
-     .help = "Threads of a device."},
+     .help = "Threads per device."},
     {.name = "devices",
      ECH_OPTION(STRING, args, devices),
      .arg = "LIST",
@@ -30,37 +30,37 @@ static const ech__option options[] = {
     {.name = "measure",
      ECH_OPTION(FLAG, args, measure),
      .group = "Costs",
-     .help = "Measure the costs anew, also where they are known."},
+     .help = "Measure all costs again, even those that are known."},
     {.name = "measure-seconds",
      ECH_OPTION(REAL, args, seconds),
      .arg = "S",
      .initial = "1.5",
      .min = 0.01,
      .max = 600,
-     .help = "Time for each measurement: each batch, alone and beside others."},
+     .help = "Time for each measurement: each batch, on one device and on all cores at once."},
     {.name = "costs-file",
      ECH_OPTION(STRING, args, costs_file),
      .arg = "FILE",
-     .help = "Where costs are kept. Default: $ECHELON_COSTS, or costs.json beside the kernel "
+     .help = "File that stores costs. Default: $ECHELON_COSTS, or costs.json next to the kernel "
              "timings."},
     {.name = "advise",
      ECH_OPTION(FLAG, args, advise),
      .group = "Output",
-     .help = "Look for the batch and the number of devices with most samples per second at the "
-             "efficiency of --efficiency or more."},
+     .help = "Find the batch and the number of devices with the highest throughput at an "
+             "efficiency of at least --efficiency."},
     {.name = "efficiency",
      ECH_OPTION(REAL, args, efficiency),
      .arg = "E",
      .initial = "0.8",
      .min = 0.01,
      .max = 1,
-     .help = "The least efficiency of --advise: speedup divided by the number of devices."},
+     .help = "Lowest efficiency for --advise: speedup divided by the number of devices."},
     {.name = "memory",
      .also = "fit",
      ECH_OPTION(STRING, args, memory),
      .arg = "BATCH,...",
-     .help = "Print the memory of these batches by kind, whether each fits a device, and the "
-             "largest batch that does, from the plan alone; nothing is measured."},
+     .help = "Print planned memory by kind for these batches, whether each fits on a device, and "
+             "the largest batch that fits. Nothing is measured."},
     {.name = "plot",
      ECH_OPTION(STRING, args, plot),
      .arg = "FILE",
@@ -79,28 +79,28 @@ static const ech__option options[] = {
 
 static const ech__option_example examples[] = {
     {"echelon plan --model resnet18 --batch-size 32 --devices 1,2,4,8,64,1024 --link 12GB/s,5us",
-     "What more devices would bring over such links."},
+     "Predict scaling to 1,024 devices over given links."},
     {"echelon plan --dim 2048 --depth 4 --global-batch 256 --devices 1,2",
-     "The same step cut over devices of this machine."},
+     "Strong scaling on this machine: the same global batch on 1 and 2 devices."},
     {"echelon plan --model resnet18 --devices 1-64 --cluster cluster.json --plot scaling.svg",
-     "Nodes with several devices each, and the curve."},
+     "Nodes with several devices each; plot the scaling curve."},
     {"echelon plan --dim 2048 --depth 20 --parallel pipeline --batch-size 1024 --devices 1,2,5,10",
-     "What a pipeline over more devices would bring, and its bubble."},
+     "Predict a pipeline on more devices, with its bubble."},
     {"echelon plan --model resnet18 --momentum 0.9 --memory 32,128,512,2048,8192 --device-memory "
      "48GB",
-     "Which batches a device with 48 GB would take."},
+     "Which batches fit on a device with 48 GB."},
     {"echelon plan --model lenet --devices 1,64 --link 1GB/s,20us --advise --efficiency 0.9",
-     "Which batch and how many devices still pay."},
+     "The batch and number of devices with the highest throughput at 90 % efficiency."},
 };
 
 const ech__command ech__cli_plan = {
     .name = "plan",
     .brief = "predict time, bytes and memory on other numbers of devices",
     .about =
-        "Measures once what every operator of a training step costs on one device of this machine, "
-        "keeps it, and puts the step on a timeline with the exchange of gradients between N "
-        "devices. Nothing is run on N devices: figures for them are predicted, and marked so. "
-        "Speedup and efficiency are those of samples per second against one device.",
+        "Measures once what each operator of a training step costs on one device of this machine "
+        "and stores it. Then it simulates the step on N devices, with the gradient exchange. "
+        "Nothing is run on N devices: their figures are predicted and marked so. Speedup and "
+        "efficiency compare samples per second with one device.",
     .options = options,
     .count = sizeof options / sizeof *options,
     .examples = examples,
@@ -188,12 +188,13 @@ static ech_status check_layers(ech_ctx *ctx, const args *a, const ech__load *loa
     const ech__run_config config = ech__plan_config(a), *t = &config;
     const int micros = t->train.pipeline.micro_batches;
     if (t->parallel == ECH__STRATEGY_MP && micros > 1)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--micro-batches %d: --parallel mp has one; --parallel pipeline has more",
-                         micros);
+        return ech__fail(
+            ctx, ECH_E_INVALID,
+            "--micro-batches %d: --parallel mp uses one; --parallel pipeline supports more",
+            micros);
     if (micros && load->global % micros)
         return ech__fail(ctx, ECH_E_INVALID,
-                         "--micro-batches %d: must divide the batch of %lld samples", micros,
+                         "--micro-batches %d must divide the batch of %lld samples", micros,
                          (long long)load->global);
     if (a->advise)
         return ech__fail(ctx, ECH_E_INVALID, "--advise requires --parallel ddp or dp");
@@ -226,19 +227,17 @@ ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
     ECH_TRY(ech__training_check_links(ctx, t));
     if (t->algorithm && !t->link && !t->cluster)
         return ech__fail(ctx, ECH_E_INVALID,
-                         "--algorithm requires --link or --cluster: this machine's own devices "
+                         "--algorithm requires --link or --cluster: devices of this machine "
                          "exchange directly");
     ECH_TRY(ech__training_check_optimizer(ctx, t));
     ECH_TRY(check_plot(ctx, a->plot));
     if (t->global_batch % t->train.accum)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--global-batch %lld with --accum %d: must be divisible by it",
+        return ech__fail(ctx, ECH_E_INVALID, "--global-batch %lld must be divisible by --accum %d",
                          (long long)t->global_batch, t->train.accum);
     if (t->parallel == ECH__STRATEGY_DP &&
         (t->train.accum > 1 || t->train.amp.type || t->train.ddp.grad_dtype))
         return ech__fail(ctx, ECH_E_INVALID,
-                         "--parallel dp has one process: --accum, --amp and --grad-dtype "
-                         "require --parallel ddp");
+                         "--accum, --amp and --grad-dtype are not supported with --parallel dp");
     const bool layers = ech__strategy_cuts_model(t->parallel);
     if (!layers && (t->train.pipeline.placement || t->train.pipeline.micro_batches))
         return ech__fail(ctx, ECH_E_INVALID,
@@ -246,11 +245,12 @@ ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
     for (size_t i = 0; i < devices->count; i++) {
         const int64_t n = devices->n[i], most = ech__strategy_most(t->parallel);
         if (n > most)
-            return ech__fail(ctx, ECH_E_INVALID, "--devices %lld: --parallel %s has at most %lld",
-                             (long long)n, ech__strategy_name(t->parallel), (long long)most);
+            return ech__fail(ctx, ECH_E_INVALID,
+                             "--devices %lld: --parallel %s supports at most %lld", (long long)n,
+                             ech__strategy_name(t->parallel), (long long)most);
         if (ech__load_of(load, n) < n && !layers)
             return ech__fail(ctx, ECH_E_INVALID,
-                             "--global-batch %lld for %lld devices: each needs one sample at least",
+                             "--global-batch %lld for %lld devices: each needs at least one sample",
                              (long long)t->global_batch, (long long)n);
     }
     return layers ? check_layers(ctx, a, load, devices) : ECH_OK;

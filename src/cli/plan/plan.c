@@ -155,10 +155,9 @@ static int memory(ech_ctx *ctx, const ech__command *command, const args *a)
     const bool other = t->train.batch || t->global_batch || a->advise || a->plot || a->measure;
     if (other || t->parallel != ECH__STRATEGY_DDP) {
         ech__fail(
-            ctx, ECH_E_INVALID, "--memory has the batches and measures nothing: %s",
-            other ? "--batch-size, --global-batch, --advise, --plot and --measure have nothing "
-                    "to do"
-                  : "ask echelon train --parallel dp --memory about the devices of DataParallel");
+            ctx, ECH_E_INVALID, "--memory lists the batches and measures nothing: %s",
+            other ? "--batch-size, --global-batch, --advise, --plot and --measure do not apply"
+                  : "for other strategies use echelon train --parallel dp|mp|pipeline --memory");
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     }
     return ech__cli_memory_list(ctx, command, &config, a->memory, a->run.json);

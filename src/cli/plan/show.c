@@ -25,21 +25,19 @@ static void show_links(const ech__plan_result *r)
 {
     const ech__cluster *c = ech__pricing_cluster(r->pricing);
     if (r->strategy != ECH__STRATEGY_DDP && !r->given_links) {
-        printf("Devices share this machine's memory; %s, as measured.\n",
-               r->strategy == ECH__STRATEGY_DP ? "device 0 copies and adds up in it"
-                                               : "each copies what another one has left for it");
+        printf("Devices share this machine's memory; %s at the measured speed.\n",
+               r->strategy == ECH__STRATEGY_DP ? "device 0 copies and sums"
+                                               : "activations and gradients are copied");
         return;
     }
     printf("%s: %.3g GB/s, %s",
-           r->given_links ? "Links as given"
-                          : "Exchange through this "
-                            "machine's memory, as measured",
+           r->given_links ? "Given links" : "Measured exchange through this machine's memory",
            c->inside.bytes_per_s * 1e-9, ech__format_seconds(c->inside.latency_s).s);
     if (c->devices_per_node)
-        printf(" inside of nodes of %lld; %.3g GB/s, %s between them",
+        printf(" intra-node, %lld devices per node; %.3g GB/s, %s inter-node",
                (long long)c->devices_per_node, c->between.bytes_per_s * 1e-9,
                ech__format_seconds(c->between.latency_s).s);
-    puts(r->given_links ? "." : "; the devices do it themselves, so none of it is hidden.");
+    puts(r->given_links ? "." : "; the devices do the exchange, so none of it is hidden.");
 }
 
 /* Nothing for plain f32 steps of one micro-step. */
@@ -50,7 +48,7 @@ static void show_precision(const ech_train_options *o)
     if (o->amp.type != ECH_AMP_OFF)
         printf("Layers compute in %s.\n", ech__amp_name(o->amp.type));
     if (o->ddp.grad_dtype != ECH_F32)
-        printf("Gradients travel in %s.\n", ech__dtype_name(o->ddp.grad_dtype));
+        printf("Gradients are exchanged in %s.\n", ech__dtype_name(o->ddp.grad_dtype));
 }
 
 static void show_head(const ech__plan_result *r)
@@ -58,19 +56,19 @@ static void show_head(const ech__plan_result *r)
     char model[64];
     int64_t batches[64];
     const int count = ech__pricing_batches(r->pricing, batches, 64);
-    printf("%s, %lld parameters, %s, %d thread%s a device, %s\n",
+    printf("%s, %lld parameters, %s, %d thread%s per device, %s\n",
            ech__plan_model(r->config, model, sizeof model),
            (long long)ech__pricing_params(r->pricing),
            ech__optimizer_name(r->config->train.optimizer.kind), r->config->train.threads,
            r->config->train.threads == 1 ? "" : "s", ech__strategy_name(r->strategy));
     show_precision(&r->config->train);
     show_links(r);
-    printf("Costs of operators were measured in training steps of");
+    printf("Operator costs were measured on one device in training steps of");
     for (int i = 0; i < count; i++)
         printf("%s%lld", i ? ", " : " ", (long long)batches[i]);
-    printf(" samples on one device");
+    printf(" samples");
     if (r->beside > 1)
-        printf(", alone and on %d side by side", r->beside);
+        printf(", alone and with %d devices at the same time", r->beside);
     puts(".\n");
 }
 
@@ -87,7 +85,7 @@ static void show_row(const ech__scaled *s)
            ech__format_bytes((int64_t)step->busiest_bytes).s, clock_of(p));
 }
 
-/* Of layers on several devices: micro-batches, and the bubble. */
+/* For layers on several devices: micro-batches, and the bubble. */
 static void show_pipeline(const ech__plan_result *r)
 {
     printf("\n%8s %14s %8s %14s\n", "devices", "micro-batches", "bubble", "(D-1)/(M+D-1)");
@@ -115,14 +113,14 @@ static void show_extrapolated(const ech__plan_result *r)
             continue;
         }
         lines++;
-        printf("Extrapolated from batch %lld to %lld, %.3gx: the step on %lld device%s takes %s to "
+        printf("Extrapolated from batch %lld to %lld (%.3gx): a step on %lld device%s takes %s to "
                "%s.\n",
                (long long)p->from, (long long)p->batch, p->extrapolated, (long long)p->devices,
                p->devices == 1 ? "" : "s", ech__format_seconds(p->low_s).s,
                ech__format_seconds(p->high_s).s);
     }
     if (more)
-        printf("So are %d more batches.\n", more);
+        printf("%d more batches are extrapolated.\n", more);
 }
 
 static void show_notes(const ech__plan_result *r)
@@ -133,25 +131,25 @@ static void show_notes(const ech__plan_result *r)
         beyond |= !r->given_links && r->rows[i].price.devices > r->beside;
     }
     if (between)
-        puts("* this batch was not measured: its times lie on the line through those that were.");
+        puts("* this batch was not measured; its times are interpolated linearly.");
     show_extrapolated(r);
     if (beyond && r->beside == 1)
-        puts("What devices take longer because they share this machine's memory is not counted.");
+        puts("Contention for this machine's memory is not included.");
     else if (beyond)
-        printf("More than %d devices of this machine cannot be had: they are priced as if each had "
-               "a core, and the memory were shared as by %d.\n",
+        printf("This machine has cores for %d devices. More devices are priced as if each had a "
+               "core, with the memory contention of %d.\n",
                r->beside, r->beside);
 }
 
 static void show_break_even(const ech__plan_result *r)
 {
     if (r->half.devices)
-        printf("\nCommunication takes half of the step or more from %lld devices on.",
+        printf("\nCommunication takes at least half of the step on %lld or more devices.",
                (long long)r->half.devices);
     else
         printf("\nCommunication takes less than half of the step on any number of devices.");
     if (r->half.batch)
-        printf(" On 2 devices it takes half or more with batches of up to %lld samples each.",
+        printf(" On 2 devices it takes at least half with up to %lld samples per device.",
                (long long)r->half.batch);
     putchar('\n');
 }
@@ -171,15 +169,15 @@ static void show_advice(const ech__plan_result *r)
     const ech__price *best = &r->advice.best.price;
     if (!r->advised)
         return;
-    printf("\nAt an efficiency of %.0f %% or more: ", 100 * r->efficiency);
+    printf("\nAt an efficiency of at least %.0f %%: ", 100 * r->efficiency);
     if (!r->advice.possible) {
         puts("one device; no larger number reaches it.");
         return;
     }
-    printf("up to %lld device%s with the batch as given (predicted).\n",
-           (long long)r->advice.devices, r->advice.devices == 1 ? "" : "s");
-    printf("Most samples per second: %lld devices with %lld samples each, %.1f samples/s at %.0f "
-           "%% (predicted).\n",
+    printf("up to %lld device%s with the given batch (predicted).\n", (long long)r->advice.devices,
+           r->advice.devices == 1 ? "" : "s");
+    printf("Highest throughput: %lld devices with %lld samples each, %.1f samples/s at %.0f %% "
+           "efficiency (predicted).\n",
            (long long)best->devices, (long long)best->batch, best->samples_per_s,
            100 * r->advice.best.efficiency);
 }

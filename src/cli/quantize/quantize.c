@@ -1,4 +1,4 @@
-/* echelon quantize: a trained network to int8, with what each step costs. */
+/* echelon quantize: converts a trained network to int8 and shows what each step costs. */
 #include "cli/quantize/quantize.h"
 #include "base/file/json.h"
 #include "cli/cli.h"
@@ -22,84 +22,82 @@ static const ech__option options[] = {
      .choices = ECH__MODEL_LIST(ECH_OPTION_WORD),
      .initial = "lenet",
      .group = "Network",
-     .help = "The model that was trained. It must be one of images."},
+     .help = "Model of the trained network. It must be an image model."},
     {.name = "init",
      ECH_OPTION(STRING, args, init),
      .arg = "FILE|DIR",
-     .help = "Its trained weights in f32: a safetensors file, or the directory of echelon train "
-             "--save, whose newest checkpoint is taken."},
+     .help = "Trained f32 weights: a safetensors file, or the directory of echelon train --save, "
+             "from which the newest checkpoint is read."},
     {.name = "load",
      ECH_OPTION(STRING, args, load),
      .arg = "FILE.safetensors",
-     .help = "A network that was quantized before (int8.safetensors). It is evaluated as it is; "
-             "nothing is calibrated."},
+     .help = "A quantized network (int8.safetensors). It is evaluated without calibration."},
     {.name = "data",
      ECH_OPTION(STRING, args, data),
      .choices = "synthetic|cifar10",
      .initial = "synthetic",
      .group = "Data",
-     .help = "Where images come from: calibration takes them from the training set, accuracy is "
-             "that on the test set."},
+     .help = "Data set. Calibration uses the training set; accuracy is measured on the test set."},
     {.name = "data-dir",
      ECH_OPTION(STRING, args, data_dir),
      .arg = "DIR",
-     .help = "CIFAR-10's files; echelon data cifar10 fetches them."},
+     .help = "Directory of the CIFAR-10 files; echelon data cifar10 fetches them."},
     {.name = "limit",
      ECH_OPTION(INT, args, limit),
      .arg = "N",
      .initial = "0",
      .min = 0,
      .max = HUGE_VAL,
-     .help = "Test images, balanced over classes; 0: all 10,000."},
+     .help = "Number of test images, balanced over classes; 0: all 10,000."},
     {.name = "samples",
      ECH_OPTION(INT, args, samples),
      .arg = "N",
      .initial = "1000",
      .min = 0,
      .max = HUGE_VAL,
-     .help = "Training images that calibration looks at."},
+     .help = "Number of training images for calibration."},
     {.name = "seed",
      ECH_OPTION(INT, args, seed),
      .arg = "N",
      .initial = "0",
      .min = 0,
      .max = HUGE_VAL,
-     .help = "Of the choice of these images."},
+     .help = "Random seed for the choice of these images."},
     {.name = "weights",
      ECH_OPTION(CHOICE, args, weights),
      .choices = ECH_CLIP_LIST(ECH_OPTION_WORD),
      .initial = "mse",
      .group = "Scales",
-     .help = "The range of a weight that -127 to 127 cover. max: all of it; 3sigma: three "
-             "standard deviations; percentile: all but the largest few; mse: that with the least "
-             "squared error. What lies beyond is clamped: fewer steps are wasted on outliers."},
+     .help = "Range of the weights that -127 to 127 cover; values outside are clamped. max: "
+             "min-max; 3sigma: three standard deviations; percentile: see --weight-percentile; "
+             "mse: MSE-optimal."},
     {.name = "per",
      ECH_OPTION(CHOICE, args, per),
      .choices = "tensor|channel",
      .initial = "channel",
-     .help = "One scale for a layer's weight, or one for each of its output channels."},
+     .help = "One weight scale per tensor or one per output channel."},
     {.name = "weight-percentile",
      ECH_OPTION(REAL, args, weight_percentile),
      .arg = "P",
      .initial = "99.9",
      .min = 50,
      .max = 100,
-     .help = "Share of the weights inside the range, in percent; with --weights percentile."},
+     .help = "Percentage of the weights inside the range, with --weights percentile."},
     {.name = "activations",
      ECH_OPTION(CHOICE, args, activations),
      .choices = ECH_OBSERVE_LIST(ECH_OPTION_WORD),
      .initial = "entropy",
-     .help = "The range of what flows between layers, from calibration. max: all that was seen; "
-             "percentile: all but the largest few; entropy: the one whose integers tell least "
-             "wrong of the distribution (Kullback-Leibler). Behind a ReLU nothing is negative and "
-             "0 to 255 cover it, elsewhere -128 to 127."},
+     .help =
+         "Range of the activations, from calibration. max: min-max; percentile: see "
+         "--percentile; entropy: entropy calibration (Kullback-Leibler). After a ReLU the range "
+         "maps to 0 to 255, elsewhere to -128 to 127."},
     {.name = "percentile",
      ECH_OPTION(REAL, args, percentile),
      .arg = "P",
      .initial = "99.99",
      .min = 50,
      .max = 100,
-     .help = "Share of the values inside the range, in percent; with --activations percentile."},
+     .help = "Percentage of the values inside the range, with --activations percentile."},
     {.name = "batch-size",
      ECH_OPTION(INT, args, batch),
      .arg = "N",
@@ -107,76 +105,75 @@ static const ech__option options[] = {
      .min = 1,
      .max = 1 << 20,
      .group = "Running",
-     .help = "Images that are computed at a time."},
+     .help = "Images per batch."},
     {.name = "threads",
      ECH_OPTION(INT, args, threads),
      .arg = "T",
      .initial = "1",
      .min = 0,
      .max = 1024,
-     .help = "Of the device; 0: every core."},
+     .help = "Threads of the device; 0: all cores."},
     {ECH__ROW_ISA(args, isa)},
     {.name = "tune",
      ECH_OPTION(CHOICE, args, tune),
      .choices = "off|on",
      .initial = "on",
-     .help = "Time candidate kernels of the f32 network, so that int8 is compared with the "
-             "fastest."},
+     .help = "Time the candidate kernels of the f32 network, so that int8 is compared with the "
+             "fastest f32 kernels."},
     {.name = "sensitivity",
      ECH_OPTION(INT, args, sensitivity),
      .arg = "N",
      .initial = "1000",
      .min = 0,
      .max = HUGE_VAL,
-     .help = "Test images on which each layer alone is tried in int8; 0 leaves it out."},
+     .help = "Number of test images for the sensitivity of each layer (only that layer in int8); "
+             "0: skip it."},
     {.name = "timed",
      ECH_OPTION(INT, args, timed),
      .arg = "N",
      .initial = "0",
      .min = 0,
      .max = 100000,
-     .help = "Batches of f32 and of int8 to time by themselves, one behind the other on the same "
-             "images; their times stand in the record."},
+     .help = "Number of extra f32 and int8 batches to time on the same images; their times are in "
+             "the record."},
     {.name = "turns",
      ECH_OPTION(CHOICE, args, turns),
      .choices = "int8|f32",
      .initial = "int8",
-     .help = "As an arm of echelon compare: the network whose batches are timed. Nothing is "
-             "evaluated then."},
+     .help = "As an arm of echelon compare: the network to time. Nothing is evaluated."},
     {.name = "out",
      ECH_OPTION(STRING, args, out),
      .arg = "DIR",
      .initial = "quantized",
      .group = "Output",
-     .help = "Where int8.safetensors, int8.onnx, f32.onnx, quantize.json, predictions.csv, the "
-             "histograms and their pictures go. '' writes nothing."},
+     .help = "Directory for int8.safetensors, int8.onnx, f32.onnx, quantize.json, predictions.csv, "
+             "histograms and plots. '' writes nothing."},
     {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
 };
 
 static const ech__option_example examples[] = {
     {"echelon quantize --model lenet --init saved --data cifar10 --data-dir cifar",
-     "the ladder of a trained lenet"},
+     "quantize a trained LeNet step by step"},
     {"echelon quantize --init w.safetensors --weights max --per tensor --activations max",
-     "the plainest scales there are"},
+     "the simplest scales: min-max, per tensor"},
     {"echelon quantize --model lenet --load quantized/int8.safetensors --data cifar10 --data-dir "
      "cifar",
-     "the accuracy of a file that was written before"},
+     "evaluate a quantized network"},
 };
 
 const ech__command ech__cli_quantize = {
     .name = "quantize",
-    .brief = "take a trained network to int8 and show what each step costs",
+    .brief = "quantize a trained network to int8 and show what each step costs",
     .about =
-        "Takes a trained network to 8-bit integers step by step. Histograms of weights and "
-        "activations show what there is to represent; calibration on training images finds the "
-        "scales; weights become s8, activations u8 behind a ReLU and s8 elsewhere, biases s32 in "
-        "units of input times weight. Batch norms are folded into the convolutions before them. "
-        "The "
-        "result computes in integers: products are summed exactly in 32 bits, and one "
-        "multiplication takes a sum to the unit of the next layer.\n\n"
-        "The ladder shows accuracy with its 95 % interval, how often the prediction is that of "
-        "f32, size and time of each step, beside fake quantization (the same in float arithmetic) "
-        "and two mistakes that are often made: biases added to integer sums without a scale, and "
+        "Converts a trained network to 8-bit integers step by step. Calibration on training images "
+        "finds the scales, from histograms of weights and activations. Weights become s8, "
+        "activations u8 after a ReLU and s8 elsewhere, biases s32 in units of input scale times "
+        "weight scale. Batch norms are folded into the convolutions before them. The result "
+        "computes in integers: products are summed exactly in 32 bits, and one multiplication "
+        "rescales a sum to the scale of the next layer.\n\n"
+        "The ladder shows for each step the accuracy with its 95 % interval, the agreement with "
+        "f32, the size and the time. It also shows fake quantization (the same in float "
+        "arithmetic) and two common mistakes: biases added to integer sums without a scale, and "
         "activations scaled to 255 steps but clamped at 127.",
     .options = options,
     .count = sizeof options / sizeof *options,

@@ -133,7 +133,7 @@ static void show_layers(const ech__quantization *study)
     const int width = width_of(study);
     if (!l->layer_samples)
         return;
-    printf("each layer alone in int8, on %lld test images (f32: %.2f %%)\n",
+    printf("sensitivity: only one layer in int8, %lld test images (f32: %.2f %%)\n",
            (long long)l->layer_samples, 100 * l->layers_f32.share);
     printf("%-*s  %7s  %8s  %9s\n", width, "layer", "acc. %", "points", "as f32 %");
     for (size_t i = 0; i < study->scales.nlayers; i++) {
@@ -155,7 +155,7 @@ static void show_files(const ech__quantization *study)
                ech__format_bytes(study->f32_bytes).s, ech__format_bytes(study->int8_bytes).s,
                100.0 * (double)study->int8_bytes / (double)study->f32_bytes);
     if (c->out)
-        printf("%s: files, records and pictures\n", c->out);
+        printf("wrote models, records and plots to %s\n", c->out);
 }
 
 void ech__quantize_show(const ech__quantization *study)

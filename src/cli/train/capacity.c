@@ -11,7 +11,7 @@
 
 void ech__show_need(const ech__need *need)
 {
-    printf("A batch of %lld needs, as planned:\n\n", (long long)need->batch);
+    printf("Planned memory for a batch of %lld:\n\n", (long long)need->batch);
     for (int k = 0; k < ECH__MEMORY_COUNT; k++)
         printf("  %-12s  %10s  %16lld bytes\n", ech__memory_name((ech__memory_kind)k),
                ech__format_bytes(need->memory[k]).s, (long long)need->memory[k]);
@@ -22,16 +22,16 @@ void ech__show_need(const ech__need *need)
 void ech__show_largest(int64_t limit, int64_t largest)
 {
     if (largest)
-        printf("The largest batch that fits %s is %lld.\n", ech__format_bytes(limit).s,
+        printf("The largest batch that fits in %s is %lld.\n", ech__format_bytes(limit).s,
                (long long)largest);
     else
-        printf("Not even a batch of 1 fits %s.\n", ech__format_bytes(limit).s);
+        printf("Not even a batch of 1 fits in %s.\n", ech__format_bytes(limit).s);
 }
 
 static void show_rows(const ech__capacity *c, const ech__need *needs, size_t count, int64_t largest)
 {
     char model[64];
-    printf("%s, %s, recompute %s: memory of a batch on one device by kind, as planned\n\n%9s",
+    printf("%s, %s, recompute %s: planned memory per device by kind\n\n%9s",
            ech__plan_model(&c->config, model, sizeof model),
            ech__optimizer_name(c->config.train.optimizer.kind),
            c->config.train.recompute ? "bn" : "off", "batch");
@@ -42,7 +42,7 @@ static void show_rows(const ech__capacity *c, const ech__need *needs, size_t cou
         const ech__need *n = &needs[i];
         printf("%9lld", (long long)n->batch);
         if (!n->countable) {
-            printf(" does not fit: its sizes cannot be counted in 64 bits\n");
+            printf(" does not fit: its size overflows 64 bits\n");
             continue;
         }
         for (int k = 0; k < ECH__MEMORY_COUNT; k++)
@@ -98,19 +98,19 @@ static ech_status too_large(const ech__capacity *c, const ech__need *need)
 {
     if (!need->countable)
         return ech__fail(c->ctx, ECH_E_LIMIT,
-                         "a batch of %lld does not fit %s: its sizes cannot be counted in 64 bits",
+                         "a batch of %lld does not fit in %s: its size overflows 64 bits",
                          (long long)need->batch, ech__format_bytes(c->limit).s);
     return ech__fail(c->ctx, ECH_E_LIMIT,
-                     "a batch of %lld needs %lld bytes and the device's limit is %lld bytes",
+                     "a batch of %lld needs %lld bytes; the device's limit is %lld bytes",
                      (long long)need->batch, (long long)need->total, (long long)c->limit);
 }
 
-/* Layers on several devices: what is above is of the one that needs most. */
+/* With layers on several devices, the table above is for the device that needs the most. */
 static ech_status show_devices(const ech__capacity *c)
 {
     ech_trainer *trainer;
     ECH_TRY(ech__capacity_plan(c, c->batch, &trainer));
-    puts("\nThat is the device that needs most of these:\n");
+    puts("\nThis is the device that needs the most. All devices:\n");
     ech__show_pipe_memory(trainer->pipe);
     ech_trainer_destroy(trainer);
     return ECH_OK;
@@ -134,8 +134,8 @@ static ech_status memory_of_batch(ech_ctx *ctx, const ech__run_config *config, i
         putchar('\n');
         ech__show_largest(c.limit, largest);
         if (config->train.dp.devices)
-            puts("That is device 0, which has the whole batch's loss and the optimizer beside its "
-                 "part.");
+            puts("This is device 0, which also computes the loss of the whole batch and runs the "
+                 "optimizer.");
     }
     return need.fits ? ECH_OK : too_large(&c, &need);
 }

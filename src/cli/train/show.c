@@ -18,11 +18,11 @@ static void show_precision(const ech_train_options *o)
         before = ", ";
     }
     if (ech__loss_scale(o) > 0) {
-        printf("%sloss times %g at first", before, ech__loss_scale(o));
+        printf("%sinitial loss scale %g", before, ech__loss_scale(o));
         before = ", ";
     }
     if (o->optimizer.clip_norm > 0) {
-        printf("%sgradients clipped to %g", before, o->optimizer.clip_norm);
+        printf("%sgradient norm clipped to %g", before, o->optimizer.clip_norm);
         before = ", ";
     }
     if (o->ddp.grad_dtype != ECH_F32) {
@@ -43,14 +43,14 @@ void ech__show_head(const ech__run *run)
     printf(", %lld parameters, batch %lld", (long long)ech__trainer_param_count(t),
            (long long)run->feed.global);
     if (run->feed.batch != run->feed.global)
-        printf(" in parts of %lld", (long long)run->feed.batch);
+        printf(" (%lld per device and micro-step)", (long long)run->feed.batch);
     const int devices = ech__run_devices(run);
-    printf(", %s, %d device%s of %d thread%s%s\n", ech__optimizer_name(c->train.optimizer.kind),
+    printf(", %s, %d device%s with %d thread%s%s%s\n", ech__optimizer_name(c->train.optimizer.kind),
            devices, devices == 1 ? "" : "s", t->device->threads, t->device->threads == 1 ? "" : "s",
-           c->train.dp.devices ? ", DataParallel" : "");
+           devices == 1 ? "" : " each", c->train.dp.devices ? ", DataParallel" : "");
     if (c->train.pipeline.devices)
         printf("%d layers on %d devices%s, placement %s, %d micro-batch%s%s%s\n", t->layers.count,
-               c->train.pipeline.devices, run->world > 1 ? " of each group" : "",
+               c->train.pipeline.devices, run->world > 1 ? " per group" : "",
                c->train.pipeline.placement ? c->train.pipeline.placement : "even",
                ech__pipe_micros(t->pipe), ech__pipe_micros(t->pipe) == 1 ? "" : "es",
                ech__pipe_micros(t->pipe) == 1 ? "" : ", ",
@@ -60,19 +60,18 @@ void ech__show_head(const ech__run *run)
     printf("planned in %s", ech__format_seconds(t->planning_s).s);
     if (t->timed_kernels)
         printf(", %d kernels timed", t->timed_kernels);
-    printf("; needs %s%s\n", ech__format_bytes(ech_trainer_planned_memory(t)).s,
-           c->train.pipeline.devices ? " on the device that needs most"
-           : run->world > 1          ? " on each"
+    printf("; memory %s%s\n", ech__format_bytes(ech_trainer_planned_memory(t)).s,
+           c->train.pipeline.devices ? " on the device that needs the most"
+           : run->world > 1          ? " per device"
            : c->train.dp.devices     ? " on device 0"
                                      : "");
     if (t->tree)
-        printf(
-            "reproducible: %d slots of %lld samples, %d on each device, added up in a fixed tree; "
-            "%s of the memory are sums\n",
-            c->train.ddp.slots, (long long)run->feed.batch, t->micro_steps,
-            ech__format_bytes(t->plan->memory[ECH__MEMORY_SUMS]).s);
+        printf("reproducible: %d slots of %lld samples, %d per device, summed in a fixed tree; "
+               "%s of the memory holds the sums\n",
+               c->train.ddp.slots, (long long)run->feed.batch, t->micro_steps,
+               ech__format_bytes(t->plan->memory[ECH__MEMORY_SUMS]).s);
     if (run->resumed)
-        printf("goes on from %s\n", run->resumed->path);
+        printf("resumed from %s\n", run->resumed->path);
     fflush(stdout);
 }
 
@@ -110,12 +109,12 @@ static void show_drift(const ech__run *run, const ech__run_epoch *e)
     const ech__drift *layers = ech__drift_layers(&run->drift, e->epoch - 1);
     if (!d->ranks)
         return;
-    printf("    running statistics of %d ranks differ: means by up to %.2g of a standard deviation "
-           "(rms %.2g), variances by up to %.2g %% (rms %.2g %%)",
+    printf("    running statistics differ between %d ranks: means by up to %.2g standard "
+           "deviations (rms %.2g), variances by up to %.2g %% (rms %.2g %%)",
            d->ranks, d->mean_largest, d->mean_rms, 100 * d->variance_largest,
            100 * d->variance_rms);
     if (layers)
-        printf("; most in %s", run->drift.names[ech__drift_worst(&run->drift, e->epoch - 1)]);
+        printf("; largest in %s", run->drift.names[ech__drift_worst(&run->drift, e->epoch - 1)]);
     printf("\n");
 }
 
@@ -163,8 +162,7 @@ static void show_steps(const ech__run *run)
 
 static void show_buckets(const ech__traffic *t)
 {
-    printf("\n%8s  %10s  %12s  %12s  %10s\n", "bucket", "size", "ready after", "then takes",
-           "bus GB/s");
+    printf("\n%8s  %10s  %12s  %12s  %10s\n", "bucket", "size", "ready at", "transfer", "bus GB/s");
     for (int b = 0; b < t->nbuckets; b++) {
         const ech__bucket_traffic *bucket = &t->bucket_totals[b];
         printf("%8d  %10s  %12s  %12s  %10.2f\n", b, ech__format_bytes(bucket->bytes).s,
@@ -176,7 +174,7 @@ static void show_buckets(const ech__traffic *t)
 static void show_ranks(const ech__traffic *t)
 {
     printf("\n%8s  %10s  %10s  %10s  %10s  %10s  %10s  %6s  %10s\n", "rank", "forward", "backward",
-           "exchange", "of it wait", "hidden", "optimizer", "busy", "memory");
+           "exchange", "incl. wait", "hidden", "optimizer", "busy", "memory");
     for (int rank = 0; rank < t->world; rank++) {
         const ech__rank_traffic *r = &t->ranks[rank];
         printf("%8d  %10s  %10s  %10s  %10s  %10s  %10s  %4.0f %%  %10s\n", rank,
@@ -201,18 +199,17 @@ static void show_exchange(const ech__run *run)
                ech__format_seconds(t->buffers_s).s);
     if (t->bytes.statistics)
         printf(", %s of statistics", ech__format_bytes(t->bytes.statistics).s);
-    printf(" a step and rank over %s; medians as %s\n",
-           run->trainer->emulated ? "links as given"
+    printf(" per step and rank over %s; medians, %s\n",
+           run->trainer->emulated ? "emulated links"
                                   : ech__backend_name(run->trainer->comm->backend),
            ech__run_clock(run));
     if (run->trainer->emulated)
-        printf("             operators by the time their thread had a core, exchange at its price; "
-               "what more "
-               "cores would take from each other's memory is not in it\n");
+        printf("             operators take the CPU time of their thread, the exchange its "
+               "predicted time; memory contention between more cores is not included\n");
     else if (run->world * run->trainer->device->threads >= run->machine.threads)
-        printf("             every core computes, so the exchange takes its time from computing\n");
+        printf("             all cores compute, so the exchange takes time from computing\n");
     if (late->rank >= 0)
-        printf("straggler    rank %d is %.2f ms late in %s, and the last in %.0f %% of the steps\n",
+        printf("straggler    rank %d is %.2f ms late in %s and is last in %.0f %% of the steps\n",
                late->rank, late->seconds * 1e3, ech__phase_name(late->phase), 100 * late->share);
 }
 
@@ -240,15 +237,15 @@ static void show_stability(const ech__run *run)
         return;
     const ech__stability *s = &run->stability;
     const ech_trainer *t = run->trainer;
-    printf("stability    %lld step%s not finite, %lld skipped", (long long)s->broken,
+    printf("stability    %lld non-finite step%s, %lld skipped", (long long)s->broken,
            s->broken == 1 ? "" : "s", (long long)t->scaler.skipped);
     if (t->scaler.on)
         printf("; loss scale %g to %g", s->least, s->most);
     if (t->checks)
         printf("; largest gradient %.4g", s->largest);
     if (run->baseline)
-        printf("; losses off by %.3g %% at most from those of %s, by %.3g %% at the end",
-               100 * s->worst, run->config.against, 100 * s->final);
+        printf("; losses differ from those of %s by at most %.3g %%, by %.3g %% at the end",
+               run->config.against, 100 * s->worst, 100 * s->final);
     putchar('\n');
 }
 
@@ -257,11 +254,11 @@ static void show_epochs(const ech__run *run)
     const ech__epoch_shares shares = ech__run_epoch_shares(run);
     if (!run->config.epochs || !run->epochs_done)
         return;
-    printf("epochs       %s of training in all; %.3f %% of it loading that was not hidden, %.3f %% "
+    printf("epochs       %s of training in total; %.3f %% exposed data loading, %.3f %% "
            "besides steps and loading",
            ech__format_seconds(shares.time_s).s, 100 * shares.data, 100 * shares.overhead);
     if (shares.evaluation > 0)
-        printf("; evaluation on top %.1f %%", 100 * shares.evaluation);
+        printf("; evaluation adds %.1f %%", 100 * shares.evaluation);
     printf("\n");
 }
 
@@ -270,14 +267,14 @@ static void show_crowd(const ech_trainer *t)
     const int threads = t->device->threads;
     if (t->oversubscribed)
         printf(
-            "             oversubscribed: %d device%s of %d thread%s on %d core%s, so this is not "
-            "the time of %d device%s with cores of %s own\n",
-            t->sharing, t->sharing == 1 ? "" : "s", threads, threads == 1 ? "" : "s", t->shared,
-            t->shared == 1 ? "" : "s", t->sharing, t->sharing == 1 ? "" : "s",
-            t->sharing == 1 ? "its" : "their");
+            "             oversubscribed: %d device%s with %d thread%s%s on %d core%s, so this is "
+            "not the time of %d device%s with dedicated cores\n",
+            t->sharing, t->sharing == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
+            t->sharing == 1 ? "" : " each", t->shared, t->shared == 1 ? "" : "s", t->sharing,
+            t->sharing == 1 ? "" : "s");
 }
 
-/* Files of the run directory that are not whole. */
+/* Files of the run directory that are incomplete. */
 static void show_incomplete(const ech__run *run)
 {
     ech_json *files = ech__records_incomplete(run->records);
@@ -286,7 +283,7 @@ static void show_incomplete(const ech__run *run)
         const ech_json *one = ech__json_at(files, i);
         if (ech__json_string(ech__json_find(one, "file"), &file) &&
             ech__json_string(ech__json_find(one, "reason"), &why))
-            printf("records      %s is not whole: %s\n", file, why);
+            printf("records      %s is incomplete: %s\n", file, why);
     }
     ech__json_destroy(files);
 }
@@ -295,7 +292,7 @@ static void show_times(const ech__run *run)
 {
     const ech__run_summary *s = &run->summary;
     const ech__stats *t = &s->step_time;
-    if (!s->timed) { /* it diverged before */
+    if (!s->timed) { /* the run diverged during the warm-up */
         printf("\nstep time    not measured: no step after the warm-up\n");
         return;
     }
@@ -314,7 +311,7 @@ static void show_times(const ech__run *run)
         printf("; %.2f %% outside kernels", 100 * s->outside_kernels);
     printf("\n");
     if (run->trainer->tree)
-        printf("             adding up slots %s, %.2f %% of the step\n",
+        printf("             summing slots %s, %.2f %% of the step\n",
                ech__format_seconds(s->sums_s).s, 100 * s->sums_s / t->median);
     printf("throughput   %.1f samples/s\n", s->samples_per_s);
 }
@@ -335,7 +332,7 @@ static void show_summary(const ech__run *run)
            ech__format_bytes(ech_trainer_peak_memory(run->trainer)).s);
     printf("parameters   sha256 %s\n", s->params_sha256);
     if (run->config.params_against)
-        printf("             norm of the difference to %s %.6g, of those %.6g\n",
+        printf("             difference from %s: norm %.6g, relative to a norm of %.6g\n",
                run->config.params_against, s->gap.distance, s->gap.norm);
     if (run->saves)
         printf("checkpoints  %s, %lld saved in %s each\n", run->config.save, (long long)run->saves,

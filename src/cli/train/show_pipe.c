@@ -31,12 +31,12 @@ static void show_moves(const ech__run *run)
                ech__format_seconds(m->copy_s).s, ech__op_name(m->move.op), m->move.after);
     }
     printf(
-        "\nmoves        asked for %d in a forward pass, one for each layer; made %d forward and %d "
-        "backward",
+        "\ntransfers    %d requested in a forward pass, one per layer; %d forward and %d backward "
+        "performed",
         run->trainer->layers.count, t->forward_moves, t->nmoves - t->forward_moves);
     if (t->micros > 1)
-        printf(", each in %d parts", t->micros);
-    printf(", %s a step; and %d of inputs and targets, %s\n", ech__format_bytes(t->moved_bytes).s,
+        printf(", each split into %d micro-batches", t->micros);
+    printf(", %s per step; inputs and targets add %d, %s\n", ech__format_bytes(t->moved_bytes).s,
            t->input_moves, ech__format_bytes(t->input_bytes).s);
 }
 
@@ -80,7 +80,7 @@ void ech__show_pipe(const ech__run *run)
     show_devices(run);
     putchar('\n');
     ech__show_pipe_memory(run->trainer->pipe);
-    printf("\nbubble       %.1f %% of the devices' time until the pipeline is empty (%s); "
+    printf("\nbubble       devices idle %.1f %% of the time until the pipeline drains (%s); "
            "(D-1)/(M+D-1) is %.1f %%\n",
            100 * t->bubble, ech__run_clock(run), 100 * t->ideal);
 }

@@ -27,8 +27,7 @@ void ech__launch_signals_restore(const ech__launch_signals *signals)
 ech_status ech__launch_signals_open(ech_ctx *ctx, ech__launch_signals *out)
 {
     if (gettid() != getpid())
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "ranks can be started by a program's first thread only");
+        return ech__fail(ctx, ECH_E_INVALID, "only a program's first thread can start ranks");
     sigset_t mask;
     sigemptyset(&mask);
     for (int i = 0; i < ECH__LAUNCH_SIGNALS; i++) {

@@ -45,7 +45,7 @@ ech_status ech__between_reserve(ech__between *b, int64_t bytes, int owners)
     const int capacity = (int)(2 * b->nodes * messages);
     if (b->step != ECH__BETWEEN_IDLE)
         return ech__fail(b->wire->ctx, ECH_E_INVALID,
-                         "memory cannot be shared out while allreduce #%llu is under way",
+                         "cannot allocate shared memory while allreduce #%llu is in progress",
                          (unsigned long long)b->sequence);
     if (parts <= b->parts_bytes && capacity <= b->capacity)
         return ECH_OK;
@@ -152,7 +152,7 @@ ech_status ech__between_begin(void *between, void *data, int64_t count, ech_dtyp
     const int64_t needed = part_of(b, b->node).count * unit * b->nodes;
     if (needed > b->parts_bytes)
         return ech__fail(b->wire->ctx, ECH_E_INTERNAL,
-                         "allreduce #%llu: a shard of %lld bytes, but room for %lld",
+                         "allreduce #%llu: a shard of %lld bytes does not fit in %lld",
                          (unsigned long long)sequence, (long long)needed,
                          (long long)b->parts_bytes);
     return post_scatter(b);

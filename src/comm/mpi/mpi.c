@@ -230,7 +230,7 @@ ech_status ech__mpi_open(ech_ctx *ctx, ech__backend backend, double timeout_s, e
     if (s->code != 0) {
         char text[256];
         mpi->error_text(s->code, text, sizeof text);
-        status = ech__fail(ctx, ECH_E_IO, "MPI does not start: %s", text);
+        status = ech__fail(ctx, ECH_E_IO, "MPI_Init failed: %s", text);
     } else if (!s->first) {
         status = ech__no_memory(ctx, "the nodes of %d ranks", s->size);
     }

@@ -36,7 +36,7 @@ ech_status ech__shm_start(ech__comm *comm, const ech__coll *coll, uint64_t *tick
                          "the ranks",
                          (long long)coll->count, ech__dtype_name(coll->dtype));
     if (s->started - all_reduced(s) >= ECH__MAX_STARTED)
-        return ech__fail(comm->ctx, ECH_E_LIMIT, "%d allreduces are under way already",
+        return ech__fail(comm->ctx, ECH_E_LIMIT, "%d allreduces are already in progress",
                          (int)ECH__MAX_STARTED);
     const uint64_t number = s->started++;
     s->mine[number % ECH__MAX_STARTED] = *coll;

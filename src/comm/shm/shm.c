@@ -94,11 +94,11 @@ static ech_status map_control(ech_ctx *ctx, int fd, int world, const layout *l, 
         status =
             ech__fail(ctx, ECH_E_INVALID, "descriptor %d is not the shared memory of ranks", fd);
     else if (head->world != world)
-        status = ech__fail(ctx, ECH_E_INVALID, "the shared memory is one of %d ranks, not of %d",
+        status = ech__fail(ctx, ECH_E_INVALID, "the shared memory is for %d ranks, not for %d",
                            head->world, world);
     else if (st.st_size < l->bytes || head->bytes != l->bytes)
         status = ech__fail(ctx, ECH_E_INVALID,
-                           "the shared memory was made by another version of this program");
+                           "the shared memory was created by another version of this program");
     if (status < 0) {
         munmap(map, mapped);
         return status;
@@ -126,7 +126,7 @@ static ech_status enter(ech__shm *s)
     s->generation = atomic_load(&me->left);
     uint32_t joined = s->generation;
     if (!atomic_compare_exchange_strong(&me->joined, &joined, s->generation + 1))
-        return ech__fail(s->base.ctx, ECH_E_INVALID, "rank %d of %d is already there", rank,
+        return ech__fail(s->base.ctx, ECH_E_INVALID, "rank %d of %d is already connected", rank,
                          s->base.world);
     const uint64_t a = atomic_load(&me->turn[0].arrived), b = atomic_load(&me->turn[1].arrived);
     s->turn = a > b ? a : b;

@@ -168,7 +168,7 @@ static ech_status has_left(ech__shm *s, int rank, const ech__shm_desc *doing)
 {
     const ech__desc_text text = ech__shm_describe(doing, true);
     return ech__shm_abort(s, ech__fail(s->base.ctx, ECH_E_IO,
-                                       "rank %d waited for rank %d in %s, but that one has left",
+                                       "rank %d waited for rank %d in %s, but that rank has exited",
                                        ech__shm_name(s, s->base.rank), ech__shm_name(s, rank),
                                        text.s));
 }

@@ -134,7 +134,7 @@ static ech_status parse_file(ech_ctx *ctx, const ech_json *files, int part, ech_
     if (!ech__json_find(files, file_name(part)))
         return part >= ECH__CHECKPOINT_NEEDED
                    ? ECH_OK
-                   : ech__fail(ctx, ECH_E_FORMAT, "%s is missing: it is a part of every checkpoint",
+                   : ech__fail(ctx, ECH_E_FORMAT, "%s is missing: every checkpoint has it",
                                file_name(part));
     ECH_TRY(ech__json_get_object(ctx, files, file_name(part), &file));
     ECH_TRY(ech__json_get_int(ctx, file, "bytes", &out->bytes[part]));
@@ -165,8 +165,7 @@ static ech_status parse_manifest(ech_ctx *ctx, const ech_json *doc, ech__manifes
     }
     return ech__json_count(files) == parts
                ? ECH_OK
-               : ech__fail(ctx, ECH_E_FORMAT,
-                           "there are %zu files; %zu of them are of a checkpoint",
+               : ech__fail(ctx, ECH_E_FORMAT, "there are %zu files; a checkpoint has %zu",
                            ech__json_count(files), parts);
 }
 
@@ -194,8 +193,10 @@ static ech_status read_latest(ech_ctx *ctx, const char *path, char out[ECH__CHEC
         snprintf(out, ECH__CHECKPOINT_NAME, "%s", text);
     free(text);
     return good ? ECH_OK
-                : ech__fail(ctx, ECH_E_FORMAT,
-                            "%s names no checkpoint: it should read like step-000120", path);
+                : ech__fail(
+                      ctx, ECH_E_FORMAT,
+                      "%s does not name a checkpoint: it should contain a name such as step-000120",
+                      path);
 }
 
 ech_status ech__checkpoint_find(ech_ctx *ctx, const char *dir, char out[ECH_DIR_MAX_PATH])
@@ -204,9 +205,9 @@ ech_status ech__checkpoint_find(ech_ctx *ctx, const char *dir, char out[ECH_DIR_
     int64_t newest = -1;
     struct stat info;
     if (stat(dir, &info) < 0)
-        return ech__fail(ctx, ECH_E_IO, "no checkpoint is at %s: %s", dir, strerror(errno));
+        return ech__fail(ctx, ECH_E_IO, "no checkpoint at %s: %s", dir, strerror(errno));
     if (!S_ISDIR(info.st_mode))
-        return ech__fail(ctx, ECH_E_IO, "no checkpoint is at %s: it is no directory", dir);
+        return ech__fail(ctx, ECH_E_IO, "no checkpoint at %s: it is not a directory", dir);
     for (int p = 0; p < ECH__CHECKPOINT_COUNT; p++) {
         ECH_TRY(join(ctx, dir, file_name(p), path));
         if (!exists(path))
@@ -221,13 +222,13 @@ ech_status ech__checkpoint_find(ech_ctx *ctx, const char *dir, char out[ECH_DIR_
         /* The very first one was renamed, and the run ended before LATEST was there. */
         ECH_TRY(for_entries(ctx, dir, keep_newest, &newest));
         if (newest < 0)
-            return ech__fail(ctx, ECH_E_IO,
-                             "no checkpoint is in %s: it has no LATEST and no step-N", dir);
+            return ech__fail(ctx, ECH_E_IO, "no checkpoint in %s: it has no LATEST and no step-N",
+                             dir);
         name_of(newest, name);
     }
     ECH_TRY(join(ctx, dir, name, out));
     return exists(out) ? ECH_OK
-                       : ech__fail(ctx, ECH_E_IO, "%s names %s, which is not there", path, name);
+                       : ech__fail(ctx, ECH_E_IO, "%s names %s, which does not exist", path, name);
 }
 
 /* ---- verifying ---- */
@@ -240,13 +241,13 @@ static ech_status check_marker(ech_ctx *ctx, const char *checkpoint, const char 
     size_t bytes;
     ECH_TRY(join(ctx, checkpoint, COMPLETE, path));
     if (!exists(path))
-        return ech__fail(ctx, ECH_E_FORMAT, "%s was not written to its end: it has no %s file",
-                         checkpoint, COMPLETE);
+        return ech__fail(ctx, ECH_E_FORMAT, "%s is incomplete: it has no %s file", checkpoint,
+                         COMPLETE);
     ECH_TRY(ech__file_read(ctx, path, MAX_MARKER, &text, &bytes));
-    ech_status status =
-        bytes >= 64 ? ECH_OK
-                    : ech__fail(ctx, ECH_E_FORMAT, "%s was not written to its end: %s is cut off",
-                                checkpoint, COMPLETE);
+    ech_status status = bytes >= 64
+                            ? ECH_OK
+                            : ech__fail(ctx, ECH_E_FORMAT, "%s is incomplete: %s is truncated",
+                                        checkpoint, COMPLETE);
     if (status == ECH_OK)
         status = hash_file(ctx, manifest, &size, hash);
     if (status == ECH_OK && memcmp(text, hash, 64) != 0)

@@ -128,7 +128,7 @@ static ech_status get_count(ech_ctx *ctx, const ech_json *object, const char *ke
 {
     ECH_TRY(ech__json_get_int(ctx, object, key, out));
     if (*out < 0 || *out > MAX_STEPS)
-        return ech__fail(ctx, ECH_E_FORMAT, "\"%s\" is %lld: from 0 to %d are possible", key,
+        return ech__fail(ctx, ECH_E_FORMAT, "\"%s\" is %lld: must be from 0 to %d", key,
                          (long long)*out, MAX_STEPS);
     return ECH_OK;
 }
@@ -144,10 +144,11 @@ static ech_status parse_position(ech_ctx *ctx, const ech_json *json, ech__checkp
     if (out->step < 1 || out->epoch_step > out->step || out->epoch > out->step)
         return ech__fail(
             ctx, ECH_E_FORMAT,
-            "%lld steps, %lld epochs and %lld steps of the next do not belong together",
+            "%lld steps, %lld epochs and %lld steps of the next epoch are inconsistent",
             (long long)out->step, (long long)out->epoch, (long long)out->epoch_step);
     if (out->updates > out->step)
-        return ech__fail(ctx, ECH_E_FORMAT, "%lld updates in %lld steps are too many",
+        return ech__fail(ctx, ECH_E_FORMAT,
+                         "%lld updates in %lld steps: there can be at most one per step",
                          (long long)out->updates, (long long)out->step);
     return ECH_OK;
 }

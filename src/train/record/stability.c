@@ -42,7 +42,7 @@ static ech_status same_member(ech_ctx *ctx, const char *key, const ech_json *the
     const bool same = a && b && !strcmp(a, b);
     ech_status status = ECH_OK;
     if (!same && !strcmp(key, "amp"))
-        status = ech__fail(ctx, ECH_E_INVALID, "it is a run with amp %s; an f32 run is needed",
+        status = ech__fail(ctx, ECH_E_INVALID, "it ran with amp %s; an f32 run is needed",
                            a ? a : "unknown");
     else if (!same)
         status = ech__fail(ctx, ECH_E_INVALID,

@@ -116,7 +116,7 @@ static ech_status check_count(const ech_trainer *trainer, const ech_batch *batch
     const int64_t most = trainer->variants[0].batch;
     if (batch->count < 0 || batch->count > most)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
-                         "a batch of %lld samples: the trainer was made for up to %lld",
+                         "a batch of %lld samples: the trainer was created for up to %lld",
                          (long long)batch->count, (long long)most);
     return ECH_OK;
 }
@@ -127,13 +127,13 @@ ech_status ech_trainer_step_batch(ech_trainer *trainer, const char *images, cons
     const ech__variant *variant;
     if (trainer->micro_steps != 1)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
-                         "a trainer with %d micro-steps in a step takes no whole batches: write "
-                         "its inputs for each",
+                         "whole batches are not supported with %d micro-steps per step: write the "
+                         "inputs of each micro-step",
                          trainer->micro_steps);
     ECH_TRY(check_count(trainer, batch));
     if (batch->global_count < 1 || batch->global_count < batch->count)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
-                         "a batch of %lld samples out of %lld on all ranks cannot be",
+                         "a batch of %lld samples is not possible with %lld on all ranks",
                          (long long)batch->count, (long long)batch->global_count);
     const double share = (double)batch->count / (double)batch->global_count;
     const ech__micro micro = {.index = 0, .count = 1, .weight = share, .share = share};

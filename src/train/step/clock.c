@@ -76,7 +76,8 @@ ech_status ech__clock_choose(ech_ctx *ctx, const ech__crowd *crowd, ech_train_op
         return ech__fail(ctx, ECH_E_UNSUPPORTED,
                          "the virtual clock is not supported with DataParallel");
     if (o->threads > 1)
-        return ech__fail(ctx, ECH_E_INVALID, "%d threads: on the virtual clock a device has one",
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "%d threads: the virtual clock supports one thread per device",
                          o->threads);
     o->threads = 1;
     return ECH_OK;

@@ -17,14 +17,13 @@ static ech_status size_steps(ech__feed *feed, const ech__feed_options *o, int64_
     else if (rows && !o->batch)
         feed->global = rows;
     else if (!ech__mul(o->batch ? o->batch : 64, parts, &feed->global))
-        return ech__fail(feed->ctx, ECH_E_LIMIT, "%lld samples in each of %lld parts are too many",
+        return ech__fail(feed->ctx, ECH_E_LIMIT, "%lld samples in each of %lld parts overflow",
                          (long long)o->batch, (long long)parts);
     if (feed->global < parts)
-        return ech__fail(
-            feed->ctx, ECH_E_INVALID,
-            "%lld samples a step for %d devices with %d micro-steps each: at least %lld "
-            "are needed",
-            (long long)feed->global, o->world, o->micros, (long long)parts);
+        return ech__fail(feed->ctx, ECH_E_INVALID,
+                         "%lld samples per step for %d devices with %d micro-steps each: at least "
+                         "%lld are needed",
+                         (long long)feed->global, o->world, o->micros, (long long)parts);
     if (o->drop_last && feed->global % parts) /* the reproducible mode: slots are all alike */
         return ech__fail(feed->ctx, ECH_E_INVALID,
                          "%lld samples a step cannot be divided into %lld equal slots",
@@ -64,7 +63,7 @@ static ech_status open_images(ech__feed *feed, const ech__feed_options *o)
     if (o->data && !o->data_dir)
         return ech__fail(
             feed->ctx, ECH_E_INVALID,
-            "cifar10 needs a data directory; echelon data cifar10 --dir DIR makes one");
+            "cifar10 needs --data-dir DIR; echelon data cifar10 --dir DIR fetches the data");
     i.source = o->data ? ECH__IMAGES_CIFAR10 : ECH__IMAGES_SYNTHETIC;
     i.dir = o->data_dir;
     i.split = ECH__SPLIT_TRAIN;

@@ -109,7 +109,7 @@ static ech_status check(ech_ctx *ctx, const ech_train_options *o)
     if (o->optimizer.nesterov &&
         (!ech__optimizer_of(o->optimizer.kind)->has_momentum || o->optimizer.momentum == 0))
         return ech__fail(ctx, ECH_E_INVALID,
-                         "nesterov needs the sgd optimizer with a momentum above 0");
+                         "nesterov requires the sgd optimizer with a momentum above 0");
     return ECH_OK;
 }
 

@@ -204,7 +204,7 @@ static ech_status find(ech_trainer *trainer, const ech__variant *variant, const 
         known = input ? plan->places[v].used : ech__trainer_home(trainer, v, &plan, &exec, &v);
     if (!known)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
-                         "'%s' is no input or parameter that the loss depends on", name);
+                         "'%s' is not an input or parameter that the loss depends on", name);
     *out = tensor_in(plan, exec, v);
     if (bytes != (size_t)(out->elems * out->elem_bytes))
         return ech__fail(trainer->ctx, ECH_E_INVALID, "'%s' of shape %s takes %lld bytes, not %zu",

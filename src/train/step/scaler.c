@@ -12,11 +12,12 @@ ech__scaler ech__scaler_start(double initial)
 
 static ech_status scale_collapsed(ech_ctx *ctx, const ech__scaler *s)
 {
-    return ech__fail(ctx, ECH_E_LIMIT,
-                     "gradients were not finite in %lld steps in a row with the least loss scale, "
-                     "%g: a smaller scale does not help; the learning rate may be too large, or "
-                     "the samples or parameters are not finite",
-                     (long long)s->stuck, ECH__SCALER_LEAST);
+    return ech__fail(
+        ctx, ECH_E_LIMIT,
+        "gradients were not finite in %lld consecutive steps at the smallest loss scale, "
+        "%g: a smaller scale does not help; the learning rate may be too large, or "
+        "the samples or parameters are not finite",
+        (long long)s->stuck, ECH__SCALER_LEAST);
 }
 
 static ech_status back_off(ech_ctx *ctx, ech__scaler *s)
