@@ -1,6 +1,6 @@
 /* Echelon: define a model, train it, and know what it costs. The whole public interface.
  *
- * Life of a program:
+ * Object lifecycle:
  *
  *     ech_ctx *ctx;         ech_ctx_create(NULL, &ctx);
  *     ech_graph *g;         ech_graph_create(ctx, &g);
@@ -18,10 +18,10 @@
  *
  *     ech_trainer_destroy(t);  ech_graph_destroy(g);  ech_ctx_destroy(ctx);
  *
- * Functions return ECH_OK or a negative status and leave one sentence in the context. The functions that
- * build a graph return a value, or a negative status that later calls pass on, so that a chain needs one
- * check at its end. The library never prints and never exits. A context and what was made with it belong to
- * one thread at a time.
+ * Functions return ECH_OK or a negative status and leave one error message in the context. The
+ * functions that build a graph return a value, or a negative status that later calls pass on, so
+ * that a chain needs one check at its end. The library never prints and never exits. Only one
+ * thread at a time may use a context and the objects that were created with it.
  */
 #ifndef ECHELON_H
 #define ECHELON_H
@@ -87,7 +87,8 @@ typedef struct ech_ctx_options {
 ECH_API ech_status ech_ctx_create(const ech_ctx_options *options, ech_ctx **out);
 /* After everything that was made with it. */
 ECH_API void ech_ctx_destroy(ech_ctx *ctx);
-/* The sentence of the last failure; empty when there was none. Valid until the next call with ctx. */
+/* The error message of the last failure; empty when there was none. Valid until the next call with
+ * ctx. */
 ECH_API const char *ech_ctx_error(const ech_ctx *ctx);
 
 /* ---- graph ---- */
@@ -156,13 +157,13 @@ ECH_API ech_value ech_count_correct(ech_graph *graph, ech_value logits, ech_valu
 
 /* ---- ranks ----
  *
- * A program that is started by `echelon run -n N -- PROG`, or by mpirun, is one of several ranks. Each opens the group, gives
- * it to its trainer, and feeds it samples of its own; gradients are added up over the ranks. Started by itself, it is a
- * group of one. */
+ * A program that is started by `echelon run -n N -- PROG`, or by mpirun, is one of several ranks.
+ * Each rank opens the group, gives it to its trainer, and feeds it different samples; gradients are
+ * summed over the ranks. A program that is started directly is a group of one. */
 
 typedef struct ech_group ech_group;
 
-/* Who this process is, as its environment says. To be called before anything is trained. */
+/* Reads rank and size from the environment. Call it before training. */
 ECH_API ech_status ech_group_open(ech_ctx *ctx, ech_group **out);
 /* After the trainers that use it. */
 ECH_API void ech_group_close(ech_group *group);
@@ -173,12 +174,13 @@ ECH_API int ech_group_local_rank(const ech_group *group); /* among those on this
 ECH_API int ech_group_restarts(const ech_group *group);
 /* Every rank calls these in the same order. */
 ECH_API ech_status ech_group_barrier(ech_group *group);
-/* Adds up data[count] over the ranks; the result has the same bits on all of them. */
+/* Sums data[count] over the ranks; the result has the same bits on all of them. */
 ECH_API ech_status ech_group_sum(ech_group *group, float *data, int64_t count);
 
 /* ---- images ----
  *
- * Batches of labelled images, loaded ahead by a thread of their own, normalised, and shared out to the ranks of a group:
+ * Batches of labelled images, prefetched by a thread, normalised, and distributed over the ranks of
+ * a group:
  *
  *     ech_loader_options o = ech_loader_defaults();
  *     o.dir = "cifar";  o.batch = 128;  o.group = group;
@@ -189,14 +191,15 @@ ECH_API ech_status ech_group_sum(ech_group *group, float *data, int64_t count);
  *     }
  *     ech_loader_close(train);
  *
- * What is in a batch is a function of the options, the rank and the step: the same seed gives the same bits, and N ranks
- * together see in a step what one rank with N times the batch sees. Each sample comes once in an epoch; the last step of an
- * epoch has what is left, split evenly, so that ranks may have different numbers of samples then, or none. */
+ * The content of a batch is a function of the options, the rank and the step: the same seed gives
+ * the same bits, and in a step N ranks together see the samples that one rank with N times the
+ * batch sees. Each sample occurs once in an epoch. The last step of an epoch has the remaining
+ * samples, split evenly, so ranks may then have different numbers of samples, or none. */
 
 typedef struct ech_loader ech_loader;
 
 typedef struct ech_loader_options {
-    const char *dir;  /* CIFAR-10's binary files; NULL: a made-up set of the same shapes */
+    const char *dir;  /* CIFAR-10's binary files; NULL: a synthetic set of the same shapes */
     bool test;        /* the test set, in its order and as it is, instead of the training set */
     int64_t limit;    /* samples to use, balanced over the classes; 0: all */
     int64_t batch;    /* samples of this rank in a step; the same on every rank */
@@ -216,7 +219,7 @@ typedef struct ech_batch {
     double waited_s;      /* how long it was not ready */
 } ech_batch;
 
-/* Batch 64, shuffled and augmented, made-up images. */
+/* Batch 64, shuffled and augmented, synthetic images. */
 ECH_API ech_loader_options ech_loader_defaults(void);
 /* Reads and checks the files; loading starts right away. */
 ECH_API ech_status ech_loader_open(ech_ctx *ctx, const ech_loader_options *options,
@@ -348,8 +351,9 @@ typedef struct ech_step {
         grad_max; /* of the unscaled gradient, before clipping; 0 where nothing asks for them */
 } ech_step;
 
-/* What the seconds of a step are: by the real clock, with cores of its own for each device; by the real clock, while devices
- * shared cores, which is not what so many devices take; or by the virtual clock, as if each device had a core of its own. */
+/* The clock of a step's seconds: the real clock with dedicated cores for each device; the real
+ * clock while devices shared cores, which is not the time of that many devices; or the virtual
+ * clock, as if each device had its own core. */
 #define ECH_CLOCK_LIST(X)                                                                          \
     X(MEASURED, "measured")                                                                        \
     X(OVERSUBSCRIBED, "measured, oversubscribed")                                                  \
@@ -386,10 +390,11 @@ ECH_API ech_clock ech_trainer_clock(const ech_trainer *trainer);
  * begun to change parameters, such as one in which another rank is lost, leaves those of two steps: from then on the trainer
  * refuses steps, evaluation, and to read or save parameters. */
 ECH_API ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out);
-/* Forward and backward over the present inputs, by the loss times the scale and divided by the micro-steps; the gradient is
- * added to that of the step under way. With accum N, N-1 calls of this and one of ech_trainer_step, each after its inputs were
- * written, make one optimizer step over N*batch samples; ranks exchange nothing until the last. The reproducible mode has
- * slots/size of them. */
+/* Forward and backward over the present inputs, by the loss times the scale and divided by the
+ * micro-steps; the gradient is added to that of the step in progress. With accum N, N-1 calls of
+ * this and one of ech_trainer_step, each after its inputs were written, make one optimizer step
+ * over N*batch samples; ranks exchange nothing until the last. The reproducible mode has slots/size
+ * of them. */
 ECH_API ech_status ech_trainer_accumulate(ech_trainer *trainer);
 /* The end of a step in parts, for programs that want to see them: after N calls of ech_trainer_accumulate, the last of which
  * exchanges, apply undoes the scale, looks for gradients that are not finite, clips, and updates or skips; update_scale then
@@ -450,7 +455,7 @@ ECH_API ech_status ech_trainer_device_stats(const ech_trainer *trainer, int devi
  *     ech_int8_destroy(net);
  */
 
-/* The range of a weight that its integers cover; what lies beyond is clamped. */
+/* The range of a weight that the integers cover; values outside it are clamped. */
 #define ECH_CLIP_LIST(X)                                                                           \
     X(MAX, "max")               /* all of it */                                                    \
     X(SIGMA, "3sigma")          /* three standard deviations */                                    \

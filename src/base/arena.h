@@ -32,7 +32,7 @@ void *ech__arena_array(ech__arena *arena, size_t count, size_t size);
 char *ech__arena_printf(ech__arena *arena, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Grows an array of *cap elements so that one more fits behind used. The old place stays allocated
+/* Grows an array of *cap elements so that one more fits after used. The old place stays allocated
  * until the arena goes. Returns false when memory is out. */
 bool ech__arena_grow(ech__arena *arena, void **array, size_t used, size_t *cap, size_t size);
 

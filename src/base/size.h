@@ -21,7 +21,8 @@ static inline int64_t ech__round_up(int64_t value, int64_t align)
     return (value + align - 1) & ~(align - 1);
 }
 
-/* A stretch of a whole that is split in equal parts; the first ones have one more where it does not divide. */
+/* A slice of a whole that is split into equal parts; the first slices have one element more if it
+ * does not divide. */
 typedef struct ech__part {
     int64_t first, count;
 } ech__part;

@@ -9,8 +9,9 @@ typedef struct ech__stats {
     double median, mean, std, p95, min, max;
 } ech__stats;
 
-/* Sorts samples in place. All zero when there are none. std is of the sample (n - 1); the median of an even
- * number is the mean of the middle two; p95 is the smallest sample that 95 % do not exceed. */
+/* Sorts samples in place. All zero if there are no samples. std is the sample standard deviation (n
+ * - 1); the median of an even number is the mean of the middle two; p95 is the smallest sample that
+ * 95 % do not exceed. */
 ech__stats ech__stats_of(double *samples, size_t count);
 
 /* Mean, spread and range of numbers that are not kept (Welford). All zero when there were none.

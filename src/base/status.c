@@ -71,8 +71,8 @@ const char *ech_ctx_error(const ech_ctx *ctx)
 
 /* ---- messages ---- */
 
-/* Values are echoed so that they can be recognised, and the reason behind them must still be seen: of a word that is longer
- * than LONG_WORD bytes, so many are shown of its head and its tail. */
+/* Messages repeat the user's values, and the text after a value must stay visible: of a word longer
+ * than LONG_WORD bytes only the head and the tail are shown. */
 enum {
     LINE_BYTES = sizeof(((ech_ctx *)0)->error),
     LONG_WORD = 256,

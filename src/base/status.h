@@ -1,6 +1,6 @@
-/* How every function reports failure: a negative status, and one sentence in the context.
+/* How every function reports failure: a negative status, and one error message in the context.
  *
- * A sentence names the thing, the value and the limit ("--batch-size 0: must be at least 1").
+ * An error message names the thing, the value and the limit ("--batch-size 0: must be at least 1").
  * The first failure of a call chain writes it; callers hand the status up with ECH_TRY.
  *
  *     ech_status load(ech_ctx *ctx, const char *path)
@@ -25,14 +25,14 @@ struct ech_ctx {
     ech_allocator alloc;
     ech_log_fn log; /* may be NULL */
     void *log_user;
-    char error[1024]; /* the last sentence; empty when nothing failed yet */
+    char error[1024]; /* the last error message; empty when nothing failed yet */
 };
 
-/* Writes the sentence into ctx (which may be NULL) and returns code. */
+/* Writes the error message into ctx (which may be NULL) and returns code. */
 ech_status ech__fail(ech_ctx *ctx, ech_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Puts "prefix: " in front of the sentence that is already there and returns code. */
+/* Prepends "prefix: " to the current error message and returns code. */
 ech_status ech__fail_in(ech_ctx *ctx, ech_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -43,7 +43,7 @@ ech_status ech__no_memory(ech_ctx *ctx, const char *what, ...)
 /* Hands one line to the context's log function, if it has one. */
 void ech__log(ech_ctx *ctx, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Context-owned heap memory, zeroed. NULL when there is none (the caller reports it). */
+/* Zeroed heap memory from the context's allocator. NULL on failure, which the caller reports. */
 void *ech__new(ech_ctx *ctx, size_t bytes);
 void ech__delete(ech_ctx *ctx, void *ptr, size_t bytes);
 

@@ -1,4 +1,4 @@
-/* A group of ranks that work on one training: who they are, and what they can do together.
+/* A communicator: the ranks of one training run and their collectives.
  *
  *     ech__comm *comm;
  *     ECH_TRY(ech__comm_open(ctx, &(ech__comm_options){0}, &comm));    as the environment says; alone: world 1
@@ -11,10 +11,11 @@
  *     ECH_TRY(ech__comm_wait(comm, ticket, &times));
  *     ech__comm_close(comm);
  *
- * Every rank calls the collectives in the same order. Sums are taken in a fixed binary tree over the ranks
- * (ech__tree in tree.h), so a result has the same bits on every rank, in every run and over every transport.
- * There is no thread behind this: work is done inside of the calls. Every wait has a time-out; its sentence
- * names the rank that was waited for, the operation and its sequence number. One thread uses a comm at a time.
+ * Every rank calls the collectives in the same order. Sums are taken in a fixed binary tree over
+ * the ranks (ech__tree in tree.h), so a result has the same bits on every rank, in every run and
+ * over every transport. There is no background thread: the calls do the work. Every wait has a
+ * time-out; its error message names the rank that was waited for, the operation and its sequence
+ * number. One thread uses a comm at a time.
  */
 #ifndef ECH_COMM_COMM_H
 #define ECH_COMM_COMM_H
@@ -63,8 +64,9 @@ typedef struct ech__coll {
     const void *src;
     void *dst;
     int peer; /* root of a broadcast; other side of send and recv */
-    /* Of a started all-reduce that is used up where it arises: gets a stretch of the sum, elements first to first + count of
-     * the whole, on the rank that reduced it, instead of its being written to every rank's memory. NULL: it is written. */
+    /* For a started all-reduce whose result only the reducing rank needs: called with a chunk of
+     * the sum, elements first to first + count of the whole, instead of writing it to every rank's
+     * memory. NULL: it is written. */
     ech_status (*apply)(void *user, int64_t first, int64_t count, const void *sum);
     void *user;
 } ech__coll;
@@ -76,7 +78,7 @@ typedef struct ech__coll_times {
 } ech__coll_times;
 
 #define ECH__BACKEND_LIST(X)                                                                       \
-    X(AUTO, "auto") /* shared memory inside of a node, MPI between nodes */                        \
+    X(AUTO, "auto") /* shared memory inside a node, MPI between nodes */                           \
     X(SHM, "shm")   /* shared memory only */                                                       \
     X(MPI, "mpi")   /* MPI between all ranks, also on one node */
 
@@ -114,7 +116,7 @@ struct ech__comm {
 ech_status ech__comm_open(ech_ctx *ctx, const ech__comm_options *options, ech__comm **out);
 /* The time-out that ranks will take from the environment, in seconds; a launcher finds nonsense before there are ranks. */
 ech_status ech__comm_timeout(ech_ctx *ctx, double *out);
-/* NULL is fine. Waits for nobody: a failing rank must not hang here. */
+/* NULL is allowed. Does not wait for other ranks: a failing rank must not hang here. */
 void ech__comm_close(ech__comm *comm);
 /* For a rank that ends because of a failure, whose sentence the context holds: the calls of the others fail from here on,
  * and name it. False where another rank has failed for the same reason before, so that it need not be said again. Waits for
@@ -124,28 +126,29 @@ bool ech__comm_abort(ech__comm *comm);
 /* Tells the launcher that this job has done a step: a failure from here on is not one of its configuration. */
 void ech__comm_begun(ech__comm *comm);
 
-/* Does it, and returns when this rank's dst holds the result. */
+/* Runs a collective and returns when this rank's dst has the result. */
 ech_status ech__comm_run(ech__comm *comm, const ech__coll *coll);
 ech_status ech__comm_barrier(ech__comm *comm);
 /* Raw bytes, each rank's or the root's. */
 ech_status ech__comm_allgather(ech__comm *comm, const void *src, void *dst, int64_t bytes);
 ech_status ech__comm_broadcast(ech__comm *comm, void *data, int64_t bytes, int root);
 
-/* Zeroed memory, of as many bytes on every rank, in which all-reduces need no copies. Collective; the memory is there
- * before it is used, or the call fails everywhere. */
+/* Zeroed memory of the same size on every rank, in which all-reduces need no copies. Collective;
+ * the memory is reserved before it is used, or the call fails on every rank. */
 ech_status ech__comm_alloc(ech__comm *comm, int64_t bytes, void **out);
-/* Each rank for itself; the memory is gone when the last has let go. NULL is fine. */
+/* Not collective; the memory is released when the last rank has freed it. NULL is allowed. */
 void ech__comm_free(ech__comm *comm, void *ptr);
 
-/* Where the memory that ptr, from ech__comm_alloc, points into is on rank `index` of those that share it with this rank;
- * NULL where there are not as many. One of them is this rank itself. */
+/* The address on rank `index` that corresponds to ptr, which is in memory from ech__comm_alloc.
+ * index counts the ranks that share this memory, including this one; NULL if there are fewer. */
 void *ech__comm_peer(ech__comm *comm, void *ptr, int index);
 
-/* Starts an all-reduce in place (src == dst) inside of memory from ech__comm_alloc, at the same offset on every rank.
- * The memory must be left alone until it is done. At most ECH__MAX_STARTED are under way. */
+/* Starts an all-reduce in place (src == dst) inside memory from ech__comm_alloc, at the same offset
+ * on every rank. The memory must be left alone until it is done. At most ECH__MAX_STARTED are in
+ * progress. */
 enum { ECH__MAX_STARTED = 1024 };
 ech_status ech__comm_start(ech__comm *comm, const ech__coll *coll, uint64_t *ticket);
-/* Does what can be done now of what was started, and never waits. Costs nothing when nothing is under way. */
+/* Advances the started operations without waiting. Costs nothing when nothing is in progress. */
 ech_status ech__comm_progress(ech__comm *comm);
 /* Waits until one is done everywhere, working on it and on those before it. times may be NULL. */
 ech_status ech__comm_wait(ech__comm *comm, uint64_t ticket, ech__coll_times *times);

@@ -130,7 +130,8 @@ ech_status ech__comm_open(ech_ctx *ctx, const ech__comm_options *options, ech__c
     ECH_TRY(ech__comm_timeout(ctx, &timeout_s));
     if (options->timeout_s > 0)
         timeout_s = options->timeout_s;
-    /* MPI knows better than variables that something else has left behind. */
+    /* MPI is more reliable than variables that another launcher may have left in the
+     * environment. */
     if (!getenv("ECHELON_COMM_FD") && ech__mpi_wanted())
         return ech__mpi_open(ctx, options->backend, timeout_s, out);
     ECH_TRY(read_place(ctx, &at));

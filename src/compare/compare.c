@@ -288,7 +288,7 @@ ech_status ech__compare_run(ech__compare *c)
         c->phase = ECH__COMPARE_TURNS;
         status = ech__rounds_run(&o, &ops, c, &c->rounds);
     }
-    if (status < 0) { /* the message that is there is of the arm; nothing may write over it */
+    if (status < 0) { /* keep the arm's error message: nothing may overwrite it */
         char kept[sizeof c->ctx->error];
         memcpy(kept, c->ctx->error, sizeof kept);
         end_arms(c);

@@ -1,9 +1,10 @@
-/* What follows from the times of arms that ran in turns. Pure functions: a simulated machine is decided on by the same code
- * as a real one.
+/* Statistics of the times of arms that ran in turns. Pure functions, so that the same code decides
+ * on a simulated and on a real machine.
  *
- * The replicate is the start: all arms are started anew and give one log-ratio for each pair, the median over rounds of
- * log(time of one / time of the other) in the same round. Over starts the interval is Student's. It is looked at only after
- * 6, 9, 13 and 20 starts, each time at a level of 1.25 %, so that all looks together are wrong in at most 5 % of all cases.
+ * The replicate is the start: all arms are restarted and give one log-ratio for each pair, the
+ * median over rounds of log(time of one / time of the other) in the same round. The interval over
+ * starts is Student's. It is tested only after 6, 9, 13 and 20 starts, each time at a level of 1.25
+ * %, so that all tests together are wrong in at most 5 % of all cases.
  *
  *     double logs[ECH__COMPARE_STARTS];
  *     logs[n++] = ech__compare_start(first, second, rounds);       once for each start
@@ -11,6 +12,7 @@
  *         ech__ratio r = ech__compare_ratio(logs, n, ECH__COMPARE_SHARE);
  *         ech__decision d = ech__compare_judge(&r, 1.0);
  *     }
+ *
  */
 #ifndef ECH_COMPARE_DECIDE_H
 #define ECH_COMPARE_DECIDE_H
@@ -56,7 +58,8 @@ double ech__compare_start(const double *first, const double *second, int rounds)
 ech__ratio ech__compare_ratio(const double *logs, int count, double share);
 /* Half of the interval, relative to the ratio. */
 double ech__ratio_half_width(const ech__ratio *ratio);
-/* Equal where the whole interval lies within 2 % of the threshold; else above or below where the whole interval does. */
+/* Equal if the whole interval is within 2 % of the threshold; else above or below if the whole
+ * interval is. */
 ech__decision ech__compare_judge(const ech__ratio *ratio, double threshold);
 /* Whether so many starts are a moment to look at the result. */
 bool ech__compare_is_look(int starts);

@@ -1,12 +1,12 @@
-/* The order of a comparison: starts, rounds and looks, on anything that can run a block of steps. compare.c drives processes with
- * it, tests/compare/test_rounds.c a simulated machine.
+/* The order of a comparison: starts, rounds and looks, on anything that can run a block of steps.
+ * compare.c drives processes with it, tests/compare/test_rounds.c a simulated machine.
  *
  * Start after start, all arms are started anew together and run a block each that only warms up; then come rounds, in each of
  * which every arm runs one block, in shuffled order. A round in which the probes saw a disturbance is dropped as a whole and made
  * up for. Probes decide that, never times of arms. A start most of whose rounds are disturbed is set aside, and counts only
  * where most starts are like that; nothing is decided then.
  *
- * Arm 0 is what the others are compared with. The last arm is a copy of it, and shows what the machine's noise is.
+ * Arm 0 is the baseline. The last arm is a copy of it and shows the machine's noise.
  */
 #ifndef ECH_COMPARE_ROUNDS_H
 #define ECH_COMPARE_ROUNDS_H

@@ -1,7 +1,7 @@
 /* A process and all that it has started, which stop and go on together.
  *
  *     ech__tree tree = {.root = pid};
- *     ech__tree_stop(&tree);                   nobody in it runs any more
+ *     ech__tree_stop(&tree);                   no process in it runs any more
  *     ech__tree_continue(&tree);
  *     double cpu = ech__tree_cpu_s(&tree);     of those that live
  *     ech__tree_kill(&tree);                   stopped or not; the caller reaps

@@ -88,7 +88,7 @@ static bool exists(const char *dir, const char *folder, const char *name)
     return length > 0 && length < (int)sizeof path && access(path, F_OK) == 0;
 }
 
-/* A sentence on a file that is not there, by what is there instead. */
+/* The error message for a missing file; it depends on what the directory has instead. */
 static ech_status missing(ech_ctx *ctx, const char *dir, const char *name)
 {
     struct stat st;

@@ -15,10 +15,10 @@
 
 #include "base/status.h"
 
-/* synthetic: a made-up set in the shapes of CIFAR-10 (10 classes, 50,000 and 10,000 images of 3x32x32), the
- * same on every machine and with every seed. A class is a smooth pattern that each of its images shows
- * shifted and faded, under a pattern that has no class and under noise. An image is made when it is read:
- * the set takes no memory. */
+/* synthetic: generated images in the shapes of CIFAR-10 (10 classes, 50,000 and 10,000 images of
+ * 3x32x32), the same on every machine and with every seed. A class is a smooth pattern that each of
+ * its images shows shifted and faded, under a pattern that has no class and under noise. An image
+ * is made when it is read: the set takes no memory. */
 #define ECH__IMAGES_SOURCE_LIST(X)                                                                 \
     X(SYNTHETIC, "synthetic")                                                                      \
     X(CIFAR10, "cifar10")

@@ -28,7 +28,7 @@ struct ech__loader {
     int32_t *order; /* of epoch `ordered`; NULL: not shuffled */
     int64_t ordered;
     uint8_t *scratch;   /* one image */
-    ech_ctx thread_ctx; /* for sentences: the caller's context is the caller's */
+    ech_ctx thread_ctx; /* for error messages: the caller's context is the caller's */
 
     ech__batch batches[MAX_BUFFERS];
     float *x; /* memory of all batches */
@@ -38,7 +38,7 @@ struct ech__loader {
     pthread_t thread;
     pthread_mutex_t lock; /* of everything below */
     pthread_cond_t filled, emptied;
-    int64_t made;  /* batches loaded so far; number i lies in buffer i % buffers */
+    int64_t made;  /* batches loaded so far; number i is in buffer i % buffers */
     int64_t taken; /* handed out so far; the last of them is still in use */
     bool asleep;   /* the thread waits for buffers */
     bool waiting;  /* the caller waits for a batch */
@@ -177,7 +177,7 @@ static ech_status load(ech__loader *l, int64_t epoch, int64_t step, ech__batch *
 
 /* ---- the thread ---- */
 
-/* With the lock. The buffer behind the last batch that was handed out is still in use. */
+/* With the lock. The buffer of the last batch that was handed out is still in use. */
 static int64_t free_buffers(const ech__loader *l)
 {
     return l->buffers - (l->made - l->taken) - (l->taken > 0);

@@ -1,4 +1,5 @@
-/* Batches of images, loaded ahead by a thread of their own: shuffled, augmented, normalised, shared out to ranks.
+/* Batches of images, prefetched by a thread: shuffled, augmented, normalised, distributed over
+ * ranks.
  *
  *     ech__loader_options o = ech__loader_defaults();
  *     o.batch = 128;  o.seed = 7;  o.augment = true;
@@ -9,16 +10,18 @@
  *         use(b->x, b->y, b->count);              valid until the next call
  *     ech__loader_destroy(loader);                at any time, also in the middle of an epoch
  *
- * What is in a batch is a function of the options and of (epoch, step), never of threads, timing or what was
- * loaded before. An epoch is the samples in one order, shuffled by (seed, epoch). Step k of it takes the positions
- * from k*G to (k+1)*G, G = batch * world; rank r takes the r-th stretch of `batch` positions among them. So N ranks
- * of batch B/N together see what one rank of batch B sees, and the crop and flip of a sample, which depend on
- * (seed, epoch, position), are the same too. Where G is given and the ranks do not divide it, the first G%world of them
- * take one sample more.
+ * The content of a batch is a function of the options and of (epoch, step), never of threads,
+ * timing or what was loaded before. An epoch is the samples in one order, shuffled by (seed,
+ * epoch). Step k of it takes the positions from k*G to (k+1)*G, G = batch * world; rank r takes the
+ * r-th chunk of `batch` positions of them. So N ranks of batch B/N together see what one rank of
+ * batch B sees, and the crop and flip of a sample, which depend on (seed, epoch, position), are the
+ * same too. Where G is given and the ranks do not divide it, the first G%world of them take one
+ * sample more.
  *
- * Every rank takes the same number of steps. Where the last T < G positions are not dropped, they make one more
- * step, split evenly: each rank takes T/world of them and the first T%world ranks one more, so that some ranks
- * have an empty batch (count 0) where T < world. Each sample comes once in an epoch.
+ * Every rank takes the same number of steps. Where the last T < G positions are not dropped, they
+ * make one more step, split evenly: each rank takes T/world of them and the first T%world ranks one
+ * more, so that some ranks have an empty batch (count 0) if T < world. Each sample occurs once in
+ * an epoch.
  */
 #ifndef ECH_DATA_LOADER_H
 #define ECH_DATA_LOADER_H

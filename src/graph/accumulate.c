@@ -1,11 +1,12 @@
-/* Accumulation over micro-steps. The kernels of the backward pass overwrite what they compute, so each gradient is made as
- * a part first, in memory that lives as activations do, and an operator right behind it adds it where it belongs.
+/* Accumulation over micro-steps. The kernels of the backward pass overwrite their outputs, so each
+ * gradient is first written as a part, with the lifetime of an activation, and the next operator
+ * adds it to its sum.
  *
- * Plain accumulation adds the parts to the gradient, one after the other; or the operators of the backward pass do so
- * themselves, where they can. A fixed tree of sums over 2^levels micro-steps is
- * a binary counter: micro-step i, whose number ends in c ones, adds the sums of level 0 to c-1 to its part and leaves the
- * result in level c; the last one leaves it in the gradient. So the sum over all is ((0+1)+(2+3))+..., whoever computes
- * which of its branches. */
+ * Plain accumulation adds the parts to the gradient one after the other, or the operators of the
+ * backward pass add in place if they can. A fixed tree of sums over 2^levels micro-steps is a
+ * binary counter: micro-step i, whose number ends in c ones, adds the sums of level 0 to c-1 to its
+ * part and leaves the result in level c; the last one leaves it in the gradient. So the sum over
+ * all is ((0+1)+(2+3))+..., no matter which rank computes which branch. */
 #include "graph/graph.h"
 
 static ech_value value_of(ech_graph *graph, ech_value param, ech__value_kind kind, const char *what,
@@ -19,8 +20,8 @@ static ech_value value_of(ech_graph *graph, ech_value param, ech__value_kind kin
         graph, &(ech__value){.name = name, .kind = kind, .type = p->type, .of = param});
 }
 
-/* Backward nodes make and read the part where they made and read the gradient. Returns the place behind the node
- * that makes it, or 0. */
+/* Replaces the gradient by the part in all backward nodes. Returns the index after the node that
+ * writes it, or 0. */
 static size_t redirect(ech_graph *graph, ech_value gradient, ech_value part)
 {
     size_t behind = 0;

@@ -1,10 +1,11 @@
-/* Mixed precision as a rewrite. Linear layers and convolutions take and give numbers of 16 bits, and so does all that stands
- * between them and behind them: the rows of the operators say which operands flow and which stay f32 (statistics, losses, gradients of
- * parameters). An operator computes in f32 whatever it is given, and rounds what it gives: a loss takes the prediction as it
- * is, and gives its gradient in the same type. So casts stand only where f32 comes in from outside, and where somebody outside
- * wants f32.
+/* Mixed precision as a rewrite. Linear layers and convolutions have 16-bit inputs and outputs, and
+ * so do all operators between and after them: the operator table says which operands are 16-bit and
+ * which stay f32 (statistics, losses, gradients of parameters). Every operator computes in f32 and
+ * rounds its output: a loss takes the prediction in its type and gives its gradient in the same
+ * type. So casts are needed only for f32 inputs of the graph and for f32 results.
  *
- * The cast of an input is made again in the backward pass instead of being kept: the input itself is there anyway. */
+ * The cast of an input is recomputed in the backward pass instead of being kept, because the input
+ * itself is kept anyway. */
 #include "graph/graph.h"
 
 typedef struct caster {

@@ -1,5 +1,5 @@
 /* Reverse-mode differentiation: walks the forward operators backwards and lets each add its own backward
- * operators. A gradient is only made where a parameter lies behind it, so the input of the first layer
+ * operators. A gradient is only computed if a parameter needs it, so the input of the first layer
  * gets none. */
 #include "graph/graph.h"
 

@@ -1,9 +1,10 @@
-/* Copies of weights, in the types and orders that kernels want beside the parameter's own. A copy is a value of its own, so a
- * plan can choose its layout apart and count its memory.
+/* Copies of weights in types and layouts that kernels need besides the parameter's own. A copy is a
+ * separate value, so a plan can choose its layout separately and count its memory.
  *
- * An operator whose data are of 16 bits takes its weight so, too: one copy for the forward and the backward pass. A direct
- * convolution wants the blocks of its weight transposed for backward data, and so do linear layers of processors that
- * multiply pairs of 16 bits: a copy, or the copy of a copy. */
+ * An operator with 16-bit data takes a 16-bit weight: one copy for the forward and the backward
+ * pass. A direct convolution needs the blocks of its weight transposed for backward data, and so do
+ * linear layers on processors that multiply pairs of 16-bit numbers: a copy, or the copy of a
+ * copy. */
 #include "graph/graph.h"
 
 /* A copy of from that an earlier operator reads, or -1. */

@@ -68,7 +68,7 @@ static ech_status check_arity(ech_graph *graph, const ech__node *node)
         return ech__fail(graph->ctx, ECH_E_INVALID, "%s takes %d to %d inputs, not %d",
                          ech__op_name(node->op), row->min_in, row->max_in, node->nin);
     for (int i = 0; i < node->nin; i++) {
-        if (node->in[i] < 0) /* an earlier call failed, and its sentence stands */
+        if (node->in[i] < 0) /* an earlier call failed; its error message stays */
             return graph->status < 0 ? graph->status
                                      : ech__fail(graph->ctx, ECH_E_INVALID,
                                                  "input %d of %s is no value of this graph", i,
@@ -269,7 +269,7 @@ ech_value ech_input(ech_graph *graph, const char *name, ech_dtype dtype, int ndi
 static ech_value layer_value(ech_graph *graph, const char *layer, const char *part,
                              const ech__value *like)
 {
-    if (graph->status < 0) /* the first failure keeps its sentence */
+    if (graph->status < 0) /* the first failure keeps its error message */
         return (ech_value)graph->status;
     ech__value value = *like;
     value.name = ech__arena_printf(&graph->arena, "%s.%s", layer, part);
@@ -288,7 +288,7 @@ static const ech__type *layer_input(ech_graph *graph, const char *layer, const c
                                     ech_value x, int ndims)
 {
     if (x < 0 && graph->status < 0)
-        return NULL; /* an earlier call failed, and its sentence stands */
+        return NULL; /* an earlier call failed; its error message stays */
     if (x < 0 || (size_t)x >= graph->nvalues) {
         broken(graph, ech__fail(graph->ctx, ECH_E_INVALID, "%s '%s': x is no value of this graph",
                                 layer, name));

@@ -1,10 +1,12 @@
-/* A graph: operators over named values. It knows shapes and types, and nothing of devices or ranks.
+/* A graph: operators over named values. It knows shapes and types, but not devices or ranks.
  *
- * Nodes stand in an order in which they can be executed. Values are numbered for good: a pass may add
- * values and leave some without users, but never renumbers, so that a handle given to a program stays good.
+ * Nodes are in an order in which they can be executed. Values keep their numbers: a pass may add
+ * values and leave some without users, but never renumbers, so that a handle given to a program
+ * stays valid.
  *
  *     ech__node n = {.op = ECH__OP_RELU, .nin = 1, .in = {x}};
  *     ech_value y = ech__graph_add(g, &n);            infers shapes; negative where they do not fit
+ *
  */
 #ifndef ECH_GRAPH_GRAPH_H
 #define ECH_GRAPH_GRAPH_H
@@ -20,10 +22,10 @@
     X(GRADIENT, "gradient")     /* of a parameter: .of */                                          \
     X(STATE, "state")           /* of the optimizer, for a parameter: .of */                       \
     X(COPY, "copy")             /* of a parameter or copy, in another type or layout: .of */       \
-    X(PART, "part")   /* of a gradient, on its way into a sum; lives as activations do */          \
-    X(SENT, "sent")   /* a gradient in the type in which it travels; of a parameter: .of */        \
+    X(PART, "part")   /* of a gradient, added to a sum; has the lifetime of an activation */       \
+    X(SENT, "sent")   /* a gradient in the type in which it is exchanged; of a parameter: .of */   \
     X(SUM, "sum")     /* of parts, kept from micro-step to micro-step; of a parameter: .of */      \
-    X(GROUP, "group") /* of values that lie one behind the other, and travel together */
+    X(GROUP, "group") /* of contiguous values that are exchanged together */
 
 typedef enum ech__value_kind {
 #define ECH__VALUE_ENUM(id, text) ECH__VALUE_##id,

@@ -116,7 +116,7 @@ static ech_status infer_linear_bwd_weights(ech_ctx *ctx, ech__node *node, const 
     return ECH_OK;
 }
 
-/* The same shapes, but what it would make is there. */
+/* The same shapes, but the output exists already. */
 static ech_status infer_linear_add_weights(ech_ctx *ctx, ech__node *node, const ech__type *in,
                                            ech__type *out)
 {

@@ -36,7 +36,7 @@ typedef struct ech__choices {
 } ech__choices;
 
 ech_json *ech__choices_json(const ech__plan *plan);
-/* Of several plans that a training is cut into, one behind the other. */
+/* The choices of several plans that a training step is split into, one after the other. */
 ech_json *ech__choices_json_of(const ech__plan *const *plans, int count);
 /* Copies all it needs into the arena. */
 ech_status ech__choices_parse(ech_ctx *ctx, const ech_json *json, ech__arena *arena,

@@ -219,7 +219,8 @@ static bool is_out(const chooser *ch, const ech__candidate *candidate)
     return ch->plan->like && candidate->kept_bytes;
 }
 
-/* A plan may have room for what a trial has not: in a step an output often takes over the memory of an input. */
+/* A kernel that does not fit in memory in a trial may fit in a plan, where an output often reuses
+ * the memory of an input. */
 static bool can_be_timed(const chooser *ch, const ech__kernel_desc *desc,
                          const ech__candidate *candidate)
 {
@@ -276,8 +277,9 @@ static ech_status without_kernel(const chooser *ch)
     return ch->too_large ? ECH_E_LIMIT : ECH_E_UNSUPPORTED;
 }
 
-/* The best kernel for an operator all of whose layouts are fixed. *seconds is 0 where nothing was timed. must_time: where a choice
- * depends on the time, a kernel that cannot be timed is none, unless there is no other. */
+/* The best kernel for an operator whose layouts are all fixed. *seconds is 0 if nothing was timed.
+ * must_time: the choice depends on the time, so a kernel that cannot be timed is used only if there
+ * is no other. */
 static ech_status best_kernel(chooser *ch, const ech__kernel_desc *desc, bool must_time,
                               ech__candidate *best, double *seconds)
 {
@@ -477,7 +479,7 @@ static ech_status choose_layout(chooser *ch, ech_value v)
     ECH_TRY(offered_layouts(ch, v, layouts + count, &offered));
     count += offered;
     if (!offered)
-        return ECH_OK; /* nobody minds: it stays row-major */
+        return ECH_OK; /* no operator prefers a layout: it stays row-major */
     if (ch->choices) {
         ECH_TRY(find_layout(ch, value, layouts, count, &chosen));
         plan->places[v].layout = layouts[chosen];
@@ -552,8 +554,9 @@ static ech_status find_kernel(chooser *ch, ech__instr *instr)
                      choice->kernel, op, name);
 }
 
-/* The kernel that the same operator has in the plan that this one is like, where it is offered here too. So what a step
- * computes follows from the first plan alone, and not from timings that are taken later, on a rank of their own. */
+/* The kernel of the same operator in the plan that this one is like, if it is offered here too. So
+ * the result of a step depends only on the first plan, and not on timings that one rank takes
+ * later. */
 static ech_status take_over(chooser *ch, ech__instr *instr, bool *found)
 {
     const ech__instr *other = ech__plan_like_instr(ch->plan, instr);

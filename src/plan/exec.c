@@ -17,7 +17,7 @@ struct ech__exec {
     size_t loss_at; /* the instruction that makes the graph's loss; ninstrs: none does */
     ech__culprit culprit;
     int64_t updates; /* runs that began to change parameters */
-    /* The call that is under way. */
+    /* The call in progress. */
     unsigned phases;
     const ech__scalars *scalars;
     ech__phase_times *times; /* may be NULL */
@@ -68,7 +68,8 @@ const ech__span *ech__exec_spans(const ech__exec *exec)
     return exec->spans;
 }
 
-/* The copy in another type that lies as the optimizer's parameter does: its kernel writes both. -1: there is none. */
+/* The copy in another type with the layout of the optimizer's parameter: the optimizer's kernel
+ * writes both. -1: none. */
 static ech_value written_copy(const ech__plan *plan, const ech__node *node)
 {
     if (node->op != ECH__OP_SGD && node->op != ECH__OP_ADAM)
@@ -538,7 +539,7 @@ static ech_status run_phases(void *arg)
         ech__span *span = &exec->spans[n];
         if (!is_run(exec, n)) {
             if (exec->written[n] && exec->phases & 1u << node->phase)
-                span->start_ns = span->end_ns; /* it took no time of its own */
+                span->start_ns = span->end_ns; /* another operator did its work */
             continue;
         }
         assert(exec->prepared || !kernel->prepare);

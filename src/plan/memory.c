@@ -1,6 +1,6 @@
-/* Memory of a plan: parameters, gradients, optimizer state and inputs each lie one behind the other in a block
- * of their own; activations and workspace share one block in which a place is used again when its value has
- * been used for the last time. */
+/* Memory of a plan: parameters, gradients, optimizer state and inputs are each contiguous in a
+ * separate block. Activations and workspace share one block, in which memory is reused after the
+ * last use of its value. */
 #include "base/size.h"
 #include "plan/plan.h"
 
@@ -99,7 +99,7 @@ static ech_value member_at(const ech_graph *graph, ech_value group, int place)
     return -1;
 }
 
-/* The members of a group lie in it one behind the other; it is as long as they are together. */
+/* The members of a group lie in it one after the other; it is as long as they are together. */
 static ech_status place_group(ech__plan *plan, size_t group)
 {
     const ech_graph *graph = plan->graph;
@@ -162,8 +162,8 @@ static ech_status place_lasting(ech__plan *plan)
     return ECH_OK;
 }
 
-/* What kernels keep of the weights lies behind the copies; or where the plan that this one is like has it, of the same kernel and
- * so the same to the bit. */
+/* Transformed weights that kernels keep are placed after the copies, or where the plan that this
+ * one is like has them: that is the same kernel, so they have the same bits. */
 static ech_status place_kept(ech__plan *plan)
 {
     int64_t *block = &plan->memory[ECH__MEMORY_COPIES];

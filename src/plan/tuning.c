@@ -158,7 +158,7 @@ void ech__tuning_put(ech__tuning *tuning, const char *machine, const char *work,
                      double seconds)
 {
     if (!is_time(seconds) || look_up(tuning, machine, work, kernel))
-        return; /* the first time stands */
+        return; /* the first time is kept */
     insert(tuning, &(entry){machine, work, kernel, seconds});
     tuning->added++;
 }
@@ -273,7 +273,7 @@ ech_status ech__tuning_default_path(ech_ctx *ctx, char *out, size_t bytes)
         const size_t used = strlen(dir);
         snprintf(dir + used, sizeof dir - used, "/echelon");
         if (!parent || !ensure_dir(dir))
-            return ECH_OK; /* nowhere to keep it: timed anew each run */
+            return ECH_OK; /* nowhere to keep it: timed again each run */
         length = snprintf(out, bytes, "%s/tuning.json", dir);
     } else {
         return ECH_OK;

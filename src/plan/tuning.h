@@ -1,4 +1,5 @@
-/* The tuning store: measured times of kernel candidates, kept in a file so that one set of choices stays.
+/* The tuning store: measured times of kernel candidates, kept in a file so that one set of choices
+ * stays.
  *
  *     ech__tuning *t;
  *     ECH_TRY(ech__tuning_open(ctx, path, &t));       a file that is not there is an empty store
@@ -6,12 +7,14 @@
  *     ech__tuning_save(t);                            only when something was added
  *     ech__tuning_close(t);
  *
- * A key is a machine (processor, library versions), the work (operator, types, shapes, layouts, threads) and
- * the kernel's name. The first time that was written for a key stands: saving merges with what others wrote
- * meanwhile and lets theirs win. Choices are computed from the times, so equal files give equal choices.
+ * A key is a machine (processor, library versions), the work (operator, types, shapes, layouts,
+ * threads) and the kernel's name. The first time that was written for a key stands: saving merges
+ * with what others wrote meanwhile and lets theirs win. Choices are computed from the times, so
+ * equal files give equal choices.
  *
- * A file that cannot be read, of another program or of a newer version, or larger than 64 MB, stops nobody: the log says so,
- * the store starts empty, and saving fails instead of replacing that file.
+ * A file that cannot be read, of another program or of a newer version, or larger than 64 MB, is
+ * not an error: it is logged, the store starts empty, and saving fails instead of replacing that
+ * file.
  */
 #ifndef ECH_PLAN_TUNING_H
 #define ECH_PLAN_TUNING_H

@@ -41,7 +41,7 @@ typedef struct quote {
     char s[64];
 } quote;
 
-/* Text as a sentence can hold it: on one line, and not too long. */
+/* Text as an error message can hold it: on one line, and not too long. */
 static quote quoted(const char *text, size_t bytes)
 {
     quote q;

@@ -21,7 +21,7 @@
 #include "base/status.h"
 
 typedef struct ech__link {
-    double bytes_per_s; /* of one direction of a link that nobody else uses */
+    double bytes_per_s; /* of one direction of an idle link */
     double latency_s;   /* from the start of a message to its first byte */
 } ech__link;
 
@@ -37,7 +37,7 @@ ech__cluster ech__cluster_defaults(void);
 ech_status ech__link_parse(ech_ctx *ctx, const char *text, ech__link *out);
 /* Unknown members, missing ones, and numbers out of range are refused by name. Only a link that is not there may be left out:
  * "between" where there is one node, "inside" where nodes have one device; it is then as the other one. *out stays as it is
- * where the text is refused. what names the text in sentences. */
+ * where the text is refused. what names the text in error messages. */
 ech_status ech__cluster_parse(ech_ctx *ctx, const char *what, const char *text, size_t bytes,
                               ech__cluster *out);
 ech_status ech__cluster_load(ech_ctx *ctx, const char *path, ech__cluster *out);

@@ -28,7 +28,7 @@ static places fill_nodes(const ech__cluster *cluster, int64_t devices)
     return (places){cluster, devices, nodes, per_node, devices - (nodes - 1) * per_node};
 }
 
-/* A device sends or receives `bytes` over its port, all of it inside of its node. */
+/* A device sends or receives `bytes` over its port, all of it inside its node. */
 static double inside(const places *p, double bytes)
 {
     return p->cluster->inside.latency_s + bytes / p->cluster->inside.bytes_per_s;
@@ -71,8 +71,9 @@ static ech__collective_price price_ring(const places *p, double bytes)
                                    .steps = steps};
 }
 
-/* Binomial trees inside of every node, to its first device, and one over these: the busiest device is the root. Node 0 is
- * full, so it is never waiting for a node that takes longer than it does itself. */
+/* Binomial trees inside every node, to its first device, and one over these: the busiest device is
+ * the root. Node 0 is full, so it is never waiting for a node that takes longer than it does
+ * itself. */
 static ech__collective_price price_tree(const places *p, double bytes)
 {
     const int levels_inside = ceil_log2(p->per_node), levels_between = ceil_log2(p->nodes);
@@ -83,10 +84,10 @@ static ech__collective_price price_tree(const places *p, double bytes)
                                    .steps = 2 * (int64_t)(levels_inside + levels_between)};
 }
 
-/* The two ways in three parts: shards are reduced inside of the nodes, their owners exchange them between the nodes, and
- * shards are handed out inside of the nodes. All nodes have as many owners as the last one has devices. In each part
- * everyone sends to everyone else; `rounds` are the messages of a part one behind the other, which a ring needs, or else all
- * of them leave at once and only the first one's latency counts. */
+/* The two algorithms with three parts: shards are reduced intra-node, their owners exchange them
+ * inter-node, and shards are distributed intra-node. All nodes have as many owners as the last one
+ * has devices. In each part every device sends to every other device: with `rounds` one message
+ * after the other, as in a ring, else all at once, and only the first latency counts. */
 static ech__collective_price price_parts(const places *p, double bytes, bool rounds)
 {
     const double owners = (double)p->last, shard = bytes / owners;

@@ -13,7 +13,7 @@
 #include "price/cluster.h"
 
 #define ECH__ALGORITHM_LIST(X)                                                                     \
-    X(BEST, "best") /* the cheapest of the others; direct only inside of one node */               \
+    X(BEST, "best") /* the cheapest of the others; direct only inside one node */                  \
     X(RING, "ring") /* 2(N-1) steps of bytes/N, in the order of the devices */                     \
     X(TREE, "tree") /* up a binomial tree and down again, all bytes at once at every level */      \
     X(HALVING, "halving-doubling")  /* log2 N halving steps, nearest first; log2 N doubling */     \
@@ -34,7 +34,7 @@ typedef struct ech__collective_price {
     double device_bytes;      /* through the busiest port of a device, in its busier direction */
     double node_bytes;        /* through the busiest port of a node; 0 where all are on one */
     double busiest_bytes;     /* the one of these two whose link needs longer for it */
-    int64_t steps;            /* messages one behind the other */
+    int64_t steps;            /* messages one after the other */
     ech__algorithm algorithm; /* BEST: which it was */
 } ech__collective_price;
 

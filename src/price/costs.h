@@ -1,5 +1,6 @@
-/* What a training step costs on one device of this machine, measured once (predict/measure.h) and kept in a file, so that prices
- * for other numbers of devices can be computed from it (predict/pricing.h).
+/* What a training step costs on one device of this machine, measured once (predict/measure.h) and
+ * kept in a file, so that prices for other numbers of devices can be computed from it
+ * (predict/pricing.h).
  *
  *     ech__costs *costs;
  *     ECH_TRY(ech__costs_open(ctx, path, machine, &costs));        a file that is not there is an empty store
@@ -8,11 +9,12 @@
  *     ECH_TRY(ech__costs_save(costs));                             with what others wrote meanwhile
  *     ech__costs_close(costs);
  *
- * A file that cannot be read, of another program or of a newer version, stops nobody: the log says so, the store starts empty,
- * and saving fails instead of replacing that file.
+ * A file that cannot be read, of another program or of a newer version, is not an error: it is
+ * logged, the store starts empty, and saving fails instead of replacing that file.
  *
- * Operators are timed where they stand in the step, so caches hold what they hold in training; the time of the same kernel in a
- * loop of its own, when caches are warm, is noted beside it. A machine is named by its processor, cores and libraries.
+ * Operators are timed inside the step, so caches are as in training; the time of the same kernel in
+ * a separate loop with warm caches is stored too. A machine is identified by its processor, cores
+ * and libraries.
  */
 #ifndef ECH_PRICE_COSTS_H
 #define ECH_PRICE_COSTS_H
@@ -46,7 +48,7 @@ const char *ech__dp_phase_name(ech__dp_phase phase);
 typedef struct ech__op_cost {
     const char *op, *name, *phase;
     double median_s, low_s, high_s;
-    double tuned_s; /* in a loop of its own; 0: it was not timed */
+    double tuned_s; /* in a separate loop; 0: it was not timed */
 } ech__op_cost;
 
 typedef struct ech__step_cost {

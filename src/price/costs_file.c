@@ -126,7 +126,7 @@ static ech_status read_all(ech__costs *costs, const ech_json *doc)
     int64_t version;
     ECH_TRY(ech__json_get_int(ctx, doc, "version", &version));
     if (version >= 1 && version < VERSION)
-        return ECH_OK; /* what it says was measured otherwise: an empty store, to be written anew */
+        return ECH_OK; /* measured in another way: start with an empty store */
     if (version != VERSION)
         return ech__fail(ctx, ECH_E_FORMAT, "version is %lld; this program reads %d",
                          (long long)version, VERSION);

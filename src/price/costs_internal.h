@@ -1,4 +1,4 @@
-/* The inside of a store of costs, for costs.c and costs_file.c. */
+/* The inside a store of costs, for costs.c and costs_file.c. */
 #ifndef ECH_PRICE_COSTS_INTERNAL_H
 #define ECH_PRICE_COSTS_INTERNAL_H
 

@@ -3,7 +3,7 @@
  *     ech__calibration c;
  *     ECH_TRY(ech__calibration_init(&c, &model, device, batch));
  *     ECH_TRY(ech__calibration_add(&c, x, count));          at most a batch, as often as needed
- *     c.seen[value]                                         NULL where nobody looks
+ *     c.seen[value]                                         NULL if nobody looks
  *     ech__calibration_fini(&c);
  */
 #ifndef ECH_QUANT_CALIBRATE_H
@@ -30,7 +30,7 @@ ech_status ech__calibration_init(ech__calibration *calibration, const ech__qmode
 ech_status ech__calibration_add(ech__calibration *calibration, const float *x, int64_t count);
 void ech__calibration_fini(ech__calibration *calibration);
 
-/* What there is to look at of a layer: the value before its ReLU, and behind it; -1 where there is none. */
+/* The values of a layer before and after its ReLU; -1 if there is none. */
 typedef struct ech__around_relu {
     ech_value before, after;
 } ech__around_relu;

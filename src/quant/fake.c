@@ -1,6 +1,6 @@
-/* Fake quantization: the integer network in float arithmetic on whole numbers, as it is taught. Weights are whole numbers, and
- * behind every layer its results are taken to the unit of the next one, rounded and clamped. Where sums stay below 2^24 it
- * computes what the integer network does. */
+/* Fake quantization: the integer network in float arithmetic on whole numbers. Weights are whole
+ * numbers, and the results of every layer are rescaled for the next one, rounded and clamped. If
+ * sums stay below 2^24, the results are those of the integer network. */
 #include "quant/rewrite.h"
 
 #include <math.h>

@@ -100,8 +100,8 @@ double ech__histogram_percentile(const ech__histogram *h, double percentile)
     return magnitude_of(h);
 }
 
-/* The first `kept` bins as `levels` integers would tell them, compared with what they are: the Kullback-Leibler
- * divergence. What lies beyond is clamped into the last bin. */
+/* The Kullback-Leibler divergence between the first `kept` bins and the same bins quantized to
+ * `levels` integers. Values beyond them are clamped into the last bin. */
 static double divergence(const double *bins, int kept, double beyond, int levels)
 {
     double told[BINS] = {0}, total = beyond, all_told = 0, sum = 0;
@@ -196,7 +196,7 @@ ech__bars ech__histogram_bars(const ech__histogram *h)
         all[SIDE + i / MERGED] += h->above[i];
         all[SIDE - 1 - i / MERGED] += h->below[i];
     }
-    /* Zeros stand between the sides; they count for the one that has more. */
+    /* Zeros are between the sides; they count for the one that has more values. */
     const int zero = h->max >= -h->min ? SIDE : SIDE - 1;
     all[zero] += h->zeros;
     int first = 0, end = 2 * SIDE;

@@ -64,7 +64,7 @@ typedef struct ech__rung {
     /* Samples that f32 has right and this rung wrong, and the other way round: what a difference between the two is made of,
      * and what its interval follows from, because both have seen the same samples. */
     int64_t lost, gained;
-    int64_t bytes;  /* of parameters; 0 where nobody would keep them so */
+    int64_t bytes;  /* of parameters; 0 if they would not be stored in this form */
     double image_s; /* median over full batches, divided by the batch */
 } ech__rung;
 

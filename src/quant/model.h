@@ -1,10 +1,10 @@
-/* A trained network as evaluation sees it: from its input to its prediction, with batch norms folded into the convolutions
- * before them, and its weights beside it.
+/* A trained network for evaluation: from its input to its prediction, with batch norms folded into
+ * the convolutions before them, and its weights.
  *
  *     ech__qmodel m;
  *     ECH_TRY(ech__qmodel_init(&m, trainer, prediction));
  *     m.graph                 every operator by itself, so that what is before a ReLU can be seen
- *     m.fused                 the same as it runs: biases and ReLUs inside of layers
+ *     m.fused                 the same as it runs: biases and ReLUs inside layers
  *     ech__qmodel_fini(&m);
  *
  * Values have the same numbers in the model of the trainer and in both graphs.
@@ -22,8 +22,8 @@ typedef struct ech__qmodel {
     ech__tensors weights; /* of the folded graph */
 } ech__qmodel;
 
-/* Fails where the prediction takes more than one input, where a batch norm has no convolution of its own before it, and where
- * a weight is not finite. */
+/* Fails if the prediction takes more than one input, if a batch norm has no convolution of its own
+ * before it, and if a weight is not finite. */
 ech_status ech__qmodel_init(ech__qmodel *model, ech_trainer *trainer, ech_value prediction);
 /* From a graph and tensors under the names of its parameters, which are copied. */
 ech_status ech__qmodel_from(ech__qmodel *model, const ech_graph *graph, ech_value prediction,

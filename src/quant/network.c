@@ -101,7 +101,7 @@ void ech__network_destroy(ech__network *net)
 static ech_status write_input(ech__network *net, const float *x, int64_t count)
 {
     const int64_t full = net->batch * net->in_elems;
-    if (count < net->batch) { /* black samples behind it */
+    if (count < net->batch) { /* pad with zero samples */
         if (!net->padded)
             net->padded = ech__new(net->ctx, (size_t)full * sizeof *net->padded);
         if (!net->padded)

@@ -89,7 +89,7 @@ static int64_t file_bytes(const char *path)
     return stat(path, &info) == 0 ? (int64_t)info.st_size : 0;
 }
 
-/* The file of the weights: a directory of checkpoints stands for the model of its newest one. */
+/* The file of the weights; for a directory of checkpoints, the model of its newest one. */
 static ech_status find_trained(ech__quantization *s)
 {
     struct stat info;

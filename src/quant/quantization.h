@@ -44,7 +44,7 @@ typedef struct ech__quantization {
     ech_ctx *ctx;
     ech__quantization_config config;
     ech__claim claim;            /* on config.out, until fini */
-    ech__turns *turns;           /* of an arm of a comparison; NULL: nobody compares */
+    ech__turns *turns;           /* of an arm of a comparison; NULL: not in a comparison */
     char init[ECH_DIR_MAX_PATH]; /* the file that config.init stands for */
     ech_graph *graph;            /* of the model, with its loss */
     ech__images *train, *test;

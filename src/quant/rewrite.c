@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The graph under construction beside the one it is made from. */
+/* The graph under construction and the one it is made from. */
 typedef struct rewriter {
     const ech__qmodel *model;
     const ech__scales *scales;
@@ -59,7 +59,8 @@ static bool is_between(const rewriter *r, const ech__node *node)
     }
 }
 
-/* From the last operator to the first: a layer wants integers, and what lies between passes the wish on. */
+/* From the last operator to the first: a layer needs integer inputs, and operators between layers
+ * pass this on. */
 static void find_wanted(rewriter *r)
 {
     const ech_graph *graph = r->model->fused;
@@ -108,7 +109,7 @@ static ech_value as_whole(rewriter *r, ech_value v)
     return r->whole[v];
 }
 
-/* A parameter of the new graph with a tensor of its own. */
+/* A parameter of the new graph with its tensor. */
 static ech_status add_param(rewriter *r, const char *name, ech__value_kind kind, ech__type type,
                             ech_value *value, ech__tensor **tensor)
 {

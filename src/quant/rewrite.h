@@ -1,4 +1,4 @@
-/* The rewrite of an evaluation graph to integers, and what stands beside it for comparison.
+/* The rewrite of an evaluation graph to integers, and fake quantization for comparison.
  *
  *     ech__tensors whole;
  *     ech__tensors_init(ctx, &whole);

@@ -194,7 +194,7 @@ float ech__clip_scale(const float *weight, int64_t count, const ech__scale_optio
     case ECH_CLIP_MSE:
         return least_error_scale(weight, count, (float)most);
     }
-    /* Numbers so small that a scale of them is none count as zero. */
+    /* Numbers so small that their scale would underflow count as zero. */
     return (float)(range / WEIGHT_MAX);
 }
 

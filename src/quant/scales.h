@@ -1,5 +1,6 @@
-/* What takes numbers of a network to integers and back: a scale for every value between layers, and for every weight one, or
- * one for each output channel. Integers lie around zero: u8 where a ReLU has left nothing below it, s8 elsewhere.
+/* The scales that convert numbers of a network to integers and back: one for every value between
+ * layers, and for every weight one per tensor or one per output channel. There is no zero point: u8
+ * after a ReLU, s8 elsewhere.
  *
  *     ech__scales s;
  *     ECH_TRY(ech__scales_init(&s, &model));
@@ -7,6 +8,7 @@
  *     ECH_TRY(ech__scales_activations(&s, &model, &observed, &options));
  *     ...ech__quantize(...)
  *     ech__scales_fini(&s);
+ *
  */
 #ifndef ECH_QUANT_SCALES_H
 #define ECH_QUANT_SCALES_H
@@ -60,7 +62,7 @@ ech_status ech__scales_activations(ech__scales *scales, const ech__qmodel *model
 /* Says what is wrong with scales that came from elsewhere: not finite, zero, negative, or missing. */
 ech_status ech__scales_check(const ech__scales *scales, const ech__qmodel *model);
 
-/* The scale of one stretch of a weight; 0 where it is zero all over. */
+/* The scale of `count` contiguous elements of a weight; 0 if all are zero. */
 float ech__clip_scale(const float *weight, int64_t count, const ech__scale_options *options);
 /* Whole numbers from -127 to 127 of a weight[outputs, each]. */
 void ech__round_weight(const float *weight, int64_t outputs, int64_t each, const float *scale,
@@ -73,9 +75,10 @@ ech_status ech__round_parameters(const ech__qmodel *model, const ech__scales *sc
 
 /* ---- what a graph says of its values ---- */
 
-/* Whether a value is one of those that have a scale: what a layer takes or makes, and what lies on the way. */
+/* Whether a value has a scale: inputs and outputs of layers, and the values between them. */
 bool ech__has_scale(const ech__qmodel *model, ech_value value);
-/* The value whose scale this one shares: behind max-pools and flattening it is that before them. */
+/* The value whose scale this one shares: after max-pools and flattening it is the value before
+ * them. */
 ech_value ech__scale_owner(const ech_graph *fused, ech_value value);
 /* u8 where it cannot be below zero, else s8. */
 ech_dtype ech__scale_type(const ech_graph *fused, ech_value value);

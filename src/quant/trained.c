@@ -1,4 +1,5 @@
-/* What a trainer has learned, on its way to int8: files and networks know none. */
+/* Takes the parameters of a trainer for quantization; the other files of this folder do not depend
+ * on trainers. */
 #include "quant/model.h"
 #include "train/step/trainer.h"
 

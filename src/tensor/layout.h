@@ -1,8 +1,8 @@
 /* Where each element of a tensor lies: strides, and blocks inside them as the kernel libraries use.
  *
- * Element (i0, i1, ...) lies at the sum of outer_k * strides[k] plus its place in the innermost block, where
- * the blocks cut off an axis's low part, outermost block first. A plain row-major tensor has no blocks.
- * Axes are padded up to a multiple of their blocks; padding holds zeros.
+ * Element (i0, i1, ...) is at the sum of outer_k * strides[k] plus its place in the innermost
+ * block, where the blocks cut off an axis's low part, outermost block first. A plain row-major
+ * tensor has no blocks. Axes are padded up to a multiple of their blocks; padding holds zeros.
  *
  * The canonical order, in which tensors meet files and programs, is row-major without padding.
  */

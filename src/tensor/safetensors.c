@@ -29,7 +29,7 @@ typedef struct named {
 struct ech__safetensors {
     ech_ctx *ctx;
     const char *path;
-    int fd;                /* -1 when the file lies in memory */
+    int fd;                /* -1 if the file is in memory */
     const uint8_t *memory; /* NULL when it does not */
     int64_t file_bytes, data_start;
     ech__arena arena; /* holds this struct's strings and arrays */
@@ -40,7 +40,7 @@ struct ech__safetensors {
     size_t metadata_count;
 };
 
-/* A name from a file, made fit for a sentence. */
+/* A name from a file, made fit for an error message. */
 typedef struct shown {
     char s[100];
 } shown;
@@ -429,7 +429,7 @@ static ech_json *shape_json(const ech__shape *shape)
     return dims;
 }
 
-/* Adds one tensor to the header and moves *end behind its data. */
+/* Adds one tensor to the header and moves *end after its data. */
 static ech_status add_tensor(ech_ctx *ctx, ech_json **json, const ech__safetensor *tensor,
                              int64_t *end)
 {

@@ -1,4 +1,4 @@
-/* Safetensors files: named tensors behind a JSON header, read and written in pieces of any size.
+/* Safetensors files: a JSON header and named tensors, read and written in pieces of any size.
  *
  *     ech__safetensors *file;
  *     ECH_TRY(ech__safetensors_open(ctx, "model.safetensors", &file));
@@ -6,9 +6,9 @@
  *     s = ech__safetensors_read(file, w, 0, buffer, (size_t)w->bytes);
  *     ech__safetensors_close(file);
  *
- * The complete header is checked before a tensor is handed out: types, shapes and offsets agree, the data is
- * covered without overlap or hole, and nothing stands behind it. Where that fails the sentence names the file,
- * the tensor, the value and the limit.
+ * The complete header is checked before a tensor is handed out: types, shapes and offsets agree,
+ * the data is covered without overlap or hole, and nothing follows it. If not, the error message
+ * names the file, the tensor, the value and the limit.
  *
  *     ech__safetensor t[] = {{.name = "x", .dtype = ECH_F32, .shape = {1, {4}}}};
  *     ech__safetensors_header h = {.tensors = t, .count = 1};
@@ -19,7 +19,8 @@
  *         s = ech__safetensors_writer_commit(w);            now, and not before, the file is there
  *     ech__safetensors_writer_destroy(w);
  *
- * Layout: 8 bytes little-endian length of the header, the header, the data. Equal calls write equal bytes.
+ * Layout: 8 bytes little-endian length of the header, the header, the data. Equal calls write equal
+ * bytes.
  */
 #ifndef ECH_TENSOR_SAFETENSORS_H
 #define ECH_TENSOR_SAFETENSORS_H
@@ -46,7 +47,7 @@ typedef struct ech__safetensors_pair {
 typedef struct ech__safetensors ech__safetensors;
 
 ech_status ech__safetensors_open(ech_ctx *ctx, const char *path, ech__safetensors **out);
-/* The same over a file that lies in memory, which must outlive *out. what names it in sentences. */
+/* The same for a file in memory, which must outlive *out. what names it in error messages. */
 ech_status ech__safetensors_parse(ech_ctx *ctx, const char *what, const void *data, size_t bytes,
                                   ech__safetensors **out);
 void ech__safetensors_close(ech__safetensors *file);
@@ -54,7 +55,7 @@ void ech__safetensors_close(ech__safetensors *file);
 /* What follows is borrowed and lives until close. Tensors are counted in the order of their data. */
 size_t ech__safetensors_count(const ech__safetensors *file);
 const ech__safetensor *ech__safetensors_at(const ech__safetensors *file, size_t index);
-/* NULL where there is none of that name. */
+/* NULL if there is no tensor of that name. */
 const ech__safetensor *ech__safetensors_find(const ech__safetensors *file, const char *name);
 
 size_t ech__safetensors_metadata_count(const ech__safetensors *file);
@@ -63,7 +64,7 @@ const ech__safetensors_pair *ech__safetensors_metadata_at(const ech__safetensors
 /* NULL where there is no such key. */
 const char *ech__safetensors_metadata(const ech__safetensors *file, const char *key);
 
-/* Bytes [offset, offset + bytes) of a tensor of this file, as they stand there. */
+/* Bytes [offset, offset + bytes) of a tensor of this file, unconverted. */
 ech_status ech__safetensors_read(const ech__safetensors *file, const ech__safetensor *tensor,
                                  int64_t offset, void *buffer, size_t bytes);
 

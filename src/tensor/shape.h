@@ -11,7 +11,7 @@ typedef struct ech__shape {
 
 int64_t ech__dtype_bytes(ech_dtype dtype);
 const char *ech__dtype_name(ech_dtype dtype);
-/* bf16 or f16: numbers of 16 bits that stand for f32. */
+/* bf16 or f16: 16-bit floating-point types that replace f32. */
 bool ech__dtype_is_low(ech_dtype dtype);
 
 bool ech__shape_equal(const ech__shape *a, const ech__shape *b);

@@ -112,7 +112,8 @@ ech_status ech__dir_remove(ech_ctx *ctx, const char *path)
 static const double GRACE_SECONDS = 0.5; /* for a killed process to be gone */
 enum { MOST_ATTEMPTS = 20 };             /* while others remove what was just made */
 
-/* Whether the file at path is the one that is open as fd: who releases a claim removes its lock file. */
+/* Whether the file at path is the one that is open as fd: releasing a claim removes its lock
+ * file. */
 static bool is_at(int fd, const char *path)
 {
     struct stat ours, there;
@@ -136,11 +137,12 @@ static int lock(int fd, const char *path, bool *locks)
     }
     if (!is_at(fd, path))
         return ENOENT;
-    /* It is written to, so it must be nobody's file under a second name. */
+    /* It is written to, so it must not be a hard link to another file. */
     return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1 ? 0 : EEXIST;
 }
 
-/* Tells others who holds it. A full disk costs them no more than that. */
+/* Tells other processes which one holds the lock. If the disk is full, only this information is
+ * missing. */
 static void sign(int fd)
 {
     char text[128], host[64] = "";
@@ -244,9 +246,7 @@ void ech__claim_release(ech__claim *c)
 {
     if (!c->held)
         return;
-    if (is_at(
-            c->fd,
-            c->path)) /* while it is locked, so that nobody who waits keeps a file without a name */
+    if (is_at(c->fd, c->path)) /* while it is locked: no waiter may lock a removed file */
         unlink(c->path);
     close(c->fd);
     remove_made(c);

@@ -97,7 +97,7 @@ ech_status ech__file_read(ech_ctx *ctx, const char *path, size_t max_bytes, char
 
 enum { MOST_LINKS = 40 }; /* as the kernel */
 
-/* The directory part of a path, without the '/' before the name: "." where there is none. */
+/* The directory part of a path, without the '/' before the name; "." if there is none. */
 static char *directory_of(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -24,7 +24,7 @@
 ech_status ech__file_open(ech_ctx *ctx, const char *path, int *fd, int64_t *bytes);
 
 /* Fills buffer from one place of an open file; fewer bytes than asked for are an error.
- * path is for the sentence. */
+ * path is for the error message. */
 typedef struct ech__file_range {
     int64_t offset;
     void *buffer;
@@ -32,11 +32,12 @@ typedef struct ech__file_range {
 } ech__file_range;
 ech_status ech__file_pread(ech_ctx *ctx, const char *path, int fd, ech__file_range range);
 
-/* The whole file, with a NUL behind it that *bytes does not count. The caller frees *out with free(). */
+/* The whole file, followed by a NUL that *bytes does not count. The caller frees *out with
+ * free(). */
 ech_status ech__file_read(ech_ctx *ctx, const char *path, size_t max_bytes, char **out,
                           size_t *bytes);
 
-/* A file on its way: the bytes go to a temporary file in the same directory. */
+/* A file that is being written: the bytes go to a temporary file in the same directory. */
 typedef struct ech__file_writer {
     ech_ctx *ctx;
     char *path, *temp; /* owned */

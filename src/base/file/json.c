@@ -445,7 +445,7 @@ const ech_json *ech__json_find(const ech_json *object, const char *key)
     return outside(json_object_get(inside(object), key));
 }
 
-/* The sentence for a key that is not there or holds something else than kind. */
+/* The error message for a key that is not there or holds something else than kind. */
 static ech_status mistyped(ech_ctx *ctx, const ech_json *object, const char *key,
                            ech__json_kind kind)
 {

@@ -74,7 +74,7 @@ ech_status ech__json_print(ech_ctx *ctx, const ech_json *json, ech__json_style s
 ech_status ech__json_save(ech_ctx *ctx, const char *path, const ech_json *json,
                           ech__json_style style);
 
-/* An object or an array, nothing behind it. what names the text in sentences. */
+/* Parses an object or an array; nothing may follow it. what names the text in error messages. */
 ech_status ech__json_parse(ech_ctx *ctx, const char *what, const char *text, size_t bytes,
                            ech_json **out);
 ech_status ech__json_load(ech_ctx *ctx, const char *path, size_t max_bytes, ech_json **out);
@@ -97,10 +97,10 @@ typedef enum ech__json_kind {
 } ech__json_kind;
 
 ech__json_kind ech__json_kind_of(const ech_json *json);
-/* "an integer", for sentences. */
+/* "an integer", for error messages. */
 const char *ech__json_kind_name(ech__json_kind kind);
 
-/* The value of a key that must be there with that type; else a sentence names the key. */
+/* The value of a key that must exist with that type; otherwise the error message names the key. */
 ech_status ech__json_get_int(ech_ctx *ctx, const ech_json *object, const char *key, int64_t *out);
 /* Takes integers too. */
 ech_status ech__json_get_real(ech_ctx *ctx, const ech_json *object, const char *key, double *out);

@@ -134,7 +134,7 @@ static ech_status unknown_option(parser *p, const char *word)
 
 /* ---- values ---- */
 
-/* "--batch-size" or "STUDY": how sentences call a row. */
+/* "--batch-size" or "STUDY": the name of a row in error messages. */
 typedef struct row_name {
     char s[64];
 } row_name;
@@ -423,7 +423,7 @@ static ech_status parse_option(parser *p, const char *word)
     return take_option(p, row, word[2 + len] ? word + 2 + len + 1 : NULL);
 }
 
-/* word stands at p->next[-1]. */
+/* word is p->next[-1]. */
 static ech_status parse_positional(parser *p, char *word)
 {
     for (size_t i = 0; i < p->command->count; i++) {
@@ -519,7 +519,7 @@ static bool asks_for_help(const char *word)
     return word && (!strcmp(word, "-h") || !strcmp(word, "--help") || !strcmp(word, "help"));
 }
 
-/* The word of a command's name that stands behind the given number of words, and its length. */
+/* The word of a command's name after the given number of words, and its length. */
 static const char *word_behind(const char *name, int words, size_t *len)
 {
     for (; words > 0; words--)
@@ -528,7 +528,8 @@ static const char *word_behind(const char *name, int words, size_t *len)
     return name;
 }
 
-/* The sentence for a word that is no command, or that is not there. words of argv were understood. */
+/* The error message for an unknown or missing command. The first `words` of argv were
+ * recognised. */
 static ech_status unknown_command(ech_ctx *ctx, const ech__program *program, char *const *argv,
                                   int words)
 {

@@ -15,7 +15,7 @@
  *                                        .options = options, .count = sizeof options / sizeof *options};
  *     args a = {0};
  *     ech__option_result r;
- *     if (ech__option_parse(ctx, &train, argv, &a, &r) < 0) ...    one sentence in ctx
+ *     if (ech__option_parse(ctx, &train, argv, &a, &r) < 0) ...    one error message in ctx
  *     if (r.help) ech__option_help(stdout, &program, &train, 80);
  *     if (ech__option_given(&train, &r, "batch-size")) ...
  *
@@ -38,7 +38,7 @@ typedef struct ech__option_words {
     const char *word[ECH_OPTION_MAX_WORDS];
 } ech__option_words;
 
-/* The first word that is no option and all behind it, options or not. */
+/* The first word that is not an option and all words after it, options or not. */
 typedef struct ech__option_rest {
     int count;
     char **word; /* the tail of argv, with its NULL */

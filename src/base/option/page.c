@@ -171,7 +171,7 @@ static void print_row(wrapper *w, const ech__option *row, int column)
         return;
     }
     if (w->column + 2 > column)
-        w->column = column + 1; /* the text does not fit behind the label: a new line */
+        w->column = column + 1; /* the text does not fit after the label: a new line */
     wrap_start(w, column);
     wrap_words(w, row->help ? row->help : "");
     if (row->initial) {
@@ -183,7 +183,7 @@ static void print_row(wrapper *w, const ech__option *row, int column)
 
 enum { WIDEST_LABEL = 26 };
 
-/* The column where help texts start: behind the widest label that is not very wide. */
+/* The column where help texts start: after the widest label that is not very wide. */
 static int text_column(const ech__command *command)
 {
     int widest = 0;
@@ -459,7 +459,7 @@ static void bash_choices(FILE *file, const char *choices)
         fputc(*choices == '|' ? ' ' : *choices, file);
 }
 
-/* What stands for a value: a directory, a file, one of some words, or something nobody can guess. */
+/* How the shell completes a value: a directory, a file, one of some words, or not at all. */
 static void bash_value(FILE *file, const ech__option *row)
 {
     const char *arg = row->positional ? row->name : placeholder(row);
@@ -524,7 +524,7 @@ static bool is_first_of_family(const ech__program *program, size_t index)
     return true;
 }
 
-/* The words that may stand first, and those that may stand behind each first one. */
+/* The possible first words, and the possible second words after each. */
 static void bash_command_names(FILE *file, const ech__program *program)
 {
     fputs("            \"\") words=\"help", file);

@@ -8,7 +8,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The number behind `name` in a file of lines "name number", or the file's first number where name is empty; -1: none. */
+/* The number after `name` in a file of lines "name number", or the file's first number if name is
+ * empty; -1: none. */
 static int64_t read_number(const char *path, const char *name)
 {
     char line[256];
@@ -96,7 +97,8 @@ static int64_t limit_left(int limit, int used_field)
     return left > 0 ? left : 0;
 }
 
-/* What libraries take that nobody counts, such as code that oneDNN makes, and the stacks of threads. */
+/* Memory of libraries that is not counted elsewhere, such as code that oneDNN generates, and the
+ * stacks of threads. */
 static int64_t taken_besides(int threads)
 {
     enum {
@@ -112,7 +114,8 @@ static int64_t taken_besides(int threads)
     return LIBRARIES + (int64_t)stack * (threads + OTHER_THREADS);
 }
 
-/* The least that a limit of this process leaves, and how a shell calls that limit; INT64_MAX: there is none. */
+/* The smallest remaining amount under the limits of this process, and the shell's name of that
+ * limit; INT64_MAX: no limit. */
 static int64_t process_left(const char **limit)
 {
     const int64_t space = limit_left(RLIMIT_AS, 0), data = limit_left(RLIMIT_DATA, 5);

@@ -47,12 +47,14 @@ static inline void ech__clock_sleep(double seconds)
         ;
 }
 
-/* Time spent waiting, which is what time-outs are compared with. While the whole job is suspended (SIGSTOP, Ctrl-Z, a
- * scheduler's suspend) nobody waits, although the clock goes on. So a waiter looks at the clock at least once a slice, and
- * the time between two looks counts as two slices at most: more means that it was not running.
+/* Time spent waiting, which time-outs are compared with. While the whole job is suspended (SIGSTOP,
+ * Ctrl-Z, a scheduler's suspend) the clock advances, but this is not waiting. So a waiter reads the
+ * clock at least once per slice, and the time between two readings counts as at most two slices:
+ * more means that it was not running.
  *
  *     ech__waited waited = ech__waited_start();
  *     while (!ready_within(ech__waited_slice(&waited, limit)) && ech__waited_look(&waited) < limit) {}
+ *
  */
 enum { ECH__WAIT_SLICE_NS = 100 * 1000 * 1000 };
 

@@ -23,7 +23,7 @@ static inline bool ech__cpus_has(const ech__cpus *set, int cpu)
     return cpu >= 0 && cpu < ECH__MAX_CPUS && (set->word[cpu / 64] >> cpu % 64 & 1);
 }
 
-/* One that there is no room for is left out. */
+/* A processor beyond the size of the set is ignored. */
 static inline void ech__cpus_add(ech__cpus *set, int cpu)
 {
     if (cpu >= 0 && cpu < ECH__MAX_CPUS)

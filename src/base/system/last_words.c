@@ -21,7 +21,8 @@ static size_t read_tail(const char *path, char text[TAIL + 1])
     return got;
 }
 
-/* Cuts the last line that says something off the text, whose length is *bytes; "" where there is none. */
+/* Removes and returns the last line of the text that is not empty; *bytes is its length. "" if
+ * there is none. */
 static const char *cut_line(char *text, size_t *bytes)
 {
     size_t end = *bytes;
@@ -35,7 +36,8 @@ static const char *cut_line(char *text, size_t *bytes)
     return text + end;
 }
 
-/* "echelon train: sentence" without what stands before the sentence; NULL where it is no such line. */
+/* "echelon train: sentence" without what stands before the error message; NULL where it is no such
+ * line. */
 static const char *sentence_of(const char *line)
 {
     const char *colon = strstr(line, ": ");

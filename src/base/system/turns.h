@@ -2,7 +2,7 @@
  * protocol). echelon compare puts the path of a socket into ECHELON_TURNS; rank 0 connects to it.
  *
  *     ech__turns *turns;
- *     ECH_TRY(ech__turns_open(ctx, "measured", &turns));   NULL where nobody compares
+ *     ECH_TRY(ech__turns_open(ctx, "measured", &turns));   NULL outside of a comparison
  *     for (...) {
  *         ... a step ...
  *         ECH_TRY(ech__turns_step(turns, seconds));      returns when the next step may start

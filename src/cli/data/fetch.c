@@ -81,7 +81,7 @@ static ech_status renew(ech_ctx *ctx, const place *p)
 
 /* ---- from files of some form to proven records ---- */
 
-/* Reads file number `file` of the set that lies in dir. */
+/* Reads file number `file` of the data set in dir. */
 typedef ech_status (*reader)(ech_ctx *ctx, const char *dir, int file, uint8_t *records);
 
 static ech_status read_binary(ech_ctx *ctx, const char *dir, int file, uint8_t *records)
@@ -379,7 +379,7 @@ ech_status ech__fetch_cifar10(ech_ctx *ctx, const ech__fetch_options *options,
     const ech__claim_options claim = {"data directory", options->dir, ".fetch.lock"};
     place p = {.dir = options->dir};
     *out = (ech__fetch_result){.how = ""};
-    /* What is complete is only read, so it may be where nobody can write. */
+    /* What is complete is only read, so it may be if nobody can write. */
     if (count_files(p.dir) == ECH__CIFAR_FILES && !options->force) {
         out->how = BY_ITSELF;
         return go_through(ctx, read_binary, p.dir, NULL, out);

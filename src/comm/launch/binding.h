@@ -1,4 +1,5 @@
-/* Cores of ranks that somebody else has started: shared out where nobody has done so, and a bad binding is noticed. */
+/* Core binding of ranks that another launcher started: binds them if they are unbound, and reports
+ * a bad binding. */
 #ifndef ECH_COMM_LAUNCH_BINDING_H
 #define ECH_COMM_LAUNCH_BINDING_H
 

@@ -238,7 +238,7 @@ static int time_left_ms(const ech__job *job)
     return (int)(ech__waited_slice(&job->stopping, job->next_ns) / 1000000) + 1;
 }
 
-/* ---- what ranks leave behind ---- */
+/* ---- processes that ranks started ---- */
 
 /* The ranks are gone. What they have started gets SIGTERM, and SIGKILL where it does not stop in what is left of the grace;
  * at once where somebody is impatient. */

@@ -9,7 +9,8 @@
 enum { GRAIN_BYTES = 64 };
 /* Shards need not be cut evenly to the byte. */
 enum { SLACK_BYTES = 64 * 1024 };
-/* Waits longer than ranks of one node wait for each other: where one of them is stuck, they know better who it is. */
+/* The inter-node time-out is longer than the intra-node one: ranks of one node can tell better
+ * which of them is stuck. */
 #define PATIENCE 1.05
 
 void ech__between_init(ech__between *between, ech__wire *wire, int node, int nodes,
@@ -32,7 +33,8 @@ static void release(ech__between *b)
 
 void ech__between_fini(ech__between *between)
 {
-    /* MPI may still write to what is under way: the process is about to end. */
+    /* MPI may still write to memory of messages in progress, so it is not freed: the process is
+     * about to end. */
     if (between->wire && between->used == 0)
         release(between);
 }

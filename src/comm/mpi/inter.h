@@ -11,7 +11,7 @@
 #include "comm/shm/shm.h"
 
 typedef struct ech__between {
-    ech__wire *wire;  /* for its table, its time-out and its sentences */
+    ech__wire *wire;  /* for its table, its time-out and its error messages */
     int node, nodes;  /* this one, and how many */
     const int *peers; /* [nodes] this rank's counterpart on each node; borrowed */
 
@@ -22,7 +22,7 @@ typedef struct ech__between {
     int *request_peers;
     int capacity, used;
 
-    /* The shard under way. */
+    /* The shard in progress. */
     enum { ECH__BETWEEN_IDLE, ECH__BETWEEN_SCATTER, ECH__BETWEEN_GATHER } step;
     char *data;
     int64_t count;
@@ -35,7 +35,7 @@ typedef struct ech__between {
 void ech__between_init(ech__between *between, ech__wire *wire, int node, int nodes,
                        const int *peers);
 void ech__between_fini(ech__between *between);
-/* Room for shards of arrays of `bytes` that have `owners` owners. Not while one is under way. */
+/* Room for shards of arrays of `bytes` that have `owners` owners. Not while one is in progress. */
 ech_status ech__between_reserve(ech__between *between, int64_t bytes, int owners);
 /* The functions of an ech__inter whose user is the ech__between. */
 ech_status ech__between_begin(void *between, void *data, int64_t count, ech_dtype dtype,

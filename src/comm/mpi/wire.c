@@ -58,7 +58,7 @@ ech_status ech__wire_broken(ech__wire *wire, int code, int peer, const char *wha
                      text);
 }
 
-/* Whether there is room for one more message: always, unless one was lost before. */
+/* Whether one more message can be sent: always, unless one was lost before. */
 static ech_status may_post(ech__wire *wire)
 {
     if (wire->failed || wire->used == wire->capacity)
@@ -90,7 +90,7 @@ static ech_status post_recv(ech__wire *wire, void *data, int64_t bytes, int peer
     return ECH_OK;
 }
 
-/* "3", "1 and 3", "1, 2 and 3": the peers of the messages that are still under way, each once. */
+/* "3", "1 and 3", "1, 2 and 3": the peers of the messages that are still in progress, each once. */
 static void name_peers(const ech__wire *wire, char *text, size_t bytes)
 {
     int named = 0, left = 0;
@@ -196,7 +196,7 @@ ech_status ech__wire_recv(ech__wire *wire, void *data, int64_t bytes, int peer, 
 
 /* ---- collectives ---- */
 
-/* What is said of the collective under way, and the tag of its messages. */
+/* The description of the collective in progress, and the tag of its messages. */
 typedef struct call {
     char what[64];
     int tag;
@@ -362,7 +362,8 @@ ech_status ech__wire_run(ech__wire *wire, const ech__coll *coll)
     case ECH__COLL_BROADCAST:
         return broadcast(wire, &c, coll->dst, bytes, coll->peer);
     default:
-        /* A barrier: an empty message from everyone, so that a time-out names those who did not come. */
+        /* A barrier: an empty message from every rank, so that a time-out names the ranks that are
+         * missing. */
         return gather_pieces(wire, &c, wire->scratch, 0);
     }
 }

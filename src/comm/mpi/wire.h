@@ -26,13 +26,13 @@ typedef struct ech__wire {
     int rank, size;
     double timeout_s;
     uint64_t sequence; /* of the next collective */
-    bool failed;       /* a message was lost: what is under way will never end */
+    bool failed;       /* a message was lost: those in progress will never complete */
 
     /* Called while a wait has nothing to do. */
     ech_status (*idle)(void *user);
     void *idle_user;
 
-    /* Messages under way. */
+    /* Messages in progress. */
     ech__mpi_request *requests;
     int *peers;
     int used, capacity;
@@ -51,13 +51,13 @@ void ech__wire_fini(ech__wire *wire);
 ech_status ech__wire_run(ech__wire *wire, const ech__coll *coll);
 ech_status ech__wire_allgather(ech__wire *wire, const void *src, void *dst, int64_t bytes);
 
-/* One message, waited for. `what` is for the sentence of a time-out. */
+/* One message, waited for. `what` is for the error message of a time-out. */
 ech_status ech__wire_send(ech__wire *wire, const void *data, int64_t bytes, int peer, int tag,
                           const char *what);
 ech_status ech__wire_recv(ech__wire *wire, void *data, int64_t bytes, int peer, int tag,
                           const char *what);
 
-/* Fails with the sentence of MPI's error code about a message with peer. */
+/* Fails with the error message of MPI's error code about a message with peer. */
 ech_status ech__wire_broken(ech__wire *wire, int code, int peer, const char *what);
 
 #endif

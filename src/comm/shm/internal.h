@@ -87,7 +87,7 @@ typedef struct ech__shm_head {
     int aborter;                           /* the rank that wrote it */
     _Atomic int begun;                     /* a rank has done a step */
     char abort_text[1024];
-    /* Written by local rank 0 inside of an allocation. */
+    /* Written by local rank 0 inside an allocation. */
     int64_t end; /* of the file */
     int alloc_status, alloc_region;
     char alloc_text[1024];
@@ -116,14 +116,14 @@ typedef struct ech__shm {
     /* started all-reduces: those below next have this rank's shard distributed */
     uint64_t started, next;
     uint64_t seen_started;      /* every rank has started at least as many */
-    int slow;                   /* the rank that was behind when this was last looked at */
+    int slow;                   /* the rank that was late at the last check */
     bool has_inter, inter_busy; /* busy: the shard of `next` is with the other nodes */
     bool failed;
     ech__inter inter;
     ech__coll mine[ECH__MAX_STARTED];
     ech__coll_times times[ECH__MAX_STARTED];
     ech__shm_map maps[ECH__MAX_REGIONS];
-    int maps_end; /* no map is at or behind it */
+    int maps_end; /* all maps are below it */
 } ech__shm;
 
 static inline char *ech__shm_slot(const ech__shm *s, int rank, uint64_t turn)
@@ -131,14 +131,14 @@ static inline char *ech__shm_slot(const ech__shm *s, int rank, uint64_t turn)
     return s->slots + ((int64_t)rank * 2 + (int64_t)(turn & 1)) * ECH__SLOT;
 }
 
-/* There may be no memory behind no bytes. */
+/* Pointers may be invalid if bytes is 0. */
 static inline void ech__shm_copy(void *dst, const void *src, int64_t bytes)
 {
     if (bytes > 0)
         ech__reduce_best()->copy(dst, src, bytes);
 }
 
-/* The number that sentences call a rank by. */
+/* The number of a rank in error messages. */
 static inline int ech__shm_name(const ech__shm *s, int rank)
 {
     return s->has_inter && s->inter.ranks ? s->inter.ranks[rank] : rank;
@@ -168,7 +168,8 @@ ech_status ech__shm_turn_over(ech__shm *s);
 ech_status ech__shm_alloc(ech__comm *comm, int64_t bytes, void **out);
 void ech__shm_free(ech__comm *comm, void *ptr);
 void ech__shm_free_all(ech__shm *s);
-/* Where the range lies in memory from ech__shm_alloc, as ech__shm_desc.where; 0: not there. */
+/* The position of the range in memory from ech__shm_alloc, as in ech__shm_desc.where; 0: not in
+ * it. */
 uint64_t ech__shm_find(const ech__shm *s, const void *ptr, int64_t bytes);
 /* The same place in rank's part. */
 char *ech__shm_place(const ech__shm *s, uint64_t where, int rank);
@@ -188,9 +189,10 @@ bool ech__shm_desc_same(const ech__shm_desc *a, const ech__shm_desc *b);
 /* Waits until *counter, which `rank` counts up, is at least `least`. doing is for messages. */
 ech_status ech__shm_await(ech__shm *s, const _Atomic uint64_t *counter, uint64_t least, int rank,
                           const ech__shm_desc *doing);
-/* After a counter of this rank has gone up: wakes those who sleep. */
+/* Called after incrementing a counter of this rank: wakes the ranks that sleep. */
 void ech__shm_ring_bell(ech__shm *s);
-/* Keeps the sentence of this rank's failure for the others, wakes them, and returns status. */
+/* Stores the error message of this rank's failure for the others, wakes them, and returns
+ * status. */
 ech_status ech__shm_abort(ech__shm *s, ech_status status);
 bool ech__shm_comm_abort(ech__comm *comm);
 /* Fails once any rank has. */

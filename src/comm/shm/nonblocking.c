@@ -48,7 +48,8 @@ ech_status ech__shm_start(ech__comm *comm, const ech__coll *coll, uint64_t *tick
     return ECH_OK;
 }
 
-/* Whether every rank has started number `next`. Looks first at the one that was behind the last time. */
+/* Whether every rank has started number `next`. Checks the rank first that was late the last
+ * time. */
 static bool ready_everywhere(ech__shm *s)
 {
     if (s->seen_started > s->next)
@@ -100,7 +101,8 @@ static void find_shard(ech__shm *s, const ech__coll *coll, shard *out)
         out->at[r] = ech__shm_place(s, where, r) + out->range.first * each;
 }
 
-/* A mean is a sum inside of the node; what all nodes have added up is divided when it is distributed. */
+/* A mean is a sum inside the node; what all nodes have added up is divided when it is
+ * distributed. */
 static ech_status begin_inter(ech__shm *s, const ech__coll *coll, shard *part)
 {
     if (s->base.rank >= s->inter.owners)
@@ -120,7 +122,7 @@ enum {
     STRETCH = 16 * 1024
 }; /* bytes of a sum that is used up at once: they stay in the first cache */
 
-/* Hands this rank's shard of the sum on, stretch by stretch. */
+/* Passes this rank's shard of the sum to `apply`, chunk by chunk. */
 static ech_status use_up(ech__shm *s, const ech__coll *coll, const shard *part)
 {
     const int64_t each = ech__dtype_bytes(coll->dtype), step = STRETCH / each;

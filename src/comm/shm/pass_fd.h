@@ -1,11 +1,13 @@
-/* Hands one descriptor to other processes of the same user on this machine, over a Unix socket in the abstract name
- * space: nothing is left in a directory, and the name goes with the socket. Both sides check who the other is.
+/* Hands one descriptor to other processes of the same user on this machine, over a Unix socket in
+ * the abstract name space: it leaves no file, and the name is freed with the socket. Both sides
+ * check the user of the other.
  *
  *     ECH_TRY(ech__pass_listen(ctx, &listener, name));            one of them; name goes to the others by other means
  *     ECH_TRY(ech__pass_serve(ctx, listener, fd, 3, timeout));    to three others
  *     close(listener);
  *
  *     ECH_TRY(ech__pass_fetch(ctx, name, timeout, &fd));          each of the others
+ *
  */
 #ifndef ECH_COMM_SHM_PASS_FD_H
 #define ECH_COMM_SHM_PASS_FD_H

@@ -123,7 +123,7 @@ bool ech__shm_comm_abort(ech__comm *comm)
 {
     ech__shm *s = (ech__shm *)comm;
     ech__shm_abort(s, ECH_E_IO);
-    /* The other one is about to end its sentence, unless it was killed in the middle of it. */
+    /* The other rank is still writing its error message, unless it was killed meanwhile. */
     for (int i = 0; i < 100 && atomic_load(&s->head->aborted) != 2; i++)
         ech__clock_sleep(0.001);
     return atomic_load(&s->head->aborted) != 2 || s->head->aborter == comm->rank ||

@@ -8,7 +8,7 @@
  *
  *     ECH_TRY(ech__checkpoint_save(run));                          into run->checkpoints
  *
- * checkpoint_dir.h has what happens on disk, checkpoint_state.h what is kept beside tensors.
+ * dir.h has the files on disk, state.h what is kept besides tensors.
  */
 #ifndef ECH_TRAIN_CHECKPOINT_CHECKPOINT_H
 #define ECH_TRAIN_CHECKPOINT_CHECKPOINT_H

@@ -35,7 +35,7 @@ ech_status ech__checkpoint_file_path(ech_ctx *ctx, const char *checkpoint,
     return join(ctx, checkpoint, file_name(part), out);
 }
 
-/* The number in "step-000120", or -1 where the name is none of ours. */
+/* The number in "step-000120", or -1 if the name has another form. */
 static int64_t step_of(const char *name)
 {
     if (strncmp(name, "step-", 5) != 0)
@@ -308,7 +308,7 @@ struct ech__checkpoint_dir {
     char temp[ECH_DIR_MAX_PATH];     /* where it grows; "" when none was begun */
 };
 
-/* Whether the checkpoint `path` lies in dir; then its name. */
+/* Whether the checkpoint `path` is in dir; then its name. */
 static bool lies_in(const char *dir, const char *path, char name[ECH__CHECKPOINT_NAME])
 {
     char *root = realpath(dir, NULL), *full = path ? realpath(path, NULL) : NULL;
@@ -490,8 +490,9 @@ ech_status ech__checkpoint_commit(ech__checkpoint_dir *d)
     ECH_TRY(seal(d));
     ECH_TRY(join(d->ctx, d->root, d->name, path));
     if (exists(path)) {
-        /* A run that ended before LATEST was replaced left it, or this run began further back: what it goes on
-         * from is whole, and stands in until the new one does. */
+        /* A run that ended before it replaced LATEST left this directory, or this run resumed from
+         * an earlier step. LATEST points at the complete checkpoint that this run resumed from
+         * until the new one is written. */
         if (d->last[0])
             ECH_TRY(point_at(d, d->last));
         ECH_TRY(remove_checkpoint(d, d->name));

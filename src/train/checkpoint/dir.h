@@ -62,10 +62,10 @@ ech_status ech__manifest_parse(ech_ctx *ctx, const char *what, const char *text,
 
 /* ---- reading ---- */
 
-/* The checkpoint that dir stands for: the one that its LATEST names, the one with most steps where there is no
- * LATEST, or dir itself where it is a checkpoint. */
+/* The checkpoint in dir: the one that LATEST names, the one with the most steps if there is no
+ * LATEST, or dir itself if it is a checkpoint. */
 ech_status ech__checkpoint_find(ech_ctx *ctx, const char *dir, char out[ECH_DIR_MAX_PATH]);
-/* Whether it is complete and its parts are what the manifest says. Reads every byte. */
+/* Whether it is complete and its parts match the manifest. Reads every byte. */
 ech_status ech__checkpoint_verify(ech_ctx *ctx, const char *checkpoint);
 
 /* ---- writing ---- */

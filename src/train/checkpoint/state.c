@@ -153,7 +153,7 @@ static ech_status parse_position(ech_ctx *ctx, const ech_json *json, ech__checkp
     return ECH_OK;
 }
 
-/* There is none where the loss is not scaled. */
+/* Missing if the loss is not scaled. */
 static ech_status parse_scaler(ech_ctx *ctx, const ech_json *doc, ech__scaler *out)
 {
     const ech_json *json;

@@ -1,4 +1,5 @@
-/* state.json of a checkpoint: what a run needs beside tensors to go on as if it had never stopped.
+/* state.json of a checkpoint: what a run needs besides tensors to resume as if it had never
+ * stopped.
  *
  *     {"format": 1, "version": "0.1.0",
  *      "config":   the options that must agree, under their names on the command line,
@@ -6,12 +7,12 @@
  *                  steps done; epochs done; steps of this one; steps that were not skipped (all of them where it is missing)
  *      "scaler":   {"scale": 32768.0, "good": 17, "skipped": 2, "stuck": 0},     where the loss is scaled
  *      "losses":   {"first": 2.31, "last": 0.4},
- *      "now":      {"samples", "loss", "correct", "time_s", "compute_s", "data_s"},    sums of the epoch that is under way
+ *      "now":      {"samples", "loss", "correct", "time_s", "compute_s", "data_s"},    sums of the epoch in progress
  *      "epochs":   [{"time_s", "compute_s", "loss", "train_accuracy", ...}],
  *      "choices":  {"kernels": [...], "layouts": {...}}}
  *
- * Order and augmentation of the data, and the learning rate, are functions of the seed and the position, so these
- * two are all there is to keep of them.
+ * Order and augmentation of the data, and the learning rate, are functions of the seed and the
+ * position, so these two are all there is to keep of them.
  */
 #ifndef ECH_TRAIN_CHECKPOINT_STATE_H
 #define ECH_TRAIN_CHECKPOINT_STATE_H
@@ -40,14 +41,14 @@ typedef struct ech__checkpoint_state {
 /* choices is the object of ech__choices_json, and is taken over; config is not. */
 ech_json *ech__checkpoint_state_json(const ech__checkpoint_state *state, ech_json *choices);
 
-/* Checks everything that the text alone can tell. what names it in sentences. */
+/* Checks everything that the text alone can tell. what names it in error messages. */
 ech_status ech__checkpoint_state_parse(ech_ctx *ctx, const char *what, const char *text,
                                        size_t bytes, ech__checkpoint_state *out);
 /* After parse, whether it succeeded or not. */
 void ech__checkpoint_state_fini(ech__checkpoint_state *state);
 
-/* Whether the options of a run are those of the checkpoint; else a sentence names the option and both values.
- * The order of `config` decides which is named first. */
+/* Whether the options of a run are those of the checkpoint; if not, the error message names the
+ * option and both values. The order of `config` decides which is named first. */
 ech_status ech__checkpoint_state_agree(ech_ctx *ctx, const ech__checkpoint_state *state,
                                        const ech_json *config);
 

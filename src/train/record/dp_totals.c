@@ -60,7 +60,7 @@ static double median_of(const ech__dp_totals *t, double *samples, int column, bo
     return ech__stats_of(samples, (size_t)t->kept).median;
 }
 
-/* The hand-overs are behind the last phase. */
+/* The hand-overs are after the last phase. */
 static int own_column(const ech__dp_totals *t, int phase)
 {
     return t->devices + ECH__DP_PHASES + phase;

@@ -12,8 +12,8 @@ typedef struct ech__dp_device_total {
 
 typedef struct ech__dp_totals {
     ech_ctx *ctx;
-    int devices;         /* 0: the run is none of DataParallel */
-    int64_t steps, kept; /* room, and how many are in it */
+    int devices;         /* 0: the run is not DataParallel */
+    int64_t steps, kept; /* capacity, and number of steps kept */
     double *samples;     /* [steps][devices busy seconds, phases' seconds, device 0's own of them,
                             hand-overs, step's seconds] */
     /* after ech__dp_totals_sum_up */

@@ -57,7 +57,7 @@ ech__drift ech__drift_of(const float *mean, const float *variance, int world, in
 
 static const char MEAN[] = ".running_mean", VARIANCE[] = ".running_var";
 
-/* Length of the layer's name in that of its running mean; 0: it is none. */
+/* Length of the layer's name in that of its running mean; 0: not a running mean. */
 static size_t layer_length(const ech__value *value)
 {
     const size_t length = strlen(value->name), suffix = sizeof MEAN - 1;

@@ -1,13 +1,13 @@
-/* How far the running statistics of batch norms differ between ranks that train on samples of their own: a record at the
- * end of each epoch, for ranks whose buffers are not broadcast.
+/* How much the running statistics of batch norms differ between ranks that train on different
+ * samples: a record at the end of each epoch, for ranks whose buffers are not broadcast.
  *
- *     ECH_TRY(ech__drift_init(&record, trainer, epochs));       room; empty where there is nothing to compare
+ *     ECH_TRY(ech__drift_init(&record, trainer, epochs));       allocates; empty if there is nothing to compare
  *     ECH_TRY(ech__drift_measure(&record, trainer, epoch, &all));
  *     ech__drift_layers(&record, epoch)[k]                      of layer k, named record.names[k]
  *     ech__drift_fini(&record);
  *
- * Every statistic is held against its mean over the ranks, in the units that it is used in: a running mean by the standard
- * deviation of its channel, a running variance by itself. */
+ * Every statistic is compared with its mean over the ranks: a running mean relative to the standard
+ * deviation of its channel, a running variance relative to itself. */
 #ifndef ECH_TRAIN_RECORD_DRIFT_H
 #define ECH_TRAIN_RECORD_DRIFT_H
 

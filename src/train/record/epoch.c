@@ -20,7 +20,8 @@ void ech__run_add_to_epoch(ech__run *run, const ech__run_step *step, double wall
     now->time_s += emulated ? step->result.time_s : wall_s;
 }
 
-/* The others' waiting shows in their steps' exchange on rank 0, so what counts is who waited most. */
+/* When another rank waits for data, rank 0 waits for it in the exchange. So the rank that waited
+ * most counts. */
 static ech_status find_most_data(const ech__run *run, double *data_s)
 {
     ech__comm *comm = run->trainer->comm;

@@ -29,7 +29,7 @@ typedef struct ech__run_epoch {
 /* Of time_s, what is neither computing nor waiting for data. */
 double ech__epoch_overhead(const ech__run_epoch *epoch);
 
-/* Sums over the steps of an epoch that is under way. */
+/* Sums over the steps of an epoch that is in progress. */
 typedef struct ech__epoch_sums {
     int64_t samples;
     double loss, correct; /* each step's loss weighs as many times as it has samples */

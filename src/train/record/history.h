@@ -24,7 +24,7 @@ typedef struct ech__run_step {
     int64_t step, epoch; /* from 1 */
     int64_t samples;     /* of all ranks */
     double correct;      /* of them, where the model counts */
-    double kernels_s;    /* inside of kernels, over all micro-steps */
+    double kernels_s;    /* inside kernels, over all micro-steps */
     double sums_s;       /* of it, adding up gradients of micro-steps */
     double loading_s;    /* of the step's time on the virtual clock: loading by the same core */
     ech_step result;

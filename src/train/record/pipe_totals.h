@@ -21,10 +21,10 @@ typedef struct ech__move_total {
 
 typedef struct ech__pipe_totals {
     ech_ctx *ctx;
-    int devices, micros; /* devices 0: the run is of another kind */
-    int64_t steps, kept; /* room, and how many are in it */
+    int devices, micros; /* devices 0: the run is not model-parallel */
+    int64_t steps, kept; /* capacity, and number of steps kept */
     double *
-        samples; /* [steps][devices][columns], with the bubble and the step's time behind the last device */
+        samples; /* [steps][devices][columns], with the bubble and the step's time after the last device */
     ech__move_total *moves; /* [nmoves], in the order of the graph */
     int nmoves, forward_moves, input_moves;
     int64_t moved_bytes; /* of a step, between devices */

@@ -14,7 +14,8 @@ struct ech__records {
     ech__arena arena;
     const char *run_path, *steps_path, *trace_path;
     ech__step_lines steps;
-    char trace_error[256]; /* why the trace is not whole; empty: it is, or there is none */
+    char
+        trace_error[256]; /* why the trace is incomplete; empty: it is complete, or there is none */
 };
 
 /* ---- opening ---- */
@@ -497,7 +498,7 @@ void ech__records_step(ech__records *r, const ech__run *run, const ech__run_step
     ech__json_destroy(json);
 }
 
-/* ---- files that are not whole ---- */
+/* ---- incomplete files ---- */
 
 void ech__records_trace_failed(ech__records *r, const char *why)
 {

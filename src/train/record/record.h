@@ -11,9 +11,10 @@ ech_status ech__records_open(ech_ctx *ctx, const char *dir, int64_t kept, ech__r
 ech_status ech__records_run(ech__records *records, const ech__run *run, const char *state);
 /* A line of steps.jsonl, where the step has one. What cannot be written is logged, and training goes on (step_lines.h). */
 void ech__records_step(ech__records *records, const ech__run *run, const ech__run_step *step);
-/* Notes why trace.json is not whole. */
+/* Records why trace.json is incomplete. */
 void ech__records_trace_failed(ech__records *records, const char *why);
-/* What run.json says about files of the run directory that are not whole; NULL where all are. records may be NULL. */
+/* The list of incomplete files of the run directory for run.json; NULL if there are none. records
+ * may be NULL. */
 ech_json *ech__records_incomplete(const ech__records *records);
 /* Of layers on several devices (record_pipe.c): fills in their times from those of the operators, once; and what a summary has
  * of them. */

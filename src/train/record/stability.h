@@ -31,12 +31,12 @@ typedef struct ech__scale_change {
 
 typedef struct ech__stability {
     ech_ctx *ctx;
-    int64_t steps;              /* of this run, so far */
-    double least, most;         /* loss scale in them */
-    double largest;             /* magnitude in a gradient that was finite; 0 where nobody looked */
-    int64_t broken;             /* steps whose gradient or loss was not finite */
-    int64_t *events;            /* [broken] the first ECH__STABILITY_EVENTS of them */
-    int64_t nchanges;           /* of the scale, the first step's included */
+    int64_t steps;      /* of this run, so far */
+    double least, most; /* loss scale in them */
+    double largest;     /* magnitude in a finite gradient; 0 if gradients were not checked */
+    int64_t broken;     /* steps whose gradient or loss was not finite */
+    int64_t *events;    /* [broken] the first ECH__STABILITY_EVENTS of them */
+    int64_t nchanges;   /* of the scale, the first step's included */
     ech__scale_change *changes; /* [nchanges] the first ECH__STABILITY_EVENTS of them */
     double scale;               /* of the last step */
     /* Of losses by the baseline's, relative: over `compared` steps that both have. */

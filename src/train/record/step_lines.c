@@ -29,7 +29,7 @@ bool ech__step_has_details(int64_t step)
 
 /* ---- opening ---- */
 
-/* Where the line after a place begins: behind the first newline from there on; `end` where there is none. */
+/* The start of the next line: after the first newline from there on; `end` if there is none. */
 static int64_t line_after(int fd, int64_t place, int64_t end)
 {
     char text[4096];
@@ -63,7 +63,7 @@ static int64_t end_of_lines(int fd, int64_t end)
     return 0;
 }
 
-/* The step of the line that begins there; a number that is too large where there is none. */
+/* The step of the line that begins there; a number that is too large if it has none. */
 static int64_t step_at(int fd, int64_t place)
 {
     static const char *const tokens[] = {"{", "\"step\"", ":"};

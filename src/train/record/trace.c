@@ -12,10 +12,10 @@ struct ech__trace {
     ech_ctx *ctx;
     char *path;   /* NULL: rank 0 writes */
     FILE *file;   /* NULL likewise */
-    FILE *events; /* of the step under way, one a line, into text */
+    FILE *events; /* of the step in progress, one a line, into text */
     char *text;
     size_t bytes;
-    ech_status status; /* first failure of the step under way */
+    ech_status status; /* first failure of the step in progress */
     int64_t origin_ns; /* time 0, by rank 0's clock; 0: not known yet */
     int64_t offset_ns; /* of this rank's clock */
     int rank;
@@ -236,7 +236,7 @@ void ech__trace_ops(ech__trace *t, const ech_trainer *trainer, const ech__varian
         add_pipe(t, trainer);
         return;
     }
-    if (trainer->dp) /* before the loss's own operators, which lie inside of a part */
+    if (trainer->dp) /* before the loss's own operators, which lie inside a part */
         add_parts(t, trainer);
     add_ops(t, trainer, variant->plan, variant->exec, DEVICE);
 }

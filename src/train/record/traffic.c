@@ -90,7 +90,7 @@ static int64_t last_ready(const ech__traffic *t, int64_t step, int bucket, int *
     return bucket_of(t, step, *rank, bucket)->ready_ns;
 }
 
-/* How long any bucket was under way on a rank; buckets begin and end in their order. */
+/* How long at least one bucket was in progress on a rank; buckets begin and end in order. */
 static double in_flight(const ech__traffic *t, int64_t step, int rank)
 {
     int64_t sum = 0, end = 0;
@@ -146,7 +146,7 @@ static double median_of(const ech__traffic *t, double *samples, int rank, int wh
     return ech__stats_of(samples, (size_t)t->kept).median;
 }
 
-/* The rank that comes last waits for nobody. */
+/* The last rank does not wait. */
 static double least_buffers(const ech__traffic *t, double *samples)
 {
     for (int64_t i = 0; i < t->kept; i++) {

@@ -10,7 +10,7 @@
 typedef struct ech__rank_traffic {
     double forward_s, backward_s, optimizer_s;
     double exposed_s; /* not computing because of the exchange: working on it, or waiting */
-    double hidden_s;  /* gradients were under way while it computed */
+    double hidden_s;  /* gradients were exchanged while it computed */
     double wait_s;    /* of exposed: for the rank that was ready last */
     double sync_s;    /* of exposed: buffers and statistics of batch norms */
     double buffers_s; /* of sync: buffers, waiting for the other ranks included */
@@ -37,7 +37,7 @@ typedef struct ech__straggler {
 typedef struct ech__traffic {
     ech_ctx *ctx;
     int world, nbuckets;
-    int64_t steps, kept;      /* room, and how many are in it */
+    int64_t steps, kept;      /* capacity, and number of steps kept */
     ech__report *reports;     /* [steps][world] */
     ech__coll_times *buckets; /* [steps][world][nbuckets] */
     double *step_s;           /* [steps] */
@@ -53,7 +53,7 @@ typedef struct ech__traffic {
 /* Room for at most this many steps. With one rank it stays empty. */
 ech_status ech__traffic_init(ech__traffic *traffic, const ech_trainer *trainer, int64_t steps);
 void ech__traffic_fini(ech__traffic *traffic);
-/* Keeps what the trainer's last step reported, while there is room. */
+/* Records the trainer's last step, up to the capacity. */
 void ech__traffic_add(ech__traffic *traffic, const ech_trainer *trainer, double step_s);
 /* Collective: ranks tell their memory. */
 ech_status ech__traffic_sum_up(ech__traffic *traffic, const ech_trainer *trainer);
