@@ -66,16 +66,16 @@ check "its last lines stand before that, and once" test "$(grep -c why err)" = 1
 fails 137 'rank 0 \(pid [0-9]+\) was killed by signal 9 \(Killed\)$' -n 2 -- sh -c \
     '[ $RANK = 1 ] && exec sleep 60; kill -9 $$'
 fails 139 'rank 1 \(pid [0-9]+\) was killed by signal 11' -n 2 -- sh -c '[ $RANK = 0 ] && exec sleep 60; kill -SEGV $$'
-fails 4 'starts all ranks again \(2 of 2\)' -n 2 --max-restarts 2 -- sh -c \
+fails 4 'restarting all ranks \(2 of 2\)' -n 2 --max-restarts 2 -- sh -c \
     'echo $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS; exec 1>&-; [ $RANK = 0 ] && exec sleep 60; sleep 0.2; exit 4'
 check "each start has its number" test "$(sort -u out)" = "0 of 2
 1 of 2
 2 of 2"
 fails 2 'rank . .pid [0-9]+. exited with code 2$' -n 2 --max-restarts 3 -- sh -c 'exit 2'
-refuse "a program that was called wrongly is not started again" grep again err
+refuse "a program that was called wrongly is not started again" grep restarting err
 fails 127 'exited with code 127' -n 2 --max-restarts 3 -- sh -c 'no-such-program'
-refuse "nor one that is not there" grep again err
-fails 0 'starts all ranks again \(1 of 1\)' -n 2 --max-restarts 1 -- sh -c '[ $TORCHELASTIC_RESTART_COUNT = 1 ]'
+refuse "nor one that is not there" grep restarting err
+fails 0 'restarting all ranks \(1 of 1\)' -n 2 --max-restarts 1 -- sh -c '[ $TORCHELASTIC_RESTART_COUNT = 1 ]'
 check "no rank is left" gone 1
 
 # ---- signals ----
@@ -96,7 +96,7 @@ for signal in INT TERM HUP; do
     cp err .output
     check "SIG$signal gives 128 + signal" test $code = $((128 + $(kill -l $signal)))
     check "and both ranks get it" test "$(grep -c "got $signal" ready)" = 2
-    check "and nothing is started again" test "$(grep -c again err)" = 0
+    check "and nothing is started again" test "$(grep -c restarting err)" = 0
 done
 SECONDS=0
 start 'trap "" TERM INT; echo ready; while :; do sleep 0.1; done'

@@ -469,7 +469,7 @@ static void all_are_started_again(void **state)
     assert_int_equal(r.restarts, 1);
     assert_int_equal(r.failed_rank, -1);
     assert_non_null(strstr(h.said, "was killed by signal 9 (Killed)"));
-    has_line(h.said, "starts all ranks again (1 of 3)");
+    has_line(h.said, "restarting all ranks (1 of 3)");
 }
 
 static void restarts_come_to_an_end(void **state)
@@ -530,7 +530,7 @@ static void a_program_that_was_called_wrongly_is_not_started_again(void **state)
     const ech__launch_result r = launch_again("usage", 2, 3);
     assert_int_equal(r.code, 2);
     assert_int_equal(r.restarts, 0);
-    has_line(h.said, "no restart: the program says that it was called wrongly");
+    has_line(h.said, "no restart: the exit code means wrong usage");
 }
 
 static void a_stopped_rank_is_ended(void **state)
@@ -589,7 +589,7 @@ static void other_threads_hand_signals_on(void **state)
     assert_int_equal(r.code, 128 + SIGTERM);
     assert_int_equal(r.failed_rank, -1);
     assert_int_equal(r.restarts, 0);
-    has_line(h.said, "stops all ranks after signal 15 (Terminated)");
+    has_line(h.said, "stopping all ranks after signal 15 (Terminated)");
 }
 
 static void *launch_in_thread(void *status)

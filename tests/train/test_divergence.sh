@@ -48,7 +48,7 @@ check "what was not measured is no number" is r/run.json \
     'r["summary"]["step_time_s"]["median"] is None and r["summary"]["final_loss"] is None'
 
 check "--keep-going does all steps" ends 0 --keep-going --save-params p.st --run-dir k
-check "and says it once" test "$(grep -c 'has diverged and goes on' said)" = 1
+check "and says it once" test "$(grep -c 'has diverged and continues' said)" = 1
 check "as nan and never -nan" grep -q 'nan at the last' said
 refuse "as nan and never -nan (no sign)" grep -q -- '-nan' said
 check "its parameters are written" test -s p.st
@@ -76,7 +76,7 @@ done
 says "--resume goes on from there" "has diverged.*step 3" train --resume ck --parallel pipeline --devices 2
 rm -rf ck
 check "another try would end alike" ends 1 --devices 2 --max-restarts 2 --save ck --save-every 1
-refuse "so there is none" grep -q "starts all ranks again" said
+refuse "so there is none" grep -q "restarting all ranks" said
 
 "$ECHELON" train --model lenet --limit 64 --batch-size 16 --lr 1000000 --momentum 0.9 --threads 1 --epochs 1 >said 2>&1
 check "a layer is named" grep -qE \

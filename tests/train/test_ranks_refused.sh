@@ -94,7 +94,7 @@ for wrong in "--init /nonexistent" "--data /nonexistent.safetensors"; do
     cp "$work/err" "$work/.output"
     check "once" test "$(grep -c nonexistent "$work/err")" = 1
     says "because it would fail again" 'no restart: the ranks failed before their first step' cat "$work/err"
-    refuse "and is not started again" grep 'starts all ranks again' "$work/err"
+    refuse "and is not started again" grep 'restarting all ranks' "$work/err"
     rm -rf "$work/saved"
 done
 # Checkpoints of stages that are ranks are refused before there are ranks.

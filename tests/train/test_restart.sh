@@ -25,7 +25,7 @@ hit() { kill -9 "$(rank_pid "$1")" 2>/dev/null; }
 # kill_rank R AT_STEP: once the run has come so far
 kill_rank() { until_steps run/steps.jsonl "$2" && until_true 10 hit "$1"; }
 # restarts N: waits until it has started again so often
-restarts() { until_true 30 file_says err "starts all ranks again \\($1 of"; }
+restarts() { until_true 30 file_says err "restarting all ranks \\($1 of"; }
 whole() { rm -rf whole && "$ECHELON" train "$@" --run-dir whole >/dev/null 2>&1; }
 leftovers() { find "$1" -name '.*' -o -name '*.tmp'; }
 

@@ -236,7 +236,8 @@ ech_status ech__claim_take(ech_ctx *ctx, ech__claim *c, const ech__claim_options
     }
     c->held = true;
     if (!locks)
-        ech__log(ctx, "%s %s: its file system has no locks, so nothing keeps a second run away",
+        ech__log(ctx,
+                 "%s %s: its file system does not support locks, so a second run is not refused",
                  o->what, o->dir);
     sign(c->fd);
     return ECH_OK;

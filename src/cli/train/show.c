@@ -97,7 +97,7 @@ void ech__show_progress(void *user, const ech__run *run, const ech__run_step *st
         return;
     p->last_ns = now;
     p->open = terminal;
-    fprintf(stderr, "%sstep %lld/%lld  loss %-12.6g %s a step%s", terminal ? "\r" : "",
+    fprintf(stderr, "%sstep %lld/%lld  loss %-12.6g %s per step%s", terminal ? "\r" : "",
             (long long)step->step, (long long)run->config.steps, step->result.loss,
             ech__format_seconds(step->result.time_s).s, terminal ? "   " : "\n");
     fflush(stderr);

@@ -172,9 +172,8 @@ static bool can_restart(const launcher *l, int comm_fd)
         return true;
     if (l->options->say)
         l->options->say(l->options->user, early ? "no restart: the ranks failed before their first "
-                                                  "step, and would fail there again"
-                                                : "no restart: the program says that it was called "
-                                                  "wrongly");
+                                                  "step and would fail again"
+                                                : "no restart: the exit code means wrong usage");
     return false;
 }
 
@@ -211,7 +210,7 @@ static ech_status attempts(ech_ctx *ctx, launcher *l, ech__launch_result *out)
             return ECH_OK;
         out->restarts = ++l->restarts;
         char line[64];
-        snprintf(line, sizeof line, "starts all ranks again (%d of %d)", l->restarts,
+        snprintf(line, sizeof line, "restarting all ranks (%d of %d)", l->restarts,
                  l->options->max_restarts);
         if (l->options->say)
             l->options->say(l->options->user, line);

@@ -149,7 +149,7 @@ static void take_order(ech__job *job, const struct signalfd_siginfo *info)
     job->told = signal;
     job->told_ns = now;
     if (job->phase == ECH__JOB_RUNS) {
-        say(job, "stops all ranks after signal %d (%s)", signal, strsignal(signal));
+        say(job, "stopping all ranks after signal %d (%s)", signal, strsignal(signal));
         if (info->ssi_code != SI_KERNEL) /* a terminal has sent it to all of them already */
             send_all(job, signal);
         begin_stop(job, signal);

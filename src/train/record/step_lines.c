@@ -138,8 +138,8 @@ static void close_file(ech__step_lines *lines, int error)
     const bool cut = ftruncate(lines->fd, (off_t)lines->bytes) == 0;
     lines->error = error;
     ech__log(lines->ctx,
-             "%s cannot be written: %s; training goes on without further step records%s",
-             lines->path, strerror(error), cut ? "" : ", and the last line may be cut off");
+             "%s cannot be written: %s; training continues without further step records%s",
+             lines->path, strerror(error), cut ? "" : ", and the last line may be incomplete");
     close(lines->fd);
     lines->fd = -1;
 }

@@ -110,7 +110,7 @@ static void end(ech__run *run)
 {
     tell_checkpoint(run, &run->diverged);
     if (run->config.keep_going && run->rank == 0)
-        ech__log(run->ctx, "the run has diverged and goes on: %s", run->diverged.text);
+        ech__log(run->ctx, "the run has diverged and continues: %s", run->diverged.text);
 }
 
 static void tell_cause(const ech__run *run, const ech__blame *blame, int rank, ech__divergence *d)
