@@ -107,6 +107,15 @@ ech__isa ech__isa_level(void)
     return decision.level;
 }
 
+ech__width ech__isa_width(ech__isa level)
+{
+    ech__width widest = ECH__WIDTH_GENERIC;
+#define WIDEN(id, suffix) widest = level >= ECH__ISA_##id ? ECH__WIDTH_##id : widest;
+    ECH__WIDTH_LIST(WIDEN)
+#undef WIDEN
+    return widest;
+}
+
 bool ech__isa_is_set(void)
 {
     pthread_once(&once, decide);

@@ -36,6 +36,19 @@ typedef enum ech__isa {
 
 #define ECH__ISA_VARIABLE "ECHELON_ISA"
 
+/* The levels that our own loops are compiled for (cpu/vec/width.h), and the suffix of their tables' names. */
+#ifdef ECH_X86
+#define ECH__WIDTH_LIST(X) X(GENERIC, generic) X(AVX2, avx2) X(AVX512, avx512)
+#else
+#define ECH__WIDTH_LIST(X) X(GENERIC, generic)
+#endif
+
+typedef enum ech__width {
+#define ECH__WIDTH_ENUM(id, suffix) ECH__WIDTH_##id,
+    ECH__WIDTH_LIST(ECH__WIDTH_ENUM)
+#undef ECH__WIDTH_ENUM
+} ech__width;
+
 const char *ech__isa_name(ech__isa isa);
 
 /* The highest level that this processor has. */
@@ -48,6 +61,8 @@ ech_status ech__isa_check(ech_ctx *ctx);
 
 /* The level in force. A value that ech__isa_check refuses counts as none. */
 ech__isa ech__isa_level(void);
+/* The widest loops that a level allows. */
+ech__width ech__isa_width(ech__isa level);
 /* Whether ECHELON_ISA asks for the level: then libraries are held to it, also where it is the processor's own. */
 bool ech__isa_is_set(void);
 

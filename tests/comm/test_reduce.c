@@ -1,7 +1,7 @@
 /* Reductions in every vector width that this machine has, against plain code that rounds in f64 and adds in f32. */
 #include "support/cmocka_first.h"
 
-#include "comm/collective/reduce_table.h"
+#include "comm/collective/reduce.h"
 #include "comm/collective/tree.h"
 #include "device/isa.h"
 
@@ -11,7 +11,7 @@
 
 enum { MOST = 9, LENGTH = 1100 };
 
-static const ech__reduce_table *tables[3];
+static const ech__reduce_loops *tables[3];
 static int ntables;
 
 static int find_tables(void **state)

@@ -214,7 +214,7 @@ static void refused(void **state)
     ech__kernel_desc weight = conv_describe(b, &LENET[1], &FORWARD);
     ech__operand *w = &weight.operands[1];
     w->free = false;
-    w->layout = ech__layout_blocked_channels(&w->layout.shape, b->cpu->vec->channels);
+    w->layout = ech__layout_blocked_channels(&w->layout.shape, b->cpu->loops->channels);
     assert_int_equal(conv_offers(b, &weight, found), 0);
     ech__kernel_desc plain = conv_describe(b, &LENET[1], &FORWARD);
     ech__operand *y = &plain.operands[2];
@@ -269,8 +269,8 @@ static void performance(void **state)
 
 int main(void)
 {
-    static conv_setting one = {ech__direct_offer, 1, NULL}, two = {ech__direct_offer, 2, NULL},
-                        generic = {ech__direct_offer, 1, &ech__vec_generic};
+    static conv_setting one = {ech__direct_offer, 1, false}, two = {ech__direct_offer, 2, false},
+                        generic = {ech__direct_offer, 1, true};
     const struct CMUnitTest tests[] = {
         {"shapes", shapes, conv_bench_setup, conv_bench_teardown, &one},
         {"shapes, two threads", shapes, conv_bench_setup, conv_bench_teardown, &two},

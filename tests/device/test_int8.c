@@ -3,8 +3,6 @@
 #include "support/levels.h"
 #include "base/rng.h"
 #include "device/cpu/cpu.h"
-#include "device/cpu/int8/int8.h"
-#include "device/cpu/int8/winograd.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -381,7 +379,8 @@ static void performance(void **state)
 enum { LONG = 40 };
 
 /* A tile of made-up numbers, through one set of loops. */
-static void run_tile(const ech__int8_isa *isa, int rows, int panels, ech_dtype type, char *out)
+static void run_tile(const ech__int8_products *products, int rows, int panels, ech_dtype type,
+                     char *out)
 {
     static int16_t x[ECH__INT8_ROWS][3 * LONG];
     static int8_t w[2 * 3 * LONG / 2 * 16];
@@ -412,18 +411,18 @@ static void run_tile(const ech__int8_isa *isa, int rows, int panels, ech_dtype t
         t.x[r] = x[r];
         t.y[r] = out + r * 16 * 4;
     }
-    isa->tile(&t);
+    products->tile(&t);
 }
 
 static void plain_tiles(void **state)
 {
     (void)state;
     for (int panels = 1; panels <= 2; panels++) {
-        for (int rows = 1; rows <= ech__int8_generic.rows[panels - 1]; rows++) {
+        for (int rows = 1; rows <= ech__int8_products_generic.rows[panels - 1]; rows++) {
             for (int type = 0; type < 3; type++) {
                 char a[ECH__INT8_ROWS * 64] = {0}, b[ECH__INT8_ROWS * 64] = {0};
-                run_tile(&ech__int8_generic, rows, panels, RESULTS[type], a);
-                run_tile(&ech__int8_avx2, rows, panels, RESULTS[type], b);
+                run_tile(&ech__int8_products_generic, rows, panels, RESULTS[type], a);
+                run_tile(&ech__int8_products_avx2, rows, panels, RESULTS[type], b);
                 assert_memory_equal(a, b, sizeof a);
                 assert_true(a[0] || a[1] || a[2] || a[3] || a[4] || a[5] || a[6] || a[7]);
             }
@@ -459,9 +458,9 @@ static void plain_sums(void **state)
                                 .rows = ROWS,
                                 .y_step = 64};
             t.y = y[0];
-            ech__int8_generic.finish(&t);
+            ech__int8_products_generic.finish(&t);
             t.y = y[1];
-            ech__int8_avx2.finish(&t);
+            ech__int8_products_avx2.finish(&t);
             assert_memory_equal(y[0], y[1], sizeof y[0]);
         }
     }
@@ -472,7 +471,7 @@ static void plain_sums(void **state)
 static void winograd_blocks(void **state)
 {
     enum { SIZE = 11, CHANNELS = 32, MOST = 81 };
-    const ech__int8_wino_isa *const isas[] = {&ech__int8_wino_avx2, &ech__int8_wino_stride2_avx2};
+    const ech__int8_winograd_loops *const *strides = ech__loops_for(ECH__ISA_AVX2)->int8_winograd;
     static uint8_t apart[CHANNELS * SIZE * SIZE], together[CHANNELS * SIZE * SIZE];
     static int16_t v[2][MOST * CHANNELS];
     (void)state;
@@ -484,13 +483,14 @@ static void winograd_blocks(void **state)
         }
     }
     for (int k = 0; k < 2 * 9 * 2; k++) {
-        const ech__int8_wino_isa *isa = isas[k % 2];
+        const ech__int8_winograd_loops *loops = strides[k % 2];
         const int row = k / 2 % 3, col = k / 6 % 3; /* before, within and behind */
-        const int h = row == 0 ? -1 : row == 1 ? 1 : SIZE + 1 - isa->side;
-        const int w = col == 0 ? -1 : col == 1 ? 1 : SIZE + 1 - isa->side;
+        const int h = row == 0 ? -1 : row == 1 ? 1 : SIZE + 1 - loops->side;
+        const int w = col == 0 ? -1 : col == 1 ? 1 : SIZE + 1 - loops->side;
         ech__int8_wino_input t = {.top = h < 0,
-                                  .left = w<0, .bottom = h + isa->side> SIZE ? SIZE - h : isa->side,
-                                  .right = w + isa->side > SIZE ? SIZE - w : isa->side,
+                                  .left =
+                                      w<0, .bottom = h + loops->side> SIZE ? SIZE - h : loops->side,
+                                  .right = w + loops->side > SIZE ? SIZE - w : loops->side,
                                   .channels = CHANNELS,
                                   .is_signed = k >= 18,
                                   .v_point = CHANNELS};
@@ -501,17 +501,16 @@ static void winograd_blocks(void **state)
             t.x = (const char *)(wide ? together : apart) + (h + t.top) * t.line +
                   (w + t.left) * t.block;
             t.v = v[wide];
-            isa->input(&t);
+            loops->input(&t);
         }
         assert_memory_equal(v[0], v[1], sizeof v[0]);
     }
 }
 
-static void plain_loops(void **state)
+static void check_loops(const ech__int8_loops *vectors)
 {
-    (void)state;
     enum { N = 1000 };
-    const ech__int8_loops *all[] = {&ech__int8_loops_generic, &ech__int8_loops_avx2};
+    const ech__int8_loops *all[] = {&ech__int8_loops_generic, vectors};
     float x[N], wide[2][N];
     uint8_t whole[2][N];
     uint8_t joined[2][8 * N], apart[2][8 * N], pooled[2][9 * 8], lines[8 * 8];
@@ -553,6 +552,14 @@ static void plain_loops(void **state)
         assert_int_equal(whole[0][3], type ? 127 : 255);
         assert_int_equal(whole[0][4], type ? 128 : 0);
     }
+}
+
+static void plain_loops(void **state)
+{
+    (void)state;
+    check_loops(&ech__int8_loops_avx2);
+    if (ech__isa_of_processor() >= ECH__ISA_AVX512)
+        check_loops(&ech__int8_loops_avx512);
 }
 #endif
 

@@ -38,7 +38,7 @@ static int sweep_batches(conv_bench *b, conv c, ech__op op)
             const int count = conv_all_offers(b, &desc, found);
             const bool library_too = offers_library(found, count);
             const int64_t out = (c.H + 2 * c.pad - c.K) / c.stride + 1;
-            const int64_t channels = b->cpu->vec->channels;
+            const int64_t channels = b->cpu->loops->channels;
             const int64_t x = c.N * ech__round_up(c.I, channels) * c.H * c.W;
             const int64_t y = c.N * ech__round_up(c.O, channels) * out * out;
             if (larger(x, y) > ECH__LIBRARY_ELEMENTS)
@@ -105,7 +105,7 @@ static void linear_layers(void **state)
 
 int main(void)
 {
-    static conv_setting one = {NULL, 1, NULL}, two = {NULL, 2, NULL};
+    static conv_setting one = {NULL, 1, false}, two = {NULL, 2, false};
     const struct CMUnitTest tests[] = {
         {"convolutions", convolutions, conv_bench_setup, conv_bench_teardown, &one},
         {"convolutions, two threads", convolutions, conv_bench_setup, conv_bench_teardown, &two},

@@ -342,8 +342,8 @@ static void check_conversions(const ech__vec *vec)
 static void conversions(void **state)
 {
     harness *h = *state;
-    check_conversions(&ech__vec_generic);
-    check_conversions(ech__vec_best());
+    check_conversions(ech__loops_for(ECH__ISA_GENERIC)->vec);
+    check_conversions(ech__loops_for(ech__isa_level())->vec);
     h->runs++;
 }
 

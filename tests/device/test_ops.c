@@ -3,7 +3,7 @@
 #include "support/levels.h"
 #include "base/system/clock.h"
 #include "base/size.h"
-#include "device/cpu/vec/vec.h"
+#include "device/cpu/loops.h"
 
 #include <float.h>
 #include <math.h>
@@ -343,8 +343,8 @@ static void stats_have_the_same_bits(void **state)
     op_data_destroy(&three);
     harness_fini(&other);
     double narrow[ECH__GRAD_STATS], wide[ECH__GRAD_STATS];
-    ech__vec_generic.grad_stats(ECH__SUM_BLOCK - 3, block, narrow);
-    ech__vec_best()->grad_stats(ECH__SUM_BLOCK - 3, block, wide);
+    ech__loops_for(ECH__ISA_GENERIC)->vec->grad_stats(ECH__SUM_BLOCK - 3, block, narrow);
+    ech__loops_for(ech__isa_level())->vec->grad_stats(ECH__SUM_BLOCK - 3, block, wide);
     assert_memory_equal(narrow, wide, sizeof wide);
 }
 

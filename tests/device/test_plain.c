@@ -180,7 +180,7 @@ static void layouts_change(void **state)
 
 int main(void)
 {
-    static conv_setting one = {offer_plain, 1, NULL}, two = {offer_plain, 2, NULL};
+    static conv_setting one = {offer_plain, 1, false}, two = {offer_plain, 2, false};
     static harness_target cpu = {ECH__DEVICE_CPU, 2};
     const struct CMUnitTest tests[] = {
         {"linear layers", linear_layers, harness_setup, harness_teardown, &cpu},

@@ -1,8 +1,6 @@
 /* Loops that promise the same bits in every vector width: each width that this processor has against the generic one. */
 #include "support/cmocka_first.h"
-#include "device/cpu/image/image.h"
-#include "device/cpu/vec/vec.h"
-#include "device/isa.h"
+#include "device/cpu/loops.h"
 
 #include <float.h>
 #include <math.h>
@@ -16,22 +14,33 @@ enum { MOST = 200, SHIFTS = 3, WIDTHS = 3 };
 
 typedef struct width {
     ech__isa isa;
-    const ech__vec *vec;
-    const ech__image_isa *image;
+    const ech__loops *loops;
 } width;
 
 /* The generic one first; returns how many. */
 static int widths(width out[WIDTHS])
 {
+    static const ech__isa levels[WIDTHS] = {ECH__ISA_GENERIC, ECH__ISA_AVX2, ECH__ISA_AVX512};
     int count = 0;
-    out[count++] = (width){ECH__ISA_GENERIC, &ech__vec_generic, &ech__image_generic};
-#ifdef ECH_X86
-    if (ech__isa_of_processor() >= ECH__ISA_AVX2)
-        out[count++] = (width){ECH__ISA_AVX2, &ech__vec_avx2, &ech__image_avx2};
-    if (ech__isa_of_processor() >= ECH__ISA_AVX512)
-        out[count++] = (width){ECH__ISA_AVX512, &ech__vec_avx512, &ech__image_avx512};
-#endif
+    for (; count < WIDTHS && levels[count] <= ech__isa_of_processor(); count++)
+        out[count] = (width){levels[count], ech__loops_for(levels[count])};
     return count;
+}
+
+/* Otherwise the tests below compare a width with itself. */
+static void widths_are_different_loops(void **state)
+{
+    (void)state;
+    width all[WIDTHS];
+    for (int k = widths(all); k-- > 1;) {
+        assert_ptr_not_equal(all[k].loops->vec, all[k - 1].loops->vec);
+        assert_ptr_not_equal(all[k].loops->image, all[k - 1].loops->image);
+        assert_ptr_not_equal(all[k].loops->winograd, all[k - 1].loops->winograd);
+        assert_ptr_not_equal(all[k].loops->direct, all[k - 1].loops->direct);
+        assert_ptr_not_equal(all[k].loops->panel, all[k - 1].loops->panel);
+        assert_ptr_not_equal(all[k].loops->int8, all[k - 1].loops->int8);
+        assert_int_equal(all[k].loops->channels, all[k].loops->image->channels);
+    }
 }
 
 /* Numbers of all sizes and both signs, with zeros, subnormal and infinite ones and NaN among them where odd is set. */
@@ -137,7 +146,7 @@ static void compare(const char *what, job *run, int n, int shift, bool odd)
         for (int p = 0; p < LENGTH(parts); p++)
             fill(parts[p], MOST + SHIFTS, n + p, odd);
         memset(x->sums, 0, sizeof x->sums);
-        run(all[k].vec, n, shift, x);
+        run(all[k].loops->vec, n, shift, x);
         for (int p = 0; p < LENGTH(parts); p++)
             assert_same_floats(what, all[k].isa, generic[p], parts[p], MOST + SHIFTS);
         for (int s = 0; s < LENGTH(x->sums); s++)
@@ -179,9 +188,9 @@ static int place_of(int B, int channel, int pixel)
     return channel / B * PIXELS * B + pixel * B + channel % B;
 }
 
-static void run_images(const ech__image_isa *isa, const float canonical[4][ALL], planes *p)
+static void run_images(const ech__image_loops *loops, const float canonical[4][ALL], planes *p)
 {
-    const int B = isa->channels;
+    const int B = loops->channels;
     const ech__runs runs = {.count = 1, .pixels = PIXELS, .step = (int64_t)PIXELS * B};
     const ech__windows windows[] = {{3, 2, 1, SIDE, SIDE, 4, 4}, {2, 2, 0, 6, 6, 3, 3}};
     memset(p, 0, sizeof *p);
@@ -195,21 +204,21 @@ static void run_images(const ech__image_isa *isa, const float canonical[4][ALL],
         const int at = block * PIXELS * B;
         for (int c = 0; c < 4 * B; c++)
             vectors[c] = canonical[c / B][block * B + c % B] * 0.25f + 1;
-        isa->normalise(PIXELS, vectors, p->in[0] + at, p->in[1] + at, true, p->out[0] + at);
-        isa->normalise_bwd(PIXELS, vectors, p->in[0] + at, p->in[2] + at, p->out[0] + at,
-                           p->out[1] + at);
-        isa->moments(&runs, p->in[0] + at, sums);
+        loops->normalise(PIXELS, vectors, p->in[0] + at, p->in[1] + at, true, p->out[0] + at);
+        loops->normalise_bwd(PIXELS, vectors, p->in[0] + at, p->in[2] + at, p->out[0] + at,
+                             p->out[1] + at);
+        loops->moments(&runs, p->in[0] + at, sums);
         memcpy(&p->sums[0][block * B], sums, (size_t)B * sizeof *sums);
         memcpy(&p->sums[1][block * B], sums + B, (size_t)B * sizeof *sums);
-        isa->products(&runs, p->in[0] + at, p->in[2] + at, p->out[0] + at, vectors, sums);
+        loops->products(&runs, p->in[0] + at, p->in[2] + at, p->out[0] + at, vectors, sums);
         memcpy(&p->sums[2][block * B], sums, (size_t)B * sizeof *sums);
         memcpy(&p->sums[3][block * B], sums + B, (size_t)B * sizeof *sums);
         for (int w = 0; w < LENGTH(windows); w++) {
-            isa->maxpool(&windows[w], B, p->in[3] + at, p->out[2] + at, p->place + at);
-            isa->maxpool_bwd(&windows[w], p->out[2] + at, p->place + at, p->out[3 + w] + at);
+            loops->maxpool(&windows[w], B, p->in[3] + at, p->out[2] + at, p->place + at);
+            loops->maxpool_bwd(&windows[w], p->out[2] + at, p->place + at, p->out[3 + w] + at);
         }
-        isa->avgpool(&windows[0], p->in[3] + at, p->out[5] + at);
-        isa->avgpool_bwd(&windows[0], p->out[5] + at, p->out[3] + at);
+        loops->avgpool(&windows[0], p->in[3] + at, p->out[5] + at);
+        loops->avgpool_bwd(&windows[0], p->out[5] + at, p->out[3] + at);
     }
 }
 
@@ -223,12 +232,12 @@ static void images_have_the_same_bits(void **state)
     for (int k = 0; k < 4; k++)
         fill(canonical[k], ALL, 31 * k, false);
     for (int w = 0; w < count; w++) {
-        run_images(all[w].image, (const float(*)[ALL])canonical, &result[w]);
+        run_images(all[w].loops->image, (const float(*)[ALL])canonical, &result[w]);
         for (int k = 0; k < 6; k++) {
             for (int i = 0; i < ALL; i++) {
                 const int c = i / PIXELS, pixel = i % PIXELS;
-                first[i] = result[0].out[k][place_of(all[0].image->channels, c, pixel)];
-                other[i] = result[w].out[k][place_of(all[w].image->channels, c, pixel)];
+                first[i] = result[0].out[k][place_of(all[0].loops->image->channels, c, pixel)];
+                other[i] = result[w].out[k][place_of(all[w].loops->image->channels, c, pixel)];
             }
             assert_same_floats("an image", all[w].isa, first, other, ALL);
         }
@@ -239,6 +248,7 @@ static void images_have_the_same_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(widths_are_different_loops),
         cmocka_unit_test(arrays_have_the_same_bits),
         cmocka_unit_test(images_have_the_same_bits),
     };

@@ -162,7 +162,7 @@ static void same_bits_on_any_threads(void **state)
                                  {3, 72, 56, 8, 8, 3, 1, 1, false}};
     for (int threads = 2; threads <= 3; threads++) {
         conv_bench other;
-        conv_bench_init(&other, &(conv_setting){ech__winograd_offer, threads, NULL});
+        conv_bench_init(&other, &(conv_setting){ech__winograd_offer, threads, false});
         for (int s = 0; s < LENGTH(convs); s++) {
             conv_data d = conv_inputs(&convs[s]);
             for (int v = 0; v < LENGTH(VARIANTS); v++) {
@@ -326,7 +326,8 @@ static void performance(void **state)
 
 int main(void)
 {
-    static conv_setting one = {ech__winograd_offer, 1, NULL}, two = {ech__winograd_offer, 2, NULL};
+    static conv_setting one = {ech__winograd_offer, 1, false},
+                        two = {ech__winograd_offer, 2, false};
     const struct CMUnitTest tests[] = {
         {"shapes", shapes, conv_bench_setup, conv_bench_teardown, &one},
         {"shapes, two threads", shapes, conv_bench_setup, conv_bench_teardown, &two},

@@ -52,8 +52,8 @@ void conv_bench_init(conv_bench *b, const conv_setting *setting)
     const ech__device_options options = {.kind = ECH__DEVICE_CPU, .threads = setting->threads};
     good(b, ech__device_create(b->ctx, &options, &b->device));
     ech__cpu *cpu = ech__device_state(b->device);
-    if (setting->vec)
-        cpu->vec = setting->vec;
+    if (setting->generic)
+        cpu->loops = ech__loops_for(ECH__ISA_GENERIC);
     b->cpu = cpu;
 }
 
@@ -99,7 +99,7 @@ ech__kernel_desc conv_describe(const conv_bench *b, const conv *c, const conv_va
                                        .channels = c->I,
                                        .height = c->H,
                                        .width = c->W}};
-    const int channels = b->cpu->vec->channels;
+    const int channels = b->cpu->loops->channels;
     const ech__shape xs = x_shape(c), ys = y_shape(c), ws = w_shape(c), bs = {1, {c->O}};
     const ech__layout x =
         c->plain ? ech__layout_plain(&xs) : ech__layout_blocked_channels(&xs, channels);

@@ -1,7 +1,7 @@
 /* Convolutions of f32 by the kernels that one file of the cpu device offers, and sums in f64 to compare them with.
  *
  *     conv_bench b;
- *     conv_bench_init(&b, &(conv_setting){ech__direct_offer, 1, NULL});
+ *     conv_bench_init(&b, &(conv_setting){ech__direct_offer, 1, false});
  *     conv_data d = conv_inputs(&c);
  *     conv_expect(&d);
  *     ech__kernel_desc desc = conv_describe(&b, &c, &variant);
@@ -43,7 +43,7 @@ typedef void conv_offer_fn(const ech__cpu *cpu, int threads, const ech__kernel_d
 typedef struct conv_setting {
     conv_offer_fn *offer; /* of the kernels under test */
     int threads;
-    const ech__vec *vec; /* NULL: what the processor has */
+    bool generic; /* loops, instead of the widest that the processor has */
 } conv_setting;
 
 typedef struct conv_bench {

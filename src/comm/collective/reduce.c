@@ -1,15 +1,14 @@
-#include "comm/collective/reduce_table.h"
+#include "comm/collective/reduce.h"
 #include "device/isa.h"
 
-const ech__reduce_table *ech__reduce_best(void)
+const ech__reduce_loops *ech__reduce_best(void)
 {
-#ifdef ECH_X86
-    if (ech__isa_level() >= ECH__ISA_AVX512)
-        return &ech__reduce_avx512;
-    if (ech__isa_level() >= ECH__ISA_AVX2)
-        return &ech__reduce_avx2;
-#endif
-    return &ech__reduce_generic;
+    static const ech__reduce_loops *const widths[] = {
+#define ENTRY(id, suffix) &ech__reduce_##suffix,
+        ECH__WIDTH_LIST(ENTRY)
+#undef ENTRY
+    };
+    return widths[ech__isa_width(ech__isa_level())];
 }
 
 ech_status ech__reduce(ech_ctx *ctx, ech__reduction reduction, ech_dtype dtype, int64_t count,

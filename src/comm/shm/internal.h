@@ -18,7 +18,7 @@
 #define ECH_COMM_SHM_INTERNAL_H
 
 #include "base/system/cpus.h"
-#include "comm/collective/reduce_table.h"
+#include "comm/collective/reduce.h"
 #include "comm/comm.h"
 #include "comm/shm/shm.h"
 

@@ -106,7 +106,7 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
     const bool alike = lie_alike(desc);
     k->base = (ech__kernel){.run = alike ? run_flat : run_walk, .destroy = destroy};
     k->device = device;
-    k->vec = cpu->vec;
+    k->vec = cpu->loops->vec;
     k->from = desc->operands[0];
     k->to = desc->operands[1];
     k->src = binding->operands[0];

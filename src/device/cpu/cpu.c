@@ -290,7 +290,7 @@ static ech_status cpu_open(ech__device *device, void **out)
         return status;
     }
     ech__blas_open();
-    cpu->vec = ech__vec_best();
+    cpu->loops = ech__loops_for(ech__isa_level());
     char processor[80], onednn[48], blas[48];
     ech__cpu_processor(processor, sizeof processor);
     ech__onednn_version(onednn, sizeof onednn);
@@ -318,7 +318,7 @@ static const char *cpu_fingerprint(ech__device *device)
 static ech__layout cpu_activation_layout(ech__device *device, const ech__shape *shape)
 {
     const ech__cpu *cpu = ech__device_state(device);
-    return shape->ndims == 4 ? ech__layout_blocked_channels(shape, cpu->vec->channels)
+    return shape->ndims == 4 ? ech__layout_blocked_channels(shape, cpu->loops->channels)
                              : ech__layout_plain(shape);
 }
 

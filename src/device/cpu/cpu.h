@@ -26,14 +26,13 @@
 #ifndef ECH_DEVICE_CPU_CPU_H
 #define ECH_DEVICE_CPU_CPU_H
 
-#include "device/cpu/vec/vec.h"
+#include "device/cpu/loops.h"
 #include "device/device.h"
-#include "device/isa.h"
 
 typedef struct ech__onednn ech__onednn;
 
 typedef struct ech__cpu {
-    const ech__vec *vec;
+    const ech__loops *loops;
     ech__onednn *onednn; /* NULL in a build without it */
     char fingerprint[256];
 } ech__cpu;

@@ -473,7 +473,7 @@ void ech__simple_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc 
     ech__candidate *candidate = ech__offer_add(offer, desc, "loops", create_kernel);
     if (!candidate)
         return;
-    const ech__ports ports = ech__ports_of(cpu->vec, desc, BLOCK);
+    const ech__ports ports = ech__ports_of(cpu->loops->vec, desc, BLOCK);
     const bool slots = takes_low(desc);
     candidate->scratch_bytes = sums_bytes(desc) + (slots ? ech__ports_bytes(&ports, threads) : 0);
 }
@@ -503,7 +503,7 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
     const bool updates = desc->op == ECH__OP_SGD || desc->op == ECH__OP_ADAM;
     k->base = (ech__kernel){.run = run, .destroy = destroy, .run_part = updates ? run_part : NULL};
     k->device = device;
-    k->vec = cpu->vec;
+    k->vec = cpu->loops->vec;
     k->fn = function_of(desc);
     k->attrs = desc->attrs;
     k->nin = desc->nin;
@@ -515,7 +515,7 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
     k->scratch = binding->scratch;
     k->copy = binding->copy;
     k->copy_type = binding->copy_type;
-    k->ports = ech__ports_of(cpu->vec, desc, BLOCK);
+    k->ports = ech__ports_of(cpu->loops->vec, desc, BLOCK);
     ech__ports_bind(&k->ports, desc, binding, (char *)binding->scratch + sums_bytes(desc));
     for (int i = 0; i < desc->nin + desc->nout; i++)
         k->at[i] = binding->operands[i];

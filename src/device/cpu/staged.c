@@ -144,7 +144,7 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
     k->base = (ech__kernel){.run = run, .destroy = destroy};
     k->device = device;
-    k->vec = cpu->vec;
+    k->vec = cpu->loops->vec;
     ech__binding wide = *binding;
     char *scratch = binding->scratch;
     for (int i = 0; i < desc->nin + desc->nout; i++) {

@@ -48,7 +48,7 @@ typedef struct weight {
 typedef struct direct_kernel {
     ech__kernel base;
     ech__device *device;
-    const ech__direct_isa *isa;
+    const ech__direct_loops *loops;
     ech__op op;
     bool relu, has_bias;
     int64_t n, o, i, kernel;
@@ -113,7 +113,7 @@ static float *weight_at(const weight *w, int64_t B, int64_t o, int64_t i, int64_
 /* Copies vectors of outputs of the given weight into the one that is used; both seen as by a forward one. */
 static void pack(const direct_kernel *k, const weight *from, const weight *to, range vectors)
 {
-    const int64_t B = k->isa->channels, K = k->kernel;
+    const int64_t B = k->loops->channels, K = k->kernel;
     const int64_t outputs = k->to.channels, inputs = k->from.channels;
     const bool whole_blocks =
         from->o_lane == B && from->i_lane == 1 && k->from.pixel == B && k->layout.nblocks == 2;
@@ -123,7 +123,7 @@ static void pack(const direct_kernel *k, const weight *from, const weight *to, r
                 const float *src = weight_at(from, B, q * B, i, tap / K, tap % K);
                 float *dst = weight_at(to, B, q * B, i, tap / K, tap % K);
                 if (whole_blocks) {
-                    k->isa->transpose(src, dst);
+                    k->loops->transpose(src, dst);
                     continue;
                 }
                 const int64_t lanes = least(B, outputs - q * B);
@@ -137,7 +137,7 @@ static void pack(const direct_kernel *k, const weight *from, const weight *to, r
 /* The gradient as it was added up, into the layout that is asked for. */
 static void store_gradient(const direct_kernel *k, range vectors)
 {
-    const int64_t B = k->isa->channels, K = k->kernel;
+    const int64_t B = k->loops->channels, K = k->kernel;
     const int64_t outputs = k->layout.padded[0], inputs = k->layout.padded[1];
     for (int64_t q = vectors.first; q < vectors.end; q++) {
         const int64_t lanes = least(B, outputs - q * B);
@@ -186,7 +186,7 @@ static range real_rows(const direct_kernel *k)
 /* The terms of one result, row after row of the kernel. */
 static void list_terms(const direct_kernel *k)
 {
-    const int64_t B = k->isa->channels;
+    const int64_t B = k->loops->channels;
     const image *x = &k->seen;
     const weight *w = &k->used;
     const bool data = k->op == ECH__OP_CONV2D_BWD_DATA;
@@ -213,10 +213,10 @@ static void list_terms(const direct_kernel *k)
 /* Rows of one sample of the result, for one or two blocks of its channels. */
 static void convolve(const direct_kernel *k, const image *x, band rows, int64_t block, int blocks)
 {
-    const int64_t B = k->isa->channels, most_pixels = k->isa->width[blocks - 1];
+    const int64_t B = k->loops->channels, most_pixels = k->loops->width[blocks - 1];
     const int64_t width = k->to.width;
     const int64_t pixels = ceil_div(width, ceil_div(width, most_pixels));
-    const int together = 2 * pixels * blocks <= k->isa->accumulators[blocks - 1] ? 2 : 1;
+    const int together = 2 * pixels * blocks <= k->loops->accumulators[blocks - 1] ? 2 : 1;
     const range real = real_rows(k);
     ech__direct_tile t = {.w = k->used.data + block * k->used.o_block,
                           .bias = k->has_bias ? k->bias + block * B : NULL,
@@ -239,13 +239,13 @@ static void convolve(const direct_kernel *k, const image *x, band rows, int64_t 
         t.y = k->to.data + rows.sample * k->to.sample + block * k->to.group + row * k->to.row;
         t.pixels = (int)pixels;
         t.count = width / pixels;
-        k->isa->tile(&t);
+        k->loops->tile(&t);
         t.x += t.count * pixels * t.x_pixel;
         t.y += t.count * pixels * B;
         t.pixels = (int)(width % pixels);
         t.count = 1;
         if (t.pixels)
-            k->isa->tile(&t);
+            k->loops->tile(&t);
     }
 }
 
@@ -278,20 +278,20 @@ static void add_column(const direct_kernel *k, const ech__direct_tile *row, int6
     const int64_t width = columns.end - columns.first;
     if (width <= 0)
         return;
-    const int64_t pixels = ceil_div(width, ceil_div(width, k->isa->width[row->blocks - 1]));
+    const int64_t pixels = ceil_div(width, ceil_div(width, k->loops->width[row->blocks - 1]));
     ech__direct_tile t = *row;
     t.w += w * k->used.w;
     t.x += columns.first * t.x_pixel;
     t.y += (columns.first * s + w - k->pad) * k->to.pixel;
     t.pixels = (int)pixels;
     t.count = width / pixels;
-    k->isa->tile(&t);
+    k->loops->tile(&t);
     t.x += t.count * pixels * t.x_pixel;
     t.y += t.count * pixels * t.y_pixel;
     t.pixels = (int)(width % pixels);
     t.count = 1;
     if (t.pixels)
-        k->isa->tile(&t);
+        k->loops->tile(&t);
 }
 
 /* One row of dx, for one or two blocks of its channels. */
@@ -361,8 +361,8 @@ static void add_taps(const direct_kernel *k, const image *x, band rows, int64_t 
     const int64_t K = k->kernel, s = k->stride;
     const bool plain = x->pixel == 1;
     const int64_t length = plain ? K : x->depth, lines = x->groups * K * (plain ? 1 : K);
-    const int64_t taps = ceil_div(length, ceil_div(length, k->isa->width[blocks - 1]));
-    const int together = 2 * taps * blocks <= k->isa->accumulators[blocks - 1] ? 2 : 1;
+    const int64_t taps = ceil_div(length, ceil_div(length, k->loops->width[blocks - 1]));
+    const int together = 2 * taps * blocks <= k->loops->accumulators[blocks - 1] ? 2 : 1;
     const range real = real_rows(k);
     const float *dy = k->to.data + rows.sample * k->to.sample + block * k->to.group;
     ech__direct_sum t = {.blocks = blocks,
@@ -391,7 +391,7 @@ static void add_taps(const direct_kernel *k, const image *x, band rows, int64_t 
             t.taps = (int)least(taps, length - tap);
             t.x = one.x + first * t.x_row + tap;
             t.dw = one.dw + tap * t.dw_tap;
-            k->isa->sum(&t);
+            k->loops->sum(&t);
         }
     }
 }
@@ -399,7 +399,7 @@ static void add_taps(const direct_kernel *k, const image *x, band rows, int64_t 
 /* This thread's part of the gradients, in dw and db. */
 static void gradients(const direct_kernel *k, float *buffer, float *dw, float *db)
 {
-    const int64_t B = k->isa->channels, blocks = k->to.groups;
+    const int64_t B = k->loops->channels, blocks = k->to.groups;
     memset(dw, 0, (size_t)k->used_floats * sizeof *dw);
     memset(db, 0, (size_t)(blocks * B) * sizeof *db);
     range rows = share_of(k->n * k->to.height);
@@ -410,8 +410,8 @@ static void gradients(const direct_kernel *k, float *buffer, float *dw, float *d
             add_taps(k, &x, part, block, (int)least(2, blocks - block), dw);
         for (int64_t block = 0; block < blocks && k->db; block++) {
             const float *dy = k->to.data + part.sample * k->to.sample + block * k->to.group;
-            k->isa->add_pixels(dy + part.first * k->to.row, (part.end - part.first) * k->to.width,
-                               db + block * B);
+            k->loops->add_pixels(dy + part.first * k->to.row, (part.end - part.first) * k->to.width,
+                                 db + block * B);
         }
     }
 }
@@ -419,7 +419,7 @@ static void gradients(const direct_kernel *k, float *buffer, float *dw, float *d
 /* The parts of all threads, in their order. */
 static void combine(const direct_kernel *k, float *first)
 {
-    const int64_t threads = omp_get_num_threads(), width = k->to.groups * k->isa->channels;
+    const int64_t threads = omp_get_num_threads(), width = k->to.groups * k->loops->channels;
     const range floats = share_of(k->used_floats);
     for (int64_t t = 1; t < threads; t++) {
         const float *part = k->own + (t - k->in_place) * k->used_floats;
@@ -443,7 +443,7 @@ static void combine(const direct_kernel *k, float *first)
 static void prepare(const direct_kernel *k)
 {
     const range vectors = share_of(k->to.groups);
-    const int64_t B = k->isa->channels;
+    const int64_t B = k->loops->channels;
     if (!k->in_place) {
         const weight from = forward_weight(k);
         memset(k->own + vectors.first * k->used.o_block, 0,
@@ -476,7 +476,7 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
         } else {
             float *dw = k->in_place && me == 0 ? k->given.data
                                                : k->own + (me - k->in_place) * k->used_floats;
-            gradients(k, buffer, dw, k->sums + me * k->to.groups * k->isa->channels);
+            gradients(k, buffer, dw, k->sums + me * k->to.groups * k->loops->channels);
 #pragma omp barrier
             combine(k, k->in_place ? k->given.data : k->own);
         }
@@ -491,18 +491,6 @@ static void destroy(ech__kernel *base)
 }
 
 /* ---- sizes ---- */
-
-static const ech__direct_isa *best_isa(const ech__vec *vec)
-{
-#ifdef ECH_X86
-    if (vec == &ech__vec_avx512)
-        return &ech__direct_avx512;
-    if (vec == &ech__vec_avx2)
-        return &ech__direct_avx2;
-#endif
-    (void)vec;
-    return &ech__direct_generic;
-}
 
 /* pixel: 1 for a row-major image, B for a blocked one. */
 static image image_of(int64_t channels, int64_t height, int64_t width, int64_t pixel)
@@ -548,7 +536,7 @@ static weight weight_from(const ech__layout *layout, int64_t B)
 /* A weight of our own: the taps in the order of the loops, each a vector of outputs. */
 static weight own_weight(const direct_kernel *k, int64_t *floats)
 {
-    const int64_t B = k->isa->channels, K = k->kernel;
+    const int64_t B = k->loops->channels, K = k->kernel;
     weight w = {.o_lane = 1};
     if (k->from.pixel == 1) {
         w.w = B;
@@ -571,7 +559,7 @@ static weight own_weight(const direct_kernel *k, int64_t *floats)
  * with those that fill up the last block of a blocked one, and evenly spaced for the gradient of a row-major one. */
 static void choose_weight(direct_kernel *k)
 {
-    const int64_t B = k->isa->channels;
+    const int64_t B = k->loops->channels;
     k->given = weight_from(&k->layout, B);
     k->used = forward_weight(k);
     const int axis = k->op == ECH__OP_CONV2D_BWD_DATA ? 0 : 1;
@@ -604,7 +592,7 @@ static direct_kernel sizes_of(const ech__cpu *cpu, const ech__kernel_desc *desc,
     const bool data = desc->op == ECH__OP_CONV2D_BWD_DATA;
     const bool weights = desc->op == ECH__OP_CONV2D_BWD_WEIGHTS;
     direct_kernel k = {.op = desc->op,
-                       .isa = best_isa(cpu->vec),
+                       .loops = cpu->loops->direct,
                        .relu = desc->op == ECH__OP_CONV2D && a->relu,
                        .has_bias = desc->op == ECH__OP_CONV2D && desc->nin == 3,
                        .n = desc->operands[0].layout.shape.dims[0],
@@ -614,7 +602,7 @@ static direct_kernel sizes_of(const ech__cpu *cpu, const ech__kernel_desc *desc,
                        .stride = a->stride,
                        .pad = a->pad,
                        .layout = *layout};
-    const int64_t B = k.isa->channels;
+    const int64_t B = k.loops->channels;
     k.from = image_from(&desc->operands[0].layout, B);
     k.to = image_from(&desc->operands[weights ? 1 : desc->nin].layout, B);
     choose_view(&k);
@@ -628,7 +616,7 @@ static int64_t lay_out(direct_kernel *k, int threads, float *scratch)
 {
     const bool weights = k->op == ECH__OP_CONV2D_BWD_WEIGHTS;
     const int64_t parts = weights ? threads - k->in_place : !k->in_place;
-    const int64_t width = k->to.groups * k->isa->channels;
+    const int64_t width = k->to.groups * k->loops->channels;
     int64_t floats = 0;
     k->own = scratch;
     floats += ech__round_up(parts * k->used_floats, LINE);
@@ -711,7 +699,7 @@ static bool is_possible(const ech__cpu *cpu, const ech__kernel_desc *desc)
     if (desc->op != ECH__OP_CONV2D && !data && !weights)
         return false;
     const ech__operand *w = &desc->operands[ech__weight_operand(desc->op)];
-    const int64_t *dims = w->layout.shape.dims, B = best_isa(cpu->vec)->channels;
+    const int64_t *dims = w->layout.shape.dims, B = cpu->loops->channels;
     const int64_t *sides = desc->operands[0].layout.shape.dims;
     return w->dtype == ECH_F32 && sides[2] < MAX_SIDE && sides[3] < MAX_SIDE &&
            dims[2] < MAX_SIDE && distances_fit(dims, sides, B) &&
@@ -737,7 +725,7 @@ void ech__direct_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc 
     if (!is_possible(cpu, desc))
         return;
     const ech__operand *w = &desc->operands[ech__weight_operand(desc->op)];
-    const int64_t B = best_isa(cpu->vec)->channels;
+    const int64_t B = cpu->loops->channels;
     if (!w->free) {
         if (is_known_order(&w->layout, B))
             offer_order(cpu, threads, desc, &w->layout, offer);

@@ -51,7 +51,7 @@ typedef struct ech__direct_sum {
 } ech__direct_sum;
 
 /* What fits into the registers: lines (rows) times taps (pixels) times blocks accumulators. */
-typedef struct ech__direct_isa {
+typedef struct ech__direct_loops {
     int channels;        /* B */
     int accumulators[2]; /* with one and two blocks */
     int width[2];        /* most pixels, or taps, with one and two blocks */
@@ -61,11 +61,8 @@ typedef struct ech__direct_isa {
     void (*add_pixels)(const float *dy, int64_t count, float *out);
     /* from[B][B] -> to[B][B] with its axes exchanged */
     void (*transpose)(const float *from, float *to);
-} ech__direct_isa;
+} ech__direct_loops;
 
-extern const ech__direct_isa ech__direct_generic;
-#ifdef ECH_X86
-extern const ech__direct_isa ech__direct_avx2, ech__direct_avx512;
-#endif
+extern const ech__direct_loops ech__direct_generic, ech__direct_avx2, ech__direct_avx512;
 
 #endif

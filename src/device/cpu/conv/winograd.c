@@ -39,7 +39,7 @@ typedef enum weight_order { OUTPUTS_INNER, INPUTS_INNER, ROW_MAJOR, WEIGHT_ORDER
 typedef struct wino_kernel {
     ech__kernel base;
     ech__device *device;
-    const ech__winograd_isa *isa;
+    const ech__winograd_loops *loops;
     ech__op op;
     bool relu;
     weight_order order;
@@ -63,12 +63,12 @@ typedef struct wino_kernel {
 static const float *taps_of(const wino_kernel *k, int64_t o, int64_t i, bool outputs_inner,
                             float *buffer)
 {
-    const int64_t B = k->isa->channels;
+    const int64_t B = k->loops->channels;
     if (k->order != ROW_MAJOR) {
         const float *taps = k->w + (o * ceil_div(k->i, B) + i) * TAPS * B * B;
         if ((k->order == OUTPUTS_INNER) == outputs_inner)
             return taps;
-        k->isa->transpose(taps, buffer);
+        k->loops->transpose(taps, buffer);
         return buffer;
     }
     memset(buffer, 0, (size_t)(TAPS * B * B) * sizeof *buffer);
@@ -88,15 +88,15 @@ static const float *taps_of(const wino_kernel *k, int64_t o, int64_t i, bool out
 static void transform_weight(const wino_kernel *k, range vectors, float *u, int64_t stride)
 {
     float buffer[TAPS * MOST * MOST] __attribute__((aligned(64)));
-    const int64_t B = k->isa->channels, depth = k->from.blocks;
+    const int64_t B = k->loops->channels, depth = k->from.blocks;
     const bool forward = k->op == ECH__OP_CONV2D;
     for (int64_t d = 0; d < depth; d++) {
         for (int64_t v = vectors.first; v < vectors.end; v++) {
             const float *taps =
                 forward ? taps_of(k, v, d, true, buffer) : taps_of(k, d, v, false, buffer);
             const int64_t at = v - vectors.first;
-            k->isa->weight(taps, !forward, u + (at / 2 * depth + d) * B * 2 * B + at % 2 * B,
-                           stride);
+            k->loops->weight(taps, !forward, u + (at / 2 * depth + d) * B * 2 * B + at % 2 * B,
+                             stride);
         }
     }
 }
@@ -106,13 +106,13 @@ static void store_weight_gradient(const wino_kernel *k, range vectors, const flo
                                   int64_t stride)
 {
     float buffer[2][TAPS * MOST * MOST] __attribute__((aligned(64)));
-    const int64_t B = k->isa->channels, blocks = k->from.blocks;
+    const int64_t B = k->loops->channels, blocks = k->from.blocks;
     for (int64_t o = vectors.first; o < vectors.end; o++) {
         for (int64_t i = 0; i < blocks; i++, m += B * B) {
             float *to = k->dw + (o * blocks + i) * TAPS * B * B;
-            k->isa->weight_gradient(m, stride, k->order == OUTPUTS_INNER ? to : buffer[0]);
+            k->loops->weight_gradient(m, stride, k->order == OUTPUTS_INNER ? to : buffer[0]);
             if (k->order == INPUTS_INNER)
-                k->isa->transpose(buffer[0], to);
+                k->loops->transpose(buffer[0], to);
             if (k->order != ROW_MAJOR)
                 continue;
             const int64_t outputs = least(B, k->o - o * B), inputs = least(B, k->i - i * B);
@@ -133,21 +133,21 @@ static void store_weight_gradient(const wino_kernel *k, range vectors, const flo
 static void products(const wino_kernel *k, range tiles, range vectors, const float *v,
                      int64_t v_stride, const float *u, int64_t u_stride, float *m, int64_t m_stride)
 {
-    const int64_t B = k->isa->channels, count = tiles.end - tiles.first;
+    const int64_t B = k->loops->channels, count = tiles.end - tiles.first;
     const int64_t depth = k->from.blocks * B;
     for (int p = 0; p < POINTS; p++)
-        k->isa->over_channels(&(ech__winograd_product){.a = v + p * v_stride,
-                                                       .b = u + p * u_stride,
-                                                       .c = m + p * m_stride,
-                                                       .a_block = count * B,
-                                                       .b_block = depth * 2 * B,
-                                                       .c_block = count * B,
-                                                       .rows = count,
-                                                       .depth = depth,
-                                                       .blocks = vectors.end - vectors.first});
+        k->loops->over_channels(&(ech__winograd_product){.a = v + p * v_stride,
+                                                         .b = u + p * u_stride,
+                                                         .c = m + p * m_stride,
+                                                         .a_block = count * B,
+                                                         .b_block = depth * 2 * B,
+                                                         .c_block = count * B,
+                                                         .rows = count,
+                                                         .depth = depth,
+                                                         .blocks = vectors.end - vectors.first});
     for (int64_t q = vectors.first; q < vectors.end; q++, m += count * B)
-        k->isa->output(&k->to, (ech__winograd_span){q, tiles.first, count}, m, m_stride,
-                       k->b ? k->bias + q * B : NULL, k->relu);
+        k->loops->output(&k->to, (ech__winograd_span){q, tiles.first, count}, m, m_stride,
+                         k->b ? k->bias + q * B : NULL, k->relu);
 }
 
 /* Tiles of the input's blocks -> v[36][blocks][tiles][B] */
@@ -156,14 +156,14 @@ static void transform_input(const wino_kernel *k, range blocks, range tiles, flo
 {
     const int64_t count = tiles.end - tiles.first;
     for (int64_t block = blocks.first; block < blocks.end; block++)
-        k->isa->input(&k->from, (ech__winograd_span){block, tiles.first, count},
-                      v + block * count * k->isa->channels, stride);
+        k->loops->input(&k->from, (ech__winograd_span){block, tiles.first, count},
+                        v + block * count * k->loops->channels, stride);
 }
 
 /* The weight is kept: chunks of tiles. */
 static void convolve_by_tiles(const wino_kernel *k, float *piece)
 {
-    const int64_t B = k->isa->channels, pairs = ceil_div(k->to.blocks, 2);
+    const int64_t B = k->loops->channels, pairs = ceil_div(k->to.blocks, 2);
     const range all = {0, k->to.blocks}, mine = share_of(pairs);
     transform_weight(k, (range){mine.first * 2, least(mine.end * 2, k->to.blocks)},
                      k->kept + mine.first * k->from.blocks * B * 2 * B, k->kept_stride);
@@ -198,11 +198,11 @@ static void convolve_by_channels(const wino_kernel *k, float *piece)
 
 static void bias_gradient(const wino_kernel *k)
 {
-    const int64_t B = k->isa->channels;
+    const int64_t B = k->loops->channels;
     const range blocks = share_of(k->to.blocks);
     for (int64_t q = blocks.first; q < blocks.end; q++) {
         float sums[MOST];
-        k->isa->sums(&k->to, k->n, q, sums);
+        k->loops->sums(&k->to, k->n, q, sums);
         memcpy(k->db + q * B, sums, (size_t)least(B, k->o - q * B) * sizeof *sums);
     }
 }
@@ -212,32 +212,32 @@ static void tile_products(const wino_kernel *k, int64_t count, int64_t vectors, 
                           const float *x, int64_t x_stride, const float *dy, int64_t dy_stride,
                           float *m, int64_t m_stride, range points)
 {
-    const int64_t B = k->isa->channels, inputs = k->from.blocks * B;
+    const int64_t B = k->loops->channels, inputs = k->from.blocks * B;
     for (int64_t p = points.first; p < points.end; p++)
-        k->isa->over_tiles(&(ech__winograd_product){.a = x + p * x_stride,
-                                                    .b = dy + p * dy_stride,
-                                                    .c = m + p * m_stride,
-                                                    .a_block = count * B,
-                                                    .b_block = count * B,
-                                                    .c_block = inputs * B,
-                                                    .rows = inputs,
-                                                    .depth = count,
-                                                    .blocks = vectors,
-                                                    .add = add});
+        k->loops->over_tiles(&(ech__winograd_product){.a = x + p * x_stride,
+                                                      .b = dy + p * dy_stride,
+                                                      .c = m + p * m_stride,
+                                                      .a_block = count * B,
+                                                      .b_block = count * B,
+                                                      .c_block = inputs * B,
+                                                      .rows = inputs,
+                                                      .depth = count,
+                                                      .blocks = vectors,
+                                                      .add = add});
 }
 
 static void transform_gradient(const wino_kernel *k, range blocks, range tiles, float *v,
                                int64_t stride)
 {
     const int64_t count = tiles.end - tiles.first;
-    for (int64_t q = blocks.first; q < blocks.end; q++, v += count * k->isa->channels)
-        k->isa->gradient(&k->to, (ech__winograd_span){q, tiles.first, count}, v, stride);
+    for (int64_t q = blocks.first; q < blocks.end; q++, v += count * k->loops->channels)
+        k->loops->gradient(&k->to, (ech__winograd_span){q, tiles.first, count}, v, stride);
 }
 
 /* The gradient of the weight is kept: chunks of tiles, on which all threads work together. */
 static void weights_by_tiles(const wino_kernel *k)
 {
-    const int64_t B = k->isa->channels, inputs = k->from.blocks * B;
+    const int64_t B = k->loops->channels, inputs = k->from.blocks * B;
     float *x = k->pieces, *dy = k->pieces + POINTS * k->piece_a_stride;
     const range outputs = share_of(k->to.blocks);
     for (int64_t first = 0; first < k->tiles; first += k->chunk) {
@@ -277,7 +277,7 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
     (void)scalars;
     const wino_kernel *k = (const wino_kernel *)base;
     if (k->b) { /* filled up with zeros, so that the padding of y stays zero */
-        memset(k->bias, 0, (size_t)(k->to.blocks * k->isa->channels) * sizeof *k->bias);
+        memset(k->bias, 0, (size_t)(k->to.blocks * k->loops->channels) * sizeof *k->bias);
         memcpy(k->bias, k->b, (size_t)k->o * sizeof *k->bias);
     }
 #pragma omp parallel num_threads(k->device->threads)
@@ -307,18 +307,6 @@ static void destroy(ech__kernel *base)
 }
 
 /* ---- sizes ---- */
-
-static const ech__winograd_isa *best_isa(const ech__vec *vec)
-{
-#ifdef ECH_X86
-    if (vec == &ech__vec_avx512)
-        return &ech__winograd_avx512;
-    if (vec == &ech__vec_avx2)
-        return &ech__winograd_avx2;
-#endif
-    (void)vec;
-    return &ech__winograd_generic;
-}
 
 /* The image that the result of the products is, or dy. */
 static int result_operand(const ech__kernel_desc *desc)
@@ -352,7 +340,7 @@ static void cut(wino_kernel *k, int64_t before)
 /* Tiles of a chunk: as many as the caches hold, in equal parts for the threads. */
 static int64_t chunk_of_tiles(const wino_kernel *k, int threads)
 {
-    const int64_t B = k->isa->channels, rows = k->isa->rows;
+    const int64_t B = k->loops->channels, rows = k->loops->rows;
     const int64_t bytes = POINTS * (k->from.blocks + k->to.blocks) * B * 4;
     const int64_t size = most(CHUNK_BYTES / bytes, LEAST_TILES);
     const int64_t chunks = ceil_div(ceil_div(k->tiles, size), threads) * threads;
@@ -362,7 +350,7 @@ static int64_t chunk_of_tiles(const wino_kernel *k, int threads)
 /* Which side is kept, the chunks and the strides; returns the floats of scratch. */
 static int64_t lay_out(wino_kernel *k, int threads)
 {
-    const int64_t B = k->isa->channels, in = k->from.blocks * B, out = k->to.blocks * B;
+    const int64_t B = k->loops->channels, in = k->from.blocks * B, out = k->to.blocks * B;
     const int64_t whole_weight = in * ech__round_up(out, 2 * B);
     const bool weights = k->op == ECH__OP_CONV2D_BWD_WEIGHTS;
     /* The smaller side; and no sum over tiles is cut before it is long. */
@@ -385,18 +373,18 @@ static int64_t lay_out(wino_kernel *k, int threads)
     return POINTS * k->kept_stride + k->pieces_size + (k->biased ? out : 0);
 }
 
-static wino_kernel sizes_of(const ech__winograd_isa *isa, const ech__kernel_desc *desc)
+static wino_kernel sizes_of(const ech__winograd_loops *loops, const ech__kernel_desc *desc)
 {
     const int64_t pad = desc->attrs.pad;
     const int64_t *weight = desc->operands[ech__weight_operand(desc->op)].layout.shape.dims;
     wino_kernel k = {.op = desc->op,
-                     .isa = isa,
+                     .loops = loops,
                      .relu = desc->op == ECH__OP_CONV2D && desc->attrs.relu,
                      .biased = desc->op == ECH__OP_CONV2D && desc->nin == 3,
                      .n = desc->operands[0].layout.shape.dims[0],
                      .o = weight[0],
                      .i = weight[1]};
-    const int64_t B = isa->channels;
+    const int64_t B = loops->channels;
     k.from = image_of(&desc->operands[0], B);
     k.to = image_of(&desc->operands[result_operand(desc)], B);
     cut(&k, desc->op == ECH__OP_CONV2D_BWD_DATA ? 2 - pad : pad);
@@ -439,7 +427,7 @@ static bool is_blocked_image(const ech__operand *operand, int64_t B)
     return ech__layout_equal(&operand->layout, &blocked);
 }
 
-static bool is_possible(const ech__winograd_isa *isa, const ech__kernel_desc *desc)
+static bool is_possible(const ech__winograd_loops *loops, const ech__kernel_desc *desc)
 {
     if (desc->op != ECH__OP_CONV2D && desc->op != ECH__OP_CONV2D_BWD_DATA &&
         desc->op != ECH__OP_CONV2D_BWD_WEIGHTS)
@@ -447,7 +435,7 @@ static bool is_possible(const ech__winograd_isa *isa, const ech__kernel_desc *de
     const ech__attrs *a = &desc->attrs;
     if (a->kernel != 3 || a->stride != 1 || a->pad > 2)
         return false;
-    const int64_t B = isa->channels;
+    const int64_t B = loops->channels;
     return desc->operands[ech__weight_operand(desc->op)].dtype == ECH_F32 &&
            is_blocked_image(&desc->operands[0], B) &&
            is_blocked_image(&desc->operands[result_operand(desc)], B);
@@ -456,13 +444,13 @@ static bool is_possible(const ech__winograd_isa *isa, const ech__kernel_desc *de
 void ech__winograd_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                          ech__offer *offer)
 {
-    const ech__winograd_isa *isa = best_isa(cpu->vec);
-    if (!is_possible(isa, desc))
+    const ech__winograd_loops *loops = cpu->loops->winograd;
+    if (!is_possible(loops, desc))
         return;
     const int at = ech__weight_operand(desc->op);
     const ech__operand *weight = &desc->operands[at];
-    wino_kernel k = sizes_of(isa, desc);
-    const int64_t B = isa->channels;
+    wino_kernel k = sizes_of(loops, desc);
+    const int64_t B = loops->channels;
     weight_order first = OUTPUTS_INNER, last = INPUTS_INNER;
     if (!weight->free) {
         if (!weight_order_of(&weight->layout, B, &first))
@@ -488,12 +476,12 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
     if (!k)
         return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
     const ech__cpu *cpu = ech__device_state(device);
-    *k = sizes_of(best_isa(cpu->vec), desc);
+    *k = sizes_of(cpu->loops->winograd, desc);
     k->base = (ech__kernel){.run = run, .destroy = destroy};
     k->device = device;
     void *const *at = binding->operands;
     const int weight = ech__weight_operand(desc->op);
-    weight_order_of(&candidate->layouts[weight], k->isa->channels, &k->order);
+    weight_order_of(&candidate->layouts[weight], k->loops->channels, &k->order);
     k->from.data = at[0];
     k->to.data = at[result_operand(desc)];
     if (desc->op == ECH__OP_CONV2D_BWD_WEIGHTS) {

@@ -45,7 +45,7 @@ typedef struct ech__winograd_product {
     bool add;
 } ech__winograd_product;
 
-typedef struct ech__winograd_isa {
+typedef struct ech__winograd_loops {
     int channels; /* B */
     int rows;     /* of the product that are done together */
     /* Tiles of 6 x 6 of an input, zero outside of the image -> v[36][count][B]. */
@@ -68,11 +68,8 @@ typedef struct ech__winograd_isa {
     void (*over_tiles)(const ech__winograd_product *p);
     /* Sums over all images and places of one block of channels. */
     void (*sums)(const ech__winograd_image *dy, int64_t images, int64_t block, float *out);
-} ech__winograd_isa;
+} ech__winograd_loops;
 
-extern const ech__winograd_isa ech__winograd_generic;
-#ifdef ECH_X86
-extern const ech__winograd_isa ech__winograd_avx2, ech__winograd_avx512;
-#endif
+extern const ech__winograd_loops ech__winograd_generic, ech__winograd_avx2, ech__winograd_avx512;
 
 #endif

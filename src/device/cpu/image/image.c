@@ -19,7 +19,7 @@ typedef struct image_kernel image_kernel;
 struct image_kernel {
     ech__kernel base;
     ech__device *device;
-    const ech__image_isa *isa;
+    const ech__image_loops *loops;
     void (*fn)(const image_kernel *k);
     ech__attrs attrs;
     int nin;
@@ -35,8 +35,8 @@ struct image_kernel {
 /* Channels of a block that are not padding. */
 static int valid_of(const image_kernel *k, int64_t block)
 {
-    const int64_t left = k->C - block * k->isa->channels;
-    return (int)(left < k->isa->channels ? left : k->isa->channels);
+    const int64_t left = k->C - block * k->loops->channels;
+    return (int)(left < k->loops->channels ? left : k->loops->channels);
 }
 
 static int64_t pixels_of(const image_kernel *k)
@@ -65,14 +65,14 @@ static int64_t groups_of(int64_t N, int64_t pixels)
 /* Where a unit starts in the image, and the pixels it has. */
 static int64_t unit_of(const image_kernel *k, int64_t group, int64_t block, ech__runs *runs)
 {
-    const int64_t pixels = pixels_of(k), plane = pixels * k->isa->channels;
+    const int64_t pixels = pixels_of(k), plane = pixels * k->loops->channels;
     const int64_t samples = samples_of_unit(pixels), parts = parts_of_plane(pixels);
     const int64_t sample = group / parts * samples, first = group % parts * UNIT;
     const int64_t samples_left = k->N - sample, pixels_left = pixels - first;
     *runs = (ech__runs){.count = samples_left < samples ? samples_left : samples,
                         .pixels = pixels_left < UNIT ? pixels_left : UNIT,
                         .step = k->blocks * plane};
-    return (sample * k->blocks + block) * plane + first * k->isa->channels;
+    return (sample * k->blocks + block) * plane + first * k->loops->channels;
 }
 
 /* The pixels of a unit, as f32. */
@@ -82,7 +82,7 @@ static const float *take_runs(const image_kernel *k, int operand, int64_t start,
     const ech__ports *p = &k->ports;
     if (p->slot[operand] < 0)
         return (const float *)p->at[operand] + start;
-    const int64_t count = runs->pixels * k->isa->channels;
+    const int64_t count = runs->pixels * k->loops->channels;
     float *slot = ech__port_slot(p, operand);
     for (int64_t run = 0; run < runs->count; run++)
         p->vec->widen(p->dtype[operand], count,
@@ -96,7 +96,7 @@ static ech__runs taken_runs(const image_kernel *k, int operand, const ech__runs 
 {
     ech__runs taken = *runs;
     if (k->ports.slot[operand] >= 0)
-        taken.step = runs->pixels * k->isa->channels;
+        taken.step = runs->pixels * k->loops->channels;
     return taken;
 }
 
@@ -110,14 +110,14 @@ static int64_t unit_pixels(const image_kernel *k, int64_t group)
 /* The sums of one unit in scratch, [2][B]; units of one group lie side by side, as in memory. */
 static double *unit_sums(const image_kernel *k, int64_t group, int64_t block)
 {
-    return (double *)k->scratch + (group * k->blocks + block) * 2 * k->isa->channels;
+    return (double *)k->scratch + (group * k->blocks + block) * 2 * k->loops->channels;
 }
 
 /* Behind the sums: vectors of each block, [blocks][count][B]. */
 static float *vectors_of(const image_kernel *k, int64_t block, int count)
 {
     void *first = unit_sums(k, k->groups, 0);
-    return (float *)first + block * count * k->isa->channels;
+    return (float *)first + block * count * k->loops->channels;
 }
 
 /* Runs body for each unit; threads take neighbours. */
@@ -153,7 +153,7 @@ static float *vectors_of(const image_kernel *k, int64_t block, int count)
         for (int64_t first_ = 0; first_ < (pixels_); first_ += PIECE) {                            \
             const int64_t left_ = (pixels_)-first_;                                                \
             const int64_t count = left_ < PIECE ? left_ : PIECE;                                   \
-            const int64_t at = (plane * (pixels_) + first_) * (k)->isa->channels;                  \
+            const int64_t at = (plane * (pixels_) + first_) * (k)->loops->channels;                \
             body;                                                                                  \
         }                                                                                          \
     })
@@ -169,20 +169,20 @@ static double count_of(const image_kernel *k)
 static void bn_stats(const image_kernel *k)
 {
     float *mean = k->at[1], *variance = k->at[2];
-    const int B = k->isa->channels;
+    const int B = k->loops->channels;
     FOR_UNITS(k, {
         const ech__runs taken = taken_runs(k, 0, &runs);
-        k->isa->moments(&taken, take_runs(k, 0, start, &runs), unit_sums(k, group, block));
+        k->loops->moments(&taken, take_runs(k, 0, start, &runs), unit_sums(k, group, block));
     });
     const double M = count_of(k);
 #pragma omp parallel for schedule(static) num_threads(k->device->threads)
     for (int64_t block = 0; block < k->blocks; block++) {
         double means[BLOCK] = {0}, squares[BLOCK] = {0};
         for (int64_t group = 0; group < k->groups; group++)
-            k->isa->add((double)unit_pixels(k, group) / M, unit_sums(k, group, block), means);
+            k->loops->add((double)unit_pixels(k, group) / M, unit_sums(k, group, block), means);
         for (int64_t group = 0; group < k->groups; group++) {
             const double *sums = unit_sums(k, group, block);
-            k->isa->add_squares((double)unit_pixels(k, group), sums, sums + B, means, squares);
+            k->loops->add_squares((double)unit_pixels(k, group), sums, sums + B, means, squares);
         }
         for (int c = 0; c < valid_of(k, block); c++) {
             mean[block * B + c] = (float)means[c];
@@ -212,7 +212,7 @@ static double inverse_deviation(const image_kernel *k, const float *variance, in
 /* The place of channel c in the first of count vectors; the others are B further each. Padding is cleared. */
 static float *channel_of(const image_kernel *k, int64_t c, int count)
 {
-    const int64_t B = k->isa->channels;
+    const int64_t B = k->loops->channels;
     float *vectors = vectors_of(k, c / B, count);
     if (c % B == 0)
         memset(vectors, 0, (size_t)(count * B) * sizeof *vectors);
@@ -224,7 +224,7 @@ static void bn_apply(const image_kernel *k)
 {
     const float *mean = k->at[1], *variance = k->at[2], *gamma = k->at[3], *beta = k->at[4];
     const bool residual = k->nin == 6;
-    const int64_t B = k->isa->channels, pixels = pixels_of(k);
+    const int64_t B = k->loops->channels, pixels = pixels_of(k);
     for (int64_t c = 0; c < k->C; c++) {
         float *v = channel_of(k, c, 3);
         v[0] = mean[c];
@@ -233,8 +233,9 @@ static void bn_apply(const image_kernel *k)
     }
     FOR_PIECES(k, pixels, {
         const float *other = residual ? ech__port_in(&k->ports, 5, at, count * B) : NULL;
-        k->isa->normalise(count, vectors_of(k, block, 3), ech__port_in(&k->ports, 0, at, count * B),
-                          other, k->attrs.relu, ech__port_out(&k->ports, k->nin, at));
+        k->loops->normalise(count, vectors_of(k, block, 3),
+                            ech__port_in(&k->ports, 0, at, count * B), other, k->attrs.relu,
+                            ech__port_out(&k->ports, k->nin, at));
         ech__port_done(&k->ports, k->nin, at, count * B);
     });
 }
@@ -245,21 +246,21 @@ static void bn_reduce(const image_kernel *k)
     const float *mean = k->at[2], *variance = k->at[3];
     const bool mask = k->attrs.relu;
     float *dgamma = k->at[k->nin], *dbeta = k->at[k->nin + 1];
-    const int64_t B = k->isa->channels;
+    const int64_t B = k->loops->channels;
     for (int64_t c = 0; c < k->C; c++)
         *channel_of(k, c, 1) = mean[c];
     FOR_UNITS(k, {
         const ech__runs taken = taken_runs(k, 0, &runs);
         const float *y = mask ? take_runs(k, 4, start, &runs) : NULL;
-        k->isa->products(&taken, take_runs(k, 0, start, &runs), take_runs(k, 1, start, &runs), y,
-                         vectors_of(k, block, 1), unit_sums(k, group, block));
+        k->loops->products(&taken, take_runs(k, 0, start, &runs), take_runs(k, 1, start, &runs), y,
+                           vectors_of(k, block, 1), unit_sums(k, group, block));
     });
 #pragma omp parallel for schedule(static) num_threads(k->device->threads)
     for (int64_t block = 0; block < k->blocks; block++) {
         double sums[BLOCK] = {0}, products[BLOCK] = {0};
         for (int64_t group = 0; group < k->groups; group++) {
-            k->isa->add(1, unit_sums(k, group, block), sums);
-            k->isa->add(1, unit_sums(k, group, block) + B, products);
+            k->loops->add(1, unit_sums(k, group, block), sums);
+            k->loops->add(1, unit_sums(k, group, block) + B, products);
         }
         for (int i = 0; i < valid_of(k, block); i++) {
             const int64_t c = block * B + i;
@@ -275,7 +276,7 @@ static void bn_bwd_data(const image_kernel *k)
     const float *mean = k->at[2], *variance = k->at[3];
     const float *gamma = k->at[4], *dgamma = k->at[5], *dbeta = k->at[6];
     const bool mask = k->attrs.relu;
-    const int64_t B = k->isa->channels, pixels = pixels_of(k);
+    const int64_t B = k->loops->channels, pixels = pixels_of(k);
     const double M = count_of(k);
     for (int64_t c = 0; c < k->C; c++) {
         float *v = channel_of(k, c, 4);
@@ -287,7 +288,7 @@ static void bn_bwd_data(const image_kernel *k)
     }
     FOR_PIECES(k, pixels, {
         const float *y = mask ? ech__port_in(&k->ports, 7, at, count * B) : NULL;
-        k->isa->normalise_bwd(
+        k->loops->normalise_bwd(
             count, vectors_of(k, block, 4), ech__port_in(&k->ports, 0, at, count * B),
             ech__port_in(&k->ports, 1, at, count * B), y, ech__port_out(&k->ports, k->nin, at));
         ech__port_done(&k->ports, k->nin, at, count * B);
@@ -298,12 +299,12 @@ static void bn_bwd_data(const image_kernel *k)
 
 static int64_t x_plane(const image_kernel *k)
 {
-    return pixels_of(k) * k->isa->channels;
+    return pixels_of(k) * k->loops->channels;
 }
 
 static int64_t y_plane(const image_kernel *k)
 {
-    return k->windows.P * k->windows.Q * k->isa->channels;
+    return k->windows.P * k->windows.Q * k->loops->channels;
 }
 
 static void maxpool2d(const image_kernel *k)
@@ -311,8 +312,9 @@ static void maxpool2d(const image_kernel *k)
     uint8_t *place = k->at[2];
     const int64_t xs = x_plane(k), ys = y_plane(k);
     FOR_PLANES(k, {
-        k->isa->maxpool(&k->windows, valid_of(k, block), ech__port_in(&k->ports, 0, plane * xs, xs),
-                        ech__port_out(&k->ports, 1, plane * ys), place + plane * ys);
+        k->loops->maxpool(&k->windows, valid_of(k, block),
+                          ech__port_in(&k->ports, 0, plane * xs, xs),
+                          ech__port_out(&k->ports, 1, plane * ys), place + plane * ys);
         ech__port_done(&k->ports, 1, plane * ys, ys);
     });
 }
@@ -323,8 +325,8 @@ static void maxpool2d_bwd(const image_kernel *k)
     const int64_t xs = x_plane(k), ys = y_plane(k);
     FOR_PLANES(k, {
         (void)block;
-        k->isa->maxpool_bwd(&k->windows, ech__port_in(&k->ports, 0, plane * ys, ys),
-                            place + plane * ys, ech__port_out(&k->ports, 2, plane * xs));
+        k->loops->maxpool_bwd(&k->windows, ech__port_in(&k->ports, 0, plane * ys, ys),
+                              place + plane * ys, ech__port_out(&k->ports, 2, plane * xs));
         ech__port_done(&k->ports, 2, plane * xs, xs);
     });
 }
@@ -334,8 +336,8 @@ static void avgpool2d(const image_kernel *k)
     const int64_t xs = x_plane(k), ys = y_plane(k);
     FOR_PLANES(k, {
         (void)block;
-        k->isa->avgpool(&k->windows, ech__port_in(&k->ports, 0, plane * xs, xs),
-                        ech__port_out(&k->ports, 1, plane * ys));
+        k->loops->avgpool(&k->windows, ech__port_in(&k->ports, 0, plane * xs, xs),
+                          ech__port_out(&k->ports, 1, plane * ys));
         ech__port_done(&k->ports, 1, plane * ys, ys);
     });
 }
@@ -345,8 +347,8 @@ static void avgpool2d_bwd(const image_kernel *k)
     const int64_t xs = x_plane(k), ys = y_plane(k);
     FOR_PLANES(k, {
         (void)block;
-        k->isa->avgpool_bwd(&k->windows, ech__port_in(&k->ports, 0, plane * ys, ys),
-                            ech__port_out(&k->ports, 1, plane * xs));
+        k->loops->avgpool_bwd(&k->windows, ech__port_in(&k->ports, 0, plane * ys, ys),
+                              ech__port_out(&k->ports, 1, plane * xs));
         ech__port_done(&k->ports, 1, plane * xs, xs);
     });
 }
@@ -355,7 +357,7 @@ static void avgpool2d_bwd(const image_kernel *k)
 
 static int64_t row_offset(const image_kernel *k, int64_t plane, int64_t block)
 {
-    return (plane / k->blocks * k->C + block * k->isa->channels) * pixels_of(k);
+    return (plane / k->blocks * k->C + block * k->loops->channels) * pixels_of(k);
 }
 
 /* Both sides lie alike. */
@@ -374,8 +376,8 @@ static void flatten(const image_kernel *k)
     }
     FOR_PLANES(k, {
         const int64_t to = row_offset(k, plane, block);
-        k->isa->flatten(pixels, valid_of(k, block), ech__port_in(&k->ports, 0, plane * xs, xs),
-                        ech__port_out(&k->ports, 1, to));
+        k->loops->flatten(pixels, valid_of(k, block), ech__port_in(&k->ports, 0, plane * xs, xs),
+                          ech__port_out(&k->ports, 1, to));
         ech__port_done(&k->ports, 1, to, valid_of(k, block) * pixels);
     });
 }
@@ -389,9 +391,9 @@ static void unflatten(const image_kernel *k)
     }
     FOR_PLANES(k, {
         const int64_t from = row_offset(k, plane, block);
-        k->isa->unflatten(pixels, valid_of(k, block),
-                          ech__port_in(&k->ports, 0, from, valid_of(k, block) * pixels),
-                          ech__port_out(&k->ports, 1, plane * xs));
+        k->loops->unflatten(pixels, valid_of(k, block),
+                            ech__port_in(&k->ports, 0, from, valid_of(k, block) * pixels),
+                            ech__port_out(&k->ports, 1, plane * xs));
         ech__port_done(&k->ports, 1, plane * xs, xs);
     });
 }
@@ -419,18 +421,6 @@ static const image_row table[ECH__OP_COUNT] = {
     [ECH__OP_FLATTEN] = {flatten},
     [ECH__OP_UNFLATTEN] = {unflatten, .image = -1},
 };
-
-static const ech__image_isa *isa_of(const ech__cpu *cpu)
-{
-#ifdef ECH_X86
-    if (cpu->vec == &ech__vec_avx512)
-        return &ech__image_avx512;
-    if (cpu->vec == &ech__vec_avx2)
-        return &ech__image_avx2;
-#endif
-    (void)cpu;
-    return &ech__image_generic;
-}
 
 static const ech__operand *image_operand(const ech__kernel_desc *desc)
 {
@@ -469,9 +459,9 @@ static int64_t largest_piece(const image_kernel *k, ech__op op)
     if (op == ECH__OP_BN_RUNNING) /* it only asks how many pixels there are */
         return 0;
     if (op == ECH__OP_BN_APPLY || op == ECH__OP_BN_BWD_DATA)
-        return (int64_t)PIECE * k->isa->channels;
+        return (int64_t)PIECE * k->loops->channels;
     if (op == ECH__OP_BN_STATS || op == ECH__OP_BN_REDUCE)
-        return (int64_t)UNIT * k->isa->channels;
+        return (int64_t)UNIT * k->loops->channels;
     return x_plane(k) > y_plane(k) ? x_plane(k) : y_plane(k);
 }
 
@@ -483,7 +473,7 @@ static void measure(image_kernel *k, const ech__vec *vec, const ech__kernel_desc
     k->nin = desc->nin;
     k->N = x[0];
     k->C = x[1];
-    k->blocks = (k->C + k->isa->channels - 1) / k->isa->channels;
+    k->blocks = (k->C + k->loops->channels - 1) / k->loops->channels;
     k->windows = (ech__windows){.kernel = desc->attrs.kernel,
                                 .stride = desc->attrs.stride,
                                 .pad = desc->attrs.pad,
@@ -494,8 +484,8 @@ static void measure(image_kernel *k, const ech__vec *vec, const ech__kernel_desc
         k->windows.P = y->dims[2];
         k->windows.Q = y->dims[3];
     }
-    k->plain =
-        ech__layout_is_plain(&image->layout) || (x[2] * x[3] == 1 && k->C % k->isa->channels == 0);
+    k->plain = ech__layout_is_plain(&image->layout) ||
+               (x[2] * x[3] == 1 && k->C % k->loops->channels == 0);
     k->groups = table[desc->op].sums ? groups_of(k->N, pixels_of(k)) : 0;
     k->ports = ech__ports_of(vec, desc, largest_piece(k, desc->op));
 }
@@ -503,7 +493,7 @@ static void measure(image_kernel *k, const ech__vec *vec, const ech__kernel_desc
 /* Sums of the units, vectors of the blocks, and behind them slots. */
 static int64_t sums_bytes(const image_kernel *k, ech__op op)
 {
-    const int64_t B = k->isa->channels;
+    const int64_t B = k->loops->channels;
     return ech__round_up(k->groups * k->blocks * 2 * B * (int64_t)sizeof(double) +
                              k->blocks * table[op].vectors * B * (int64_t)sizeof(float),
                          64);
@@ -519,13 +509,13 @@ static bool types_fit(const ech__kernel_desc *desc)
 void ech__image_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                       ech__offer *offer)
 {
-    if (!table[desc->op].fn || !types_fit(desc) || !layouts_fit(desc, cpu->vec->channels))
+    if (!table[desc->op].fn || !types_fit(desc) || !layouts_fit(desc, cpu->loops->channels))
         return;
     ech__candidate *candidate = ech__offer_add(offer, desc, "image", create_kernel);
     if (!candidate)
         return;
-    image_kernel k = {.isa = isa_of(cpu)};
-    measure(&k, cpu->vec, desc);
+    image_kernel k = {.loops = cpu->loops->image};
+    measure(&k, cpu->loops->vec, desc);
     candidate->scratch_bytes = sums_bytes(&k, desc->op) + ech__ports_bytes(&k.ports, threads);
 }
 
@@ -554,9 +544,9 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
     const ech__cpu *cpu = ech__device_state(device);
     k->base = (ech__kernel){.run = run, .destroy = destroy};
     k->device = device;
-    k->isa = isa_of(cpu);
+    k->loops = cpu->loops->image;
     k->fn = table[desc->op].fn;
-    measure(k, cpu->vec, desc);
+    measure(k, cpu->loops->vec, desc);
     k->scratch = binding->scratch;
     ech__ports_bind(&k->ports, desc, binding, (char *)binding->scratch + sums_bytes(k, desc->op));
     for (int i = 0; i < desc->nin + desc->nout; i++)

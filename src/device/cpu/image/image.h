@@ -27,7 +27,7 @@ typedef struct ech__windows {
     int64_t H, W, P, Q;
 } ech__windows;
 
-typedef struct ech__image_isa {
+typedef struct ech__image_loops {
     int channels; /* B */
 
     /* ---- sums over at most ECH__IMAGE_UNIT pixels, as out[2][B] ---- */
@@ -67,11 +67,8 @@ typedef struct ech__image_isa {
 
     void (*flatten)(int64_t pixels, int valid, const float *x, float *rows);
     void (*unflatten)(int64_t pixels, int valid, const float *rows, float *x);
-} ech__image_isa;
+} ech__image_loops;
 
-extern const ech__image_isa ech__image_generic;
-#ifdef ECH_X86
-extern const ech__image_isa ech__image_avx2, ech__image_avx512;
-#endif
+extern const ech__image_loops ech__image_generic, ech__image_avx2, ech__image_avx512;
 
 #endif

@@ -257,16 +257,6 @@ static void (*const functions[ECH__OP_COUNT])(const int8_kernel *k) = {
     [ECH__OP_QFLATTEN] = flatten,
 };
 
-static const ech__int8_loops *loops_of(const ech__cpu *cpu)
-{
-#ifdef ECH_X86
-    if (cpu->vec != &ech__vec_generic)
-        return &ech__int8_loops_avx2;
-#endif
-    (void)cpu;
-    return &ech__int8_loops_generic;
-}
-
 /* Images are blocked by channels, but for one that is quantized as the program wrote it. */
 static bool layouts_fit(const ech__kernel_desc *desc, int64_t B)
 {
@@ -285,10 +275,10 @@ static bool layouts_fit(const ech__kernel_desc *desc, int64_t B)
 static void measure(const ech__cpu *cpu, const ech__kernel_desc *desc, int8_kernel *k)
 {
     const ech__shape *shape = &desc->operands[0].layout.shape;
-    *k = (int8_kernel){.loops = loops_of(cpu),
+    *k = (int8_kernel){.loops = cpu->loops->int8,
                        .fn = functions[desc->op],
                        .desc = *desc,
-                       .B = cpu->vec->channels,
+                       .B = cpu->loops->channels,
                        .N = shape->ndims ? shape->dims[0] : 1,
                        .C = shape->ndims > 1 ? shape->dims[1] : 1,
                        .pixels = shape->ndims == 4 ? shape->dims[2] * shape->dims[3] : 1};
@@ -299,7 +289,7 @@ static void measure(const ech__cpu *cpu, const ech__kernel_desc *desc, int8_kern
 void ech__int8_image_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                            ech__offer *offer)
 {
-    if (!functions[desc->op] || !layouts_fit(desc, cpu->vec->channels))
+    if (!functions[desc->op] || !layouts_fit(desc, cpu->loops->channels))
         return;
     ech__candidate *candidate = ech__offer_add(offer, desc, "int8 loops", create_kernel);
     int8_kernel k;

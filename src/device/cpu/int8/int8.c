@@ -25,7 +25,7 @@ typedef struct product {
     ech__kernel base;
     ech__device *device;
     ech__int8_layer layer;
-    const ech__int8_isa *isa;
+    const ech__int8_products *loops;
     int64_t staged_row, staged_image; /* numbers of s16 */
     int64_t group;                    /* images that are widened at a time */
     int64_t length;                   /* pairs of a run */
@@ -42,7 +42,7 @@ static void widen_pixels(const product *k, const char *x, int64_t plane, int16_t
         const char *from = x + c / l->B * plane + c % l->B;
         /* With one block only, what a vector writes too much is written again by the next pixel. */
         if (c + 8 <= l->I || l->I < 8) {
-            k->isa->widen(from, l->is_signed, l->W, l->B, l->I, to + c);
+            k->loops->widen(from, l->is_signed, l->W, l->B, l->I, to + c);
             continue;
         }
         for (int64_t i = 0; i < l->W; i++) {
@@ -78,7 +78,7 @@ static void widen_sample(const product *k, int64_t n, int16_t *to)
     const ech__int8_layer *l = &k->layer;
     const char *x = l->x + n * l->I;
     const int64_t whole = l->I / 8 * 8;
-    k->isa->widen(x, l->is_signed, whole / 8, 8, 8, to);
+    k->loops->widen(x, l->is_signed, whole / 8, 8, 8, to);
     for (int64_t i = whole; i < l->I; i++)
         to[i] = (int16_t)(l->is_signed ? ((const int8_t *)x)[i] : ((const uint8_t *)x)[i]);
     memset(to + l->I, 0, SLACK * sizeof *to);
@@ -155,13 +155,13 @@ static void run_panels(const product *k, int64_t n, range rows, int64_t panel, i
                         /* Pairs of panels start at even ones: with blocks of 16 both are in one. */
                         .y_panel = l->image && l->B == EIGHT ? pixels * EIGHT : EIGHT,
                         .valid = {valid_of(l, panel), valid_of(l, panel + 1)}};
-    const int tall = k->isa->rows[panels - 1];
+    const int tall = k->loops->rows[panels - 1];
     cursor c = cursor_at(k, n, rows.first, panel);
     for (int64_t row = rows.first; row < rows.end; row += tall) {
         t.rows = (int)least(tall, rows.end - row);
         for (int r = 0; r < t.rows;)
             r += take_line(k, n, panel, t.rows - r, &c, t.x + r, t.y + r);
-        k->isa->tile(&t);
+        k->loops->tile(&t);
     }
 }
 
@@ -213,19 +213,9 @@ static void destroy(ech__kernel *base)
 
 /* ---- offering and creating ---- */
 
-const ech__int8_isa *ech__int8_best(const ech__cpu *cpu)
-{
-#ifdef ECH_X86
-    if (cpu->vec != &ech__vec_generic)
-        return &ech__int8_avx2;
-#endif
-    (void)cpu;
-    return &ech__int8_generic;
-}
-
 static void measure(const ech__cpu *cpu, const ech__kernel_desc *desc, product *k)
 {
-    *k = (product){.isa = ech__int8_best(cpu), .layer = ech__int8_layer_of(cpu, desc)};
+    *k = (product){.loops = cpu->loops->int8_products, .layer = ech__int8_layer_of(cpu, desc)};
     const ech__int8_layer *l = &k->layer;
     k->length = ceil_div(l->K * l->I, PAIR);
     k->staged_row = (l->W + 2 * l->pad) * l->I;

@@ -49,14 +49,14 @@ typedef struct ech__int8_sums {
     int64_t y_step; /* bytes from one row to the next */
 } ech__int8_sums;
 
-typedef struct ech__int8_isa {
+typedef struct ech__int8_products {
     int rows[ECH__INT8_PANELS]; /* most, with one panel and with two */
     void (*tile)(const ech__int8_tile *t);
     /* Eight bytes of each of `count` places to s16, 8 written at each place of dst, one place after the other. */
     void (*widen)(const void *src, bool is_signed, int64_t count, int64_t src_step,
                   int64_t dst_step, int16_t *dst);
     void (*finish)(const ech__int8_sums *t);
-} ech__int8_isa;
+} ech__int8_products;
 
 /* y[P][Q] = the largest of x[H][W] under a window, for `block` channels that lie together, a multiple of 8. */
 typedef struct ech__int8_pool {
@@ -102,11 +102,7 @@ typedef struct ech__int8_loops {
     void (*sums)(const void *src, ech_dtype type, int64_t count, int64_t step, int32_t *sums);
 } ech__int8_loops;
 
-extern const ech__int8_isa ech__int8_generic;
-extern const ech__int8_loops ech__int8_loops_generic;
-#ifdef ECH_X86
-extern const ech__int8_isa ech__int8_avx2;
-extern const ech__int8_loops ech__int8_loops_avx2;
-#endif
+extern const ech__int8_products ech__int8_products_generic, ech__int8_products_avx2;
+extern const ech__int8_loops ech__int8_loops_generic, ech__int8_loops_avx2, ech__int8_loops_avx512;
 
 #endif

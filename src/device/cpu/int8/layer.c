@@ -20,7 +20,7 @@ ech__int8_layer ech__int8_layer_of(const ech__cpu *cpu, const ech__kernel_desc *
                          .Q = 1,
                          .K = 1,
                          .stride = 1,
-                         .B = cpu->vec->channels};
+                         .B = cpu->loops->channels};
     if (l.image) {
         l.H = x[2];
         l.W = x[3];

@@ -29,9 +29,6 @@ typedef struct ech__int8_layer {
     float *biases, *scales; /* [outputs] in f32, zero from O on */
 } ech__int8_layer;
 
-/* The loops for this processor (int8.c). */
-const ech__int8_isa *ech__int8_best(const ech__cpu *cpu);
-
 ech__int8_layer ech__int8_layer_of(const ech__cpu *cpu, const ech__kernel_desc *desc);
 
 /* Whether x and y lie as these kernels take them, and no sum of products can leave 32 bits. */

@@ -1,6 +1,6 @@
 /* Tiles of AVX2. 16 registers: the sums, a vector of each panel, a spread pair of x, and a product. */
 #include "device/cpu/int8/int8.h"
-#include "device/cpu/int8/pack_avx2.h"
+#include "device/cpu/int8/avx2.h"
 
 #include <string.h>
 
@@ -181,5 +181,5 @@ static void finish(const ech__int8_sums *t)
         finish_rows(t, &f, row, (int)(t->rows - row < FOUR ? t->rows - row : FOUR));
 }
 
-const ech__int8_isa ech__int8_avx2 = {
+const ech__int8_products ech__int8_products_avx2 = {
     .rows = {8, 6}, .tile = tile, .widen = widen, .finish = finish};

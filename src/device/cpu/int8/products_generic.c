@@ -66,5 +66,5 @@ static void finish(const ech__int8_sums *t)
     }
 }
 
-const ech__int8_isa ech__int8_generic = {
+const ech__int8_products ech__int8_products_generic = {
     .rows = {8, 6}, .tile = tile, .widen = widen, .finish = finish};

@@ -28,7 +28,7 @@ typedef struct wino {
     ech__kernel base;
     ech__device *device;
     ech__int8_layer layer;
-    const ech__int8_wino_isa *isa;
+    const ech__int8_winograd_loops *loops;
     ech__int8_wino_input input;
     ech__int8_wino_output output; /* what all tiles have in common */
     int64_t down, across, tiles;  /* tiles of an image, each way; of the batch */
@@ -84,7 +84,7 @@ static void transform_tile(const wino *k, const place *p, int16_t *v)
     const ech__int8_layer *l = &k->layer;
     const char *image = l->x + p->n * l->I * l->H * l->W;
     ech__int8_wino_input t = k->input;
-    const int64_t side = k->isa->side;
+    const int64_t side = k->loops->side;
     const int64_t h = p->row * l->stride - l->pad; /* of the tile's first pixel */
     const int64_t w = p->col * l->stride - l->pad;
     t.v = v;
@@ -93,7 +93,7 @@ static void transform_tile(const wino *k, const place *p, int16_t *v)
     t.bottom = (int)most(t.top, least(side, l->H - h));
     t.right = (int)most(t.left, least(side, l->W - w));
     t.x = image + ((h + t.top) * l->W + w + t.left) * l->B;
-    k->isa->input(&t);
+    k->loops->input(&t);
 }
 
 /* What a thread works on: tiles and groups of outputs. */
@@ -122,14 +122,14 @@ static void finish_tile(const wino *k, const work *w, int64_t i, int64_t group, 
         t.bias = l->biases + o;
         t.scale = l->scales + o;
         t.y = ech__int8_layer_result(l, p->n, o) + p->row * t.y_row + p->col * t.y_pixel;
-        k->isa->output(&t);
+        k->loops->output(&t);
     }
 }
 
 /* Of a point, that of its line and that of its column. Those from the last on are of one kind. */
 static int64_t kind_of(const wino *k, int64_t point)
 {
-    const int64_t side = k->isa->side;
+    const int64_t side = k->loops->side;
     return least(point / side, KINDS - 1) * KINDS + least(point % side, KINDS - 1);
 }
 
@@ -140,7 +140,7 @@ static void run_part(const wino *k, const work *w, int64_t c)
     for (int64_t point = 0; point < k->points; point++) {
         const int64_t kind = kind_of(k, point);
         for (int64_t g = w->groups.first; g < w->groups.end; g++)
-            k->isa->product(&(ech__int8_wino_product){
+            k->loops->product(&(ech__int8_wino_product){
                 .v = w->v + point * k->v_point + c,
                 .u = k->u + ((g * KINDS * KINDS + kind) * C + c) * WIDE,
                 .v_row = C,
@@ -200,8 +200,8 @@ static ech_status prepare(ech__kernel *base)
     ech__int8_layer_factors(l);
     memset(k->u, 0, (size_t)u_bytes(k)); /* a half without outputs stays so */
     for (int64_t o = 0; o < l->outputs; o += PANEL)
-        k->isa->weight(l->w + o * 9 * l->I, l->I,
-                       k->u + o / WIDE * KINDS * KINDS * l->I * WIDE + o % WIDE * 2);
+        k->loops->weight(l->w + o * 9 * l->I, l->I,
+                         k->u + o / WIDE * KINDS * KINDS * l->I * WIDE + o % WIDE * 2);
     return ECH_OK;
 }
 
@@ -214,19 +214,10 @@ static void destroy(ech__kernel *base)
 /* ---- offering and creating ---- */
 
 /* NULL where there is none. */
-static const ech__int8_wino_isa *isa_of(const ech__cpu *cpu, const ech__attrs *attrs)
+static const ech__int8_winograd_loops *loops_of(const ech__cpu *cpu, const ech__attrs *attrs)
 {
-#ifdef ECH_X86
-    if (cpu->vec != &ech__vec_generic && attrs->kernel == 3) {
-        if (attrs->stride == 1)
-            return &ech__int8_wino_avx2;
-        if (attrs->stride == 2)
-            return &ech__int8_wino_stride2_avx2;
-    }
-#endif
-    (void)cpu;
-    (void)attrs;
-    return NULL;
+    const bool fits = attrs->kernel == 3 && (attrs->stride == 1 || attrs->stride == 2);
+    return fits ? cpu->loops->int8_winograd[attrs->stride - 1] : NULL;
 }
 
 /* How much is done at a time, by what stays in the caches. */
@@ -247,10 +238,10 @@ static void measure_blocks(int threads, wino *k)
 }
 
 /* The channels of a part, by the bound of so many neighbours that the operator has. 0: even they may be too much. */
-static int64_t part_of(const ech__int8_wino_isa *isa, int64_t channels, int64_t bound)
+static int64_t part_of(const ech__int8_winograd_loops *loops, int64_t channels, int64_t bound)
 {
     const int64_t worst = 9 * ECH__BOUND_CHANNELS * 255 * 128;
-    const int64_t fit = (isa->bound - 1) / (bound > 0 ? bound : worst);
+    const int64_t fit = (loops->bound - 1) / (bound > 0 ? bound : worst);
     if (fit == 0)
         return 0;
     const int64_t units = ceil_div(channels, ECH__BOUND_CHANNELS), parts = ceil_div(units, fit);
@@ -259,14 +250,14 @@ static int64_t part_of(const ech__int8_wino_isa *isa, int64_t channels, int64_t 
 
 static void measure(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc, wino *k)
 {
-    *k = (wino){.isa = isa_of(cpu, &desc->attrs), .layer = ech__int8_layer_of(cpu, desc)};
-    assert(k->isa); /* or nothing was offered */
+    *k = (wino){.loops = loops_of(cpu, &desc->attrs), .layer = ech__int8_layer_of(cpu, desc)};
+    assert(k->loops); /* or nothing was offered */
     const ech__int8_layer *l = &k->layer;
     k->down = ceil_div(l->P, TILE);
     k->across = ceil_div(l->Q, TILE);
     k->tiles = l->N * k->down * k->across;
-    k->points = k->isa->side * k->isa->side;
-    k->part = part_of(k->isa, l->I, desc->attrs.bound);
+    k->points = k->loops->side * k->loops->side;
+    k->part = part_of(k->loops, l->I, desc->attrs.bound);
     measure_blocks(threads, k);
     k->input = (ech__int8_wino_input){.block = l->B,
                                       .plane = l->H * l->W * l->B,
@@ -285,10 +276,10 @@ static void measure(const ech__cpu *cpu, int threads, const ech__kernel_desc *de
 void ech__int8_wino_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                           const ech__candidate *like, ech__offer *offer)
 {
-    const ech__int8_wino_isa *isa = isa_of(cpu, &desc->attrs);
+    const ech__int8_winograd_loops *loops = loops_of(cpu, &desc->attrs);
     const int64_t channels = desc->operands[0].layout.shape.dims[1];
-    if (desc->op != ECH__OP_QCONV2D || !isa || channels % 16 ||
-        part_of(isa, channels, desc->attrs.bound) == 0)
+    if (desc->op != ECH__OP_QCONV2D || !loops || channels % 16 ||
+        part_of(loops, channels, desc->attrs.bound) == 0)
         return;
     ech__candidate *candidate = ech__offer_add(offer, desc, "int8 winograd", create_kernel);
     if (!candidate)

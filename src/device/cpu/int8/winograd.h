@@ -75,7 +75,7 @@ typedef struct ech__int8_wino_output {
     int64_t y_row, y_pixel; /* bytes */
 } ech__int8_wino_output;
 
-typedef struct ech__int8_wino_isa {
+typedef struct ech__int8_winograd_loops {
     int side;      /* pixels of x that a tile reads, each way, and points that it has */
     int64_t bound; /* true sums are below it */
     /* w[3][3 * C/2][8][2] of 8 outputs -> their half of u[36][C/2][16][2] */
@@ -83,10 +83,9 @@ typedef struct ech__int8_wino_isa {
     void (*input)(const ech__int8_wino_input *t);
     void (*product)(const ech__int8_wino_product *t);
     void (*output)(const ech__int8_wino_output *t);
-} ech__int8_wino_isa;
+} ech__int8_winograd_loops;
 
-#ifdef ECH_X86
-extern const ech__int8_wino_isa ech__int8_wino_avx2, ech__int8_wino_stride2_avx2;
-#endif
+extern const ech__int8_winograd_loops ech__int8_winograd_stride1_avx2,
+    ech__int8_winograd_stride2_avx2;
 
 #endif

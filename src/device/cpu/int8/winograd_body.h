@@ -1,13 +1,13 @@
-/* The loops of int8_winograd.h for AVX2. The including file defines
+/* The loops of winograd.h for AVX2, at one stride. The including file defines
  *
- *     TABLE     the name of their table
+ *     LOOPS     the name of their table
  *     SIDE      points of a line
  *     BOUND     of true sums
  *     spread    three weights of a line -> its KINDS of points
  *     gather    SIDE pixels of a line -> its points
  *     collect   its points -> TILE results, each times 3 and a power of two, TWOS
  */
-#include "device/cpu/int8/winograd.h"
+#include "device/cpu/int8/avx2.h"
 
 #include <string.h>
 
@@ -154,7 +154,7 @@ INLINE __m256i pair_of(const int16_t *x)
     return _mm256_set1_epi32(pair);
 }
 
-/* As in int8_avx2.c, with weights of 16 bits and sums as results. */
+/* As in products_avx2.c, with weights of 16 bits and sums as results. */
 INLINE void product_of(const ech__int8_wino_product *t, int64_t first, const int rows)
 {
     __m256i acc[ROWS][2];
@@ -246,7 +246,7 @@ INLINE void line_of(const ech__int8_wino_output *t, const v8u half[TILE][SIDE], 
     collect(half[r], line);
 #pragma GCC unroll 4
     for (int s = 0; s < TILE; s++) {
-        acc[s] = (__m256i)((v8)(line[s] * ninth) >> (TWOS[r] + TWOS[s]));
+        acc[s] = (__m256i)((vec_s32)(line[s] * ninth) >> (TWOS[r] + TWOS[s]));
         if (adds)
             acc[s] = _mm256_add_epi32(
                 acc[s], _mm256_loadu_si256((const __m256i *)(t->sums + (r * TILE + s) * 8)));
@@ -299,9 +299,9 @@ static void output(const ech__int8_wino_output *t)
     }
 }
 
-const ech__int8_wino_isa TABLE = {.side = SIDE,
-                                  .bound = BOUND,
-                                  .weight = weight,
-                                  .input = input,
-                                  .product = product,
-                                  .output = output};
+const ech__int8_winograd_loops LOOPS = {.side = SIDE,
+                                        .bound = BOUND,
+                                        .weight = weight,
+                                        .input = input,
+                                        .product = product,
+                                        .output = output};

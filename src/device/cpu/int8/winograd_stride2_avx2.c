@@ -1,7 +1,7 @@
 /* Stride 2. */
-#include "device/cpu/int8/winograd_avx2.h"
+#include "device/cpu/int8/avx2.h"
 
-#define TABLE ech__int8_wino_stride2_avx2
+#define LOOPS ech__int8_winograd_stride2_avx2
 enum { SIDE = 9, BOUND = 1 << 29 };
 static const int TWOS[TILE] = {1, 1, 1, 1}; /* in 6 */
 

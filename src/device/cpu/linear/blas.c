@@ -199,7 +199,7 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
     const ech__layout *weight = &candidate->layouts[ech__weight_operand(desc->op)];
     k->base = (ech__kernel){.run = run, .destroy = destroy};
     k->device = device;
-    k->vec = cpu->vec;
+    k->vec = cpu->loops->vec;
     k->op = desc->op;
     k->l = ech__linear_of(desc, binding);
     blas_layout(weight, &k->by_columns);

@@ -36,7 +36,7 @@ typedef struct panel_kernel {
     ech__kernel base;
     ech__device *device;
     const ech__vec *vec;
-    const ech__panel_isa *isa;
+    const ech__panel_loops *loops;
     ech__op op;
     ech__linear l;
     ech_dtype dtype; /* of the weight */
@@ -61,7 +61,7 @@ static const float *weight_at(const panel_kernel *k, int64_t at)
 /* Numbers of a part: a depth of the forward panels, or of the inputs of a backward tile. */
 static int64_t widened_size(const panel_kernel *k)
 {
-    return DEPTH * (k->op == ECH__OP_LINEAR ? Q * k->isa->panels : k->isa->rows);
+    return DEPTH * (k->op == ECH__OP_LINEAR ? Q * k->loops->panels : k->loops->rows);
 }
 
 static float *widened_of(const panel_kernel *k)
@@ -124,7 +124,7 @@ static void forward_tile(const panel_kernel *k, ech__tile *t, int64_t row, int64
         t->c = place;
         t->c_row = k->l.o;
         t->c_panel = Q;
-        k->isa->tile(t);
+        k->loops->tile(t);
         return;
     }
     float buffer[12 * 2 * Q];
@@ -133,7 +133,7 @@ static void forward_tile(const panel_kernel *k, ech__tile *t, int64_t row, int64
     t->c_panel = Q;
     for (int64_t r = 0; t->add && r < t->rows; r++)
         memcpy(buffer + r * t->c_row, place + r * k->l.o, (size_t)cols * sizeof *buffer);
-    k->isa->tile(t);
+    k->loops->tile(t);
     for (int64_t r = 0; r < t->rows; r++)
         memcpy(place + r * k->l.o, buffer + r * t->c_row, (size_t)cols * sizeof *buffer);
 }
@@ -143,14 +143,14 @@ static void forward_tile(const panel_kernel *k, ech__tile *t, int64_t row, int64
 static void fetch_ahead(const panel_kernel *k, ech__tile *t, int64_t row, int64_t panel,
                         range panels, int64_t depth)
 {
-    const int64_t next = panel + k->isa->panels;
+    const int64_t next = panel + k->loops->panels;
     const float *from = next < panels.end ? weight_at(k, (next * k->l.i + depth) * Q)
                         : depth + DEPTH < k->l.i
                             ? weight_at(k, (panels.first * k->l.i + depth + DEPTH) * Q)
                             : NULL;
-    const int64_t tiles = ceil_div(k->l.n, k->isa->rows), slots = tiles * t->runs;
+    const int64_t tiles = ceil_div(k->l.n, k->loops->rows), slots = tiles * t->runs;
     const int64_t all = lines_of(k, t->run_length * t->runs * Q); /* of one panel */
-    const int64_t lines = ceil_div(all, slots), done = row / k->isa->rows * t->runs * lines;
+    const int64_t lines = ceil_div(all, slots), done = row / k->loops->rows * t->runs * lines;
     if (!from || done >= all)
         return;
     t->ahead = from + done * Q;
@@ -178,11 +178,11 @@ static panel_part take_panels(const panel_kernel *k, int64_t panel, int64_t coun
 
 static void forward_block(const panel_kernel *k, range panels)
 {
-    const int rows = k->isa->rows;
+    const int rows = k->loops->rows;
     for (int64_t depth = 0; depth < k->l.i; depth += DEPTH) {
         const int64_t length = least(DEPTH, k->l.i - depth);
-        for (int64_t p = panels.first; p < panels.end; p += k->isa->panels) {
-            const int count = (int)least(k->isa->panels, panels.end - p);
+        for (int64_t p = panels.first; p < panels.end; p += k->loops->panels) {
+            const int count = (int)least(k->loops->panels, panels.end - p);
             const panel_part part = take_panels(k, p, count, depth, length);
             for (int64_t row = 0; row < k->l.n; row += rows) {
                 ech__tile t = {.rows = (int)least(rows, k->l.n - row),
@@ -212,7 +212,7 @@ static void forward_block(const panel_kernel *k, range panels)
 
 static void forward(const panel_kernel *k)
 {
-    pack_rows(k->l.x, k->l.n, k->l.i, k->isa->rows, k->packed_x);
+    pack_rows(k->l.x, k->l.n, k->l.i, k->loops->rows, k->packed_x);
 #pragma omp barrier
     const range mine = share_of(ceil_div(k->l.o, Q));
     for (int64_t p = mine.first; p < mine.end; p += WIDE)
@@ -253,8 +253,8 @@ static const float *take_inputs(const panel_kernel *k, int64_t first, int64_t co
 static void fetch_inputs_ahead(const panel_kernel *k, ech__tile *t, int64_t first, int64_t depth)
 {
     const int64_t step = k->l.i * Q;
-    t->ahead = weight_at(k, depth * k->l.i + (first + k->isa->rows) * Q);
-    t->ahead_lines = lines_of(k, k->isa->rows * Q);
+    t->ahead = weight_at(k, depth * k->l.i + (first + k->loops->rows) * Q);
+    t->ahead_lines = lines_of(k, k->loops->rows * Q);
     t->ahead_jump = is_low(k) ? step / 2 : step;
 }
 
@@ -263,14 +263,14 @@ static void backward_data_block(const panel_kernel *k, float *block, int64_t fir
     const int64_t width = ech__round_up(k->l.n, Q), outputs = ech__round_up(k->l.o, Q);
     for (int64_t depth = 0; depth < outputs; depth += DEPTH) {
         const int64_t length = least(DEPTH, outputs - depth);
-        for (int64_t i = 0; i < count; i += k->isa->rows) {
-            const int64_t rows = least(k->isa->rows, count - i);
+        for (int64_t i = 0; i < count; i += k->loops->rows) {
+            const int64_t rows = least(k->loops->rows, count - i);
             int64_t jump;
             const float *a = take_inputs(k, first + i, rows, depth, length, &jump);
-            for (int64_t p = 0; p < width / Q; p += k->isa->panels) {
+            for (int64_t p = 0; p < width / Q; p += k->loops->panels) {
                 ech__tile t = {.rows = (int)rows,
                                .count = 1,
-                               .panels = (int)least(k->isa->panels, width / Q - p),
+                               .panels = (int)least(k->loops->panels, width / Q - p),
                                .runs = length / Q,
                                .run_length = Q,
                                .run_jump = jump,
@@ -285,7 +285,7 @@ static void backward_data_block(const panel_kernel *k, float *block, int64_t fir
                                .add = depth > 0};
                 if (p == 0)
                     fetch_inputs_ahead(k, &t, first + i, depth);
-                k->isa->tile(&t);
+                k->loops->tile(&t);
             }
         }
     }
@@ -334,15 +334,15 @@ static void bias_gradient(const panel_kernel *k, int64_t panel)
 
 static void backward_weights(const panel_kernel *k)
 {
-    const int rows = k->isa->rows;
+    const int rows = k->loops->rows;
     pack_columns(k->l.x, k->l.n, k->l.i, rows, k->packed_x);
     pack_columns(k->l.dy, k->l.n, k->l.o, Q, k->packed_dy);
 #pragma omp barrier
     const bool stream =
         ech__round_up(k->l.o, Q) * k->l.i * 4 >= STREAM_FROM && k->l.n <= DEPTH && !k->l.adds;
     const range mine = share_of(ceil_div(k->l.o, Q));
-    for (int64_t p = mine.first; p < mine.end; p += k->isa->panels) {
-        const int panels = (int)least(k->isa->panels, mine.end - p);
+    for (int64_t p = mine.first; p < mine.end; p += k->loops->panels) {
+        const int panels = (int)least(k->loops->panels, mine.end - p);
         for (int64_t depth = 0; depth < k->l.n; depth += DEPTH) {
             ech__tile t = {.rows = rows,
                            .panels = panels,
@@ -361,13 +361,13 @@ static void backward_weights(const panel_kernel *k)
                            .c_panel = k->l.i * Q,
                            .add = depth > 0 || k->l.adds,
                            .stream = stream};
-            k->isa->tile(&t);
+            k->loops->tile(&t);
             if (k->l.i % rows) {
                 t.a += t.count * t.a_next;
                 t.c += t.count * t.c_next;
                 t.count = 1;
                 t.rows = (int)(k->l.i % rows);
-                k->isa->tile(&t);
+                k->loops->tile(&t);
             }
         }
         for (int64_t b = p; k->l.db && b < p + panels; b++)
@@ -399,18 +399,6 @@ static void destroy(ech__kernel *base)
     ech__delete(k->device->ctx, k, sizeof *k);
 }
 
-static const ech__panel_isa *best_isa(const ech__vec *vec)
-{
-#ifdef ECH_X86
-    if (vec == &ech__vec_avx512)
-        return &ech__panel_avx512;
-    if (vec == &ech__vec_avx2)
-        return &ech__panel_avx2;
-#endif
-    (void)vec;
-    return &ech__panel_generic;
-}
-
 ech__layout ech__panel_layout(const ech__shape *weight)
 {
     const int64_t inputs = weight->dims[1];
@@ -425,7 +413,7 @@ ech__layout ech__panel_layout(const ech__shape *weight)
 /* Floats of scratch: the packed first side, the packed second side, blocks of the threads, their widened weights. */
 static void scratch_of(const panel_kernel *k, int threads, int64_t sizes[PARTS])
 {
-    const int64_t n = ech__round_up(k->l.n, Q), o = ech__round_up(k->l.o, Q), rows = k->isa->rows;
+    const int64_t n = ech__round_up(k->l.n, Q), o = ech__round_up(k->l.o, Q), rows = k->loops->rows;
     memset(sizes, 0, PARTS * sizeof *sizes);
     if (k->op == ECH__OP_LINEAR) {
         sizes[0] = ceil_div(k->l.n, rows) * rows * k->l.i;
@@ -446,8 +434,8 @@ static panel_kernel kernel_of(const ech__cpu *cpu, const ech__kernel_desc *desc,
                               const ech__binding *binding)
 {
     return (panel_kernel){.op = desc->op,
-                          .isa = best_isa(cpu->vec),
-                          .vec = cpu->vec,
+                          .loops = cpu->loops->panel,
+                          .vec = cpu->loops->vec,
                           .dtype = desc->operands[ech__weight_operand(desc->op)].dtype,
                           .l = ech__linear_of(desc, binding)};
 }

@@ -32,15 +32,12 @@ typedef struct ech__tile {
     bool stream; /* past the caches: c is aligned, not added to and not needed soon */
 } ech__tile;
 
-typedef struct ech__panel_isa {
+typedef struct ech__panel_loops {
     int rows;   /* most of a tile */
     int panels; /* most of a tile */
     void (*tile)(const ech__tile *t);
-} ech__panel_isa;
+} ech__panel_loops;
 
-extern const ech__panel_isa ech__panel_generic;
-#ifdef ECH_X86
-extern const ech__panel_isa ech__panel_avx2, ech__panel_avx512;
-#endif
+extern const ech__panel_loops ech__panel_generic, ech__panel_avx2, ech__panel_avx512;
 
 #endif

@@ -26,7 +26,7 @@ typedef struct product {
     ech__kernel base;
     ech__device *device;
     ech__int8_layer layer;
-    const ech__int8_isa *isa;
+    const ech__int8_products *loops;
     ech__onednn_tensors tensors;
     int64_t group;      /* images at a time; divides N */
     int64_t rows, cols; /* of an image with the border that is read */
@@ -103,18 +103,18 @@ static void finish(const product *k, int64_t n, int64_t i, int64_t o)
 {
     const ech__int8_layer *l = &k->layer;
     const int64_t pixels = l->P * l->Q, bytes = ech__dtype_bytes(l->type);
-    k->isa->finish(&(ech__int8_sums){.acc = k->sums + i * pixels * l->O + o,
-                                     .acc_step = l->O,
-                                     .shift = k->shift + o,
-                                     .bias = l->biases + o,
-                                     .scale = l->scales + o,
-                                     .type = l->type,
-                                     .relu = l->relu,
-                                     .valid = (int)most(0, least(EIGHT, l->O - o)),
-                                     .fills = l->image,
-                                     .rows = l->image ? pixels : k->group,
-                                     .y = ech__int8_layer_result(l, n + i, o),
-                                     .y_step = (l->image ? l->B : l->O) * bytes});
+    k->loops->finish(&(ech__int8_sums){.acc = k->sums + i * pixels * l->O + o,
+                                       .acc_step = l->O,
+                                       .shift = k->shift + o,
+                                       .bias = l->biases + o,
+                                       .scale = l->scales + o,
+                                       .type = l->type,
+                                       .relu = l->relu,
+                                       .valid = (int)most(0, least(EIGHT, l->O - o)),
+                                       .fills = l->image,
+                                       .rows = l->image ? pixels : k->group,
+                                       .y = ech__int8_layer_result(l, n + i, o),
+                                       .y_step = (l->image ? l->B : l->O) * bytes});
 }
 
 static void finish_group(const product *k, int64_t n)
@@ -258,7 +258,7 @@ static int64_t group_of(const product *k)
  * image: what is kept does not depend on the batch. */
 static dnnl_primitive_desc_t measure(const ech__cpu *cpu, const ech__kernel_desc *desc, product *k)
 {
-    *k = (product){.isa = ech__int8_best(cpu), .layer = ech__int8_layer_of(cpu, desc)};
+    *k = (product){.loops = cpu->loops->int8_products, .layer = ech__int8_layer_of(cpu, desc)};
     const ech__int8_layer *l = &k->layer;
     k->rows = (l->P - 1) * l->stride + l->K;
     k->cols = (l->Q - 1) * l->stride + l->K;

@@ -302,7 +302,7 @@ static void relu_piece(const primitive_kernel *k, const ech__vec *vec, int64_t f
  * operand when one is NaN) and so would hide that a training run diverged. */
 static void relu_all(const primitive_kernel *k)
 {
-    const ech__vec *vec = ((const ech__cpu *)ech__device_state(k->device))->vec;
+    const ech__vec *vec = ((const ech__cpu *)ech__device_state(k->device))->loops->vec;
     const int64_t pieces = (k->relu_count + PIECE - 1) / PIECE;
 #pragma omp parallel for schedule(static) num_threads(k->device->threads)
     for (int64_t p = 0; p < pieces; p++) {

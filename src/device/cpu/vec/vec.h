@@ -29,8 +29,6 @@ typedef struct ech__adam_rule {
 } ech__adam_rule;
 
 typedef struct ech__vec {
-    const char *name;
-    int channels; /* of an image that lie together: 8, or 16 with 512-bit vectors */
     void (*relu)(int64_t n, const float *x, float *y);
     void (*relu_bwd)(int64_t n, const float *dy, const float *y, float *dx);
     void (*add)(int64_t n, const float *a, const float *b, float *y);
@@ -52,12 +50,6 @@ typedef struct ech__vec {
     void (*narrow)(ech_dtype dtype, int64_t n, const float *src, void *dst);
 } ech__vec;
 
-extern const ech__vec ech__vec_generic;
-#ifdef ECH_X86
-extern const ech__vec ech__vec_avx2, ech__vec_avx512;
-#endif
-
-/* The widest that the level in force allows (device/isa.h). */
-const ech__vec *ech__vec_best(void);
+extern const ech__vec ech__vec_generic, ech__vec_avx2, ech__vec_avx512;
 
 #endif

@@ -1,9 +1,4 @@
-/* The loops of winograd.h. Each winograd_*.c says what a vector is and includes this file once:
- *   V, B                  vector type and its floats
- *   ROWS                  of a tile of the product, two vectors each; 3/4 of B
- *   ZERO LOAD STORE SPLAT CONST ADD SUB MUL MAX
- *   FMA FNMA              a * b + c; c - a * b
- *   TABLE                 name of the table
+/* The loops of winograd.h.
  *
  * The points are 0, +-P, +-Q and infinity, so that sums and differences serve two points each. With
  * N(x) = x (x^2 - P^2) (x^2 - Q^2):
@@ -12,19 +7,20 @@
  *   results   powers of the point
  */
 #include "device/cpu/conv/winograd.h"
+#include "device/cpu/vec/width.h"
 
 #include <stddef.h>
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
 
+enum {
+    B = LANES, /* channels in a vector */
+    ROWS =
+        B / 4 * 3, /* of a tile of the product, two vectors each: 12 of 16 registers, or 24 of 32 */
+};
 /* Terms of a sum at a time: a part of b stays in L1, and short sums of f32 lose less. */
 enum { CUT = 64 };
 /* Tiles that are fetched ahead: about the time that memory takes. */
 enum { AHEAD = 6 };
 enum { SIDE = 6, TILE = ECH__WINOGRAD_TILE };
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* Of the pairs that were tried, this one has the least error: less than half of that of 1 and 2. In f64, so
  * that each constant is rounded once. */
@@ -39,10 +35,10 @@ enum { SIDE = 6, TILE = ECH__WINOGRAD_TILE };
 /* ---- transforms along one axis ---- */
 
 /* Six inputs at six points. */
-INLINE void input_points(const V x[SIDE], V y[SIDE])
+INLINE void input_points(const vec x[SIDE], vec y[SIDE])
 {
-    const V even_p = FNMA(CONST(Q2), x[2], x[4]), odd_p = FNMA(CONST(Q2), x[1], x[3]);
-    const V even_q = FNMA(CONST(P2), x[2], x[4]), odd_q = FNMA(CONST(P2), x[1], x[3]);
+    const vec even_p = FNMA(CONST(Q2), x[2], x[4]), odd_p = FNMA(CONST(Q2), x[1], x[3]);
+    const vec even_q = FNMA(CONST(P2), x[2], x[4]), odd_q = FNMA(CONST(P2), x[1], x[3]);
     y[0] = FMA(CONST(P2 * Q2), x[0], FNMA(CONST(P2 + Q2), x[2], x[4]));
     y[1] = FMA(CONST(P), odd_p, even_p);
     y[2] = FNMA(CONST(P), odd_p, even_p);
@@ -52,11 +48,11 @@ INLINE void input_points(const V x[SIDE], V y[SIDE])
 }
 
 /* Three taps of a weight at six points. */
-INLINE void weight_points(const V w[3], V y[SIDE])
+INLINE void weight_points(const vec w[3], vec y[SIDE])
 {
-    const V even_p = FMA(CONST(P2 * AT_P), w[2], MUL(CONST(AT_P), w[0]));
-    const V even_q = FMA(CONST(Q2 * AT_Q), w[2], MUL(CONST(AT_Q), w[0]));
-    y[0] = MUL(CONST(AT_0), w[0]);
+    const vec even_p = FMA(CONST(P2 * AT_P), w[2], CONST(AT_P) * w[0]);
+    const vec even_q = FMA(CONST(Q2 * AT_Q), w[2], CONST(AT_Q) * w[0]);
+    y[0] = CONST(AT_0) * w[0];
     y[1] = FMA(CONST(P * AT_P), w[1], even_p);
     y[2] = FNMA(CONST(P * AT_P), w[1], even_p);
     y[3] = FMA(CONST(Q * AT_Q), w[1], even_q);
@@ -65,12 +61,12 @@ INLINE void weight_points(const V w[3], V y[SIDE])
 }
 
 /* Four gradients of a tile at six points. */
-INLINE void gradient_points(const V d[TILE], V y[SIDE])
+INLINE void gradient_points(const vec d[TILE], vec y[SIDE])
 {
-    const V even_p = FMA(CONST(P2 * AT_P), d[2], MUL(CONST(AT_P), d[0]));
-    const V even_q = FMA(CONST(Q2 * AT_Q), d[2], MUL(CONST(AT_Q), d[0]));
-    const V odd_p = FMA(CONST(P2), d[3], d[1]), odd_q = FMA(CONST(Q2), d[3], d[1]);
-    y[0] = MUL(CONST(AT_0), d[0]);
+    const vec even_p = FMA(CONST(P2 * AT_P), d[2], CONST(AT_P) * d[0]);
+    const vec even_q = FMA(CONST(Q2 * AT_Q), d[2], CONST(AT_Q) * d[0]);
+    const vec odd_p = FMA(CONST(P2), d[3], d[1]), odd_q = FMA(CONST(Q2), d[3], d[1]);
+    y[0] = CONST(AT_0) * d[0];
     y[1] = FMA(CONST(P * AT_P), odd_p, even_p);
     y[2] = FNMA(CONST(P * AT_P), odd_p, even_p);
     y[3] = FMA(CONST(Q * AT_Q), odd_q, even_q);
@@ -79,15 +75,15 @@ INLINE void gradient_points(const V d[TILE], V y[SIDE])
 }
 
 /* From six points to count (3 or 4) results. */
-INLINE void results(const V m[SIDE], V y[TILE], const int count)
+INLINE void results(const vec m[SIDE], vec y[TILE], const int count)
 {
-    const V even_p = ADD(m[1], m[2]), odd_p = SUB(m[1], m[2]);
-    const V even_q = ADD(m[3], m[4]), odd_q = SUB(m[3], m[4]);
-    y[0] = ADD(m[0], ADD(even_p, even_q));
-    y[1] = FMA(CONST(P), odd_p, MUL(CONST(Q), odd_q));
-    y[2] = FMA(CONST(P2), even_p, MUL(CONST(Q2), even_q));
+    const vec even_p = m[1] + m[2], odd_p = m[1] - m[2];
+    const vec even_q = m[3] + m[4], odd_q = m[3] - m[4];
+    y[0] = m[0] + (even_p + even_q);
+    y[1] = FMA(CONST(P), odd_p, CONST(Q) * odd_q);
+    y[2] = FMA(CONST(P2), even_p, CONST(Q2) * even_q);
     if (count == 3)
-        y[2] = ADD(y[2], m[5]);
+        y[2] += m[5];
     else
         y[3] = FMA(CONST(P2 * P), odd_p, FMA(CONST(Q2 * Q), odd_q, m[5]));
 }
@@ -185,18 +181,18 @@ static void input(const ech__winograd_image *x, ech__winograd_span span, float *
     for (int64_t t = 0; t < span.count; t++, v += B, walk_on(&walk)) {
         fetch_ahead(&ahead, false);
         const tile_place at = place_of(&walk, SIDE);
-        V half[SIDE][SIDE]; /* [point][column] */
+        vec half[SIDE][SIDE]; /* [point][column] */
         for (int64_t c = 0; c < SIDE; c++) {
-            V from[SIDE], to[SIDE];
+            vec from[SIDE], to[SIDE];
             const bool inside = c >= at.first && c < at.end;
             for (int r = 0; r < SIDE; r++)
-                from[r] = inside ? LOAD(at.rows[r] + c * B) : ZERO();
+                from[r] = inside ? LOAD(at.rows[r] + c * B) : ZERO;
             input_points(from, to);
             for (int r = 0; r < SIDE; r++)
                 half[r][c] = to[r];
         }
         for (int r = 0; r < SIDE; r++) {
-            V to[SIDE];
+            vec to[SIDE];
             input_points(half[r], to);
             for (int c = 0; c < SIDE; c++)
                 STORE(v + (r * SIDE + c) * stride, to[c]);
@@ -212,17 +208,17 @@ static void gradient(const ech__winograd_image *dy, ech__winograd_span span, flo
     for (int64_t t = 0; t < span.count; t++, v += B, walk_on(&walk)) {
         fetch_ahead(&ahead, false);
         const tile_place at = place_of(&walk, TILE);
-        V half[SIDE][TILE]; /* [point][column] */
+        vec half[SIDE][TILE]; /* [point][column] */
         for (int64_t c = 0; c < TILE; c++) {
-            V from[TILE], to[SIDE];
+            vec from[TILE], to[SIDE];
             for (int r = 0; r < TILE; r++)
-                from[r] = c < at.end ? LOAD(at.rows[r] + c * B) : ZERO();
+                from[r] = c < at.end ? LOAD(at.rows[r] + c * B) : ZERO;
             gradient_points(from, to);
             for (int r = 0; r < SIDE; r++)
                 half[r][c] = to[r];
         }
         for (int r = 0; r < SIDE; r++) {
-            V to[SIDE];
+            vec to[SIDE];
             gradient_points(half[r], to);
             for (int c = 0; c < SIDE; c++)
                 STORE(v + (r * SIDE + c) * stride, to[c]);
@@ -235,12 +231,12 @@ static void output(const ech__winograd_image *y, ech__winograd_span span, const 
 {
     tile_walk walk = walk_from(y, span);
     ahead_walk ahead = ahead_of(y, span);
-    const V shift = bias ? LOAD(bias) : ZERO();
+    const vec shift = bias ? LOAD(bias) : ZERO;
     for (int64_t t = 0; t < span.count; t++, m += B, walk_on(&walk)) {
         fetch_ahead(&ahead, true);
-        V half[TILE][SIDE]; /* [row][point] */
+        vec half[TILE][SIDE]; /* [row][point] */
         for (int c = 0; c < SIDE; c++) {
-            V from[SIDE], to[TILE];
+            vec from[SIDE], to[TILE];
             for (int r = 0; r < SIDE; r++)
                 from[r] = LOAD(m + (r * SIDE + c) * stride);
             results(from, to, TILE);
@@ -252,12 +248,12 @@ static void output(const ech__winograd_image *y, ech__winograd_span span, const 
         const int64_t plane = (walk.n * y->blocks + walk.block) * y->height;
         float *to_row = y->data + ((plane + top) * y->width + left) * B;
         for (int r = 0; r < TILE && r < rows; r++, to_row += y->width * B) {
-            V to[TILE];
+            vec to[TILE];
             results(half[r], to, TILE);
             for (int c = 0; c < TILE; c++) {
-                to[c] = ADD(to[c], shift);
+                to[c] += shift;
                 if (relu)
-                    to[c] = MAX(ZERO(), to[c]); /* a NaN stays one */
+                    to[c] = MAX(ZERO, to[c]); /* a NaN stays one */
                 if (c < cols)
                     STORE(to_row + c * B, to[c]);
             }
@@ -268,14 +264,14 @@ static void output(const ech__winograd_image *y, ech__winograd_span span, const 
 static void sums(const ech__winograd_image *dy, int64_t images, int64_t block, float *out)
 {
     /* One sum for each image first: long sums of f32 lose what is added last. */
-    V total = ZERO();
+    vec total = ZERO;
     const int64_t places = dy->height * dy->width;
     for (int64_t n = 0; n < images; n++) {
         const float *from = dy->data + (n * dy->blocks + block) * places * B;
-        V some[4] = {ZERO(), ZERO(), ZERO(), ZERO()};
+        vec some[4] = {ZERO, ZERO, ZERO, ZERO};
         for (int64_t at = 0; at < places; at++)
-            some[at % 4] = ADD(some[at % 4], LOAD(from + at * B));
-        total = ADD(total, ADD(ADD(some[0], some[1]), ADD(some[2], some[3])));
+            some[at % 4] += LOAD(from + at * B);
+        total += (some[0] + some[1]) + (some[2] + some[3]);
     }
     STORE(out, total);
 }
@@ -285,9 +281,9 @@ static void sums(const ech__winograd_image *dy, int64_t images, int64_t block, f
 static void weight(const float *taps, bool rotate, float *u, int64_t stride)
 {
     for (int k = 0; k < B; k++, u += (ptrdiff_t)(2 * B)) {
-        V half[SIDE][3]; /* [point][column] */
+        vec half[SIDE][3]; /* [point][column] */
         for (int c = 0; c < 3; c++) {
-            V from[3], to[SIDE];
+            vec from[3], to[SIDE];
             for (int r = 0; r < 3; r++) {
                 const int tap = r * 3 + c;
                 from[r] = LOAD(taps + ((rotate ? ECH__WINOGRAD_TAPS - 1 - tap : tap) * B + k) * B);
@@ -297,7 +293,7 @@ static void weight(const float *taps, bool rotate, float *u, int64_t stride)
                 half[r][c] = to[r];
         }
         for (int r = 0; r < SIDE; r++) {
-            V to[SIDE];
+            vec to[SIDE];
             weight_points(half[r], to);
             for (int c = 0; c < SIDE; c++)
                 STORE(u + (r * SIDE + c) * stride, to[c]);
@@ -308,9 +304,9 @@ static void weight(const float *taps, bool rotate, float *u, int64_t stride)
 static void weight_gradient(const float *m, int64_t stride, float *taps)
 {
     for (int k = 0; k < B; k++, m += B) {
-        V half[3][SIDE]; /* [row][point] */
+        vec half[3][SIDE]; /* [row][point] */
         for (int c = 0; c < SIDE; c++) {
-            V from[SIDE], to[TILE];
+            vec from[SIDE], to[TILE];
             for (int r = 0; r < SIDE; r++)
                 from[r] = LOAD(m + (r * SIDE + c) * stride);
             results(from, to, 3);
@@ -318,7 +314,7 @@ static void weight_gradient(const float *m, int64_t stride, float *taps)
                 half[r][c] = to[r];
         }
         for (int r = 0; r < 3; r++) {
-            V to[TILE];
+            vec to[TILE];
             results(half[r], to, 3);
             for (int c = 0; c < 3; c++)
                 STORE(taps + ((r * 3 + c) * B + k) * B, to[c]);
@@ -329,7 +325,7 @@ static void weight_gradient(const float *m, int64_t stride, float *taps)
 /* from[8][8] -> to[8][8], rows B apart. */
 INLINE void transpose_8(const float *from, float *to)
 {
-#ifdef __AVX2__
+#if PER_WIDTH(0, 1, 1)
     __m256 a[8], b[8];
     for (int r = 0; r < 8; r++)
         a[r] = _mm256_loadu_ps(from + r * B);
@@ -373,24 +369,24 @@ static void transpose(const float *from, float *to)
 INLINE void channels_tile(const ech__winograd_product *p, const float *a, const float *b, float *c,
                           int64_t depth, bool add, const int rows, const int vectors)
 {
-    V acc[ROWS][2];
+    vec acc[ROWS][2];
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; v++)
-            acc[r][v] = ZERO();
+            acc[r][v] = ZERO;
     }
     const int64_t a_block = p->a_block;
     for (int64_t k = 0; k < depth; k += B, a += a_block) {
 #pragma GCC unroll 8
         for (int lane = 0; lane < B; lane++, b += (ptrdiff_t)(2 * B)) {
-            V bv[2];
+            vec bv[2];
 #pragma GCC unroll 2
             for (int v = 0; v < vectors; v++)
                 bv[v] = LOAD(b + v * B);
 #pragma GCC unroll 16
             for (int r = 0; r < rows; r++) {
-                const V av = SPLAT(a + r * B + lane);
+                const vec av = SPLAT(a + r * B + lane);
 #pragma GCC unroll 2
                 for (int v = 0; v < vectors; v++)
                     acc[r][v] = FMA(av, bv[v], acc[r][v]);
@@ -402,7 +398,7 @@ INLINE void channels_tile(const ech__winograd_product *p, const float *a, const 
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; v++) {
             float *at = c + r * B + v * p->c_block;
-            STORE(at, add ? ADD(LOAD(at), acc[r][v]) : acc[r][v]);
+            STORE(at, add ? LOAD(at) + acc[r][v] : acc[r][v]);
         }
     }
 }
@@ -413,7 +409,8 @@ INLINE void channels_rows(const ech__winograd_product *p, const float *a, const 
 {
 #define SIZE(rows_)                                                                                \
     case rows_:                                                                                    \
-        channels_tile(p, a, b, c, depth, add, rows_, vectors);                                     \
+        if (rows_ < ROWS)                                                                          \
+            channels_tile(p, a, b, c, depth, add, rows_, vectors);                                 \
         break;
     int64_t row = 0;
     for (; row + ROWS <= p->rows;
@@ -425,14 +422,12 @@ INLINE void channels_rows(const ech__winograd_product *p, const float *a, const 
         SIZE(3)
         SIZE(4)
         SIZE(5)
-#if ROWS == 12
         SIZE(6)
         SIZE(7)
         SIZE(8)
         SIZE(9)
         SIZE(10)
         SIZE(11)
-#endif
     default:
         break;
     }
@@ -460,20 +455,20 @@ static void over_channels(const ech__winograd_product *p)
 INLINE void tiles_tile(const ech__winograd_product *p, const float *a, const float *b, float *c,
                        int64_t depth, bool add, const int head, const int rows, const int vectors)
 {
-    V acc[ROWS][2];
+    vec acc[ROWS][2];
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; v++)
-            acc[r][v] = ZERO();
+            acc[r][v] = ZERO;
     }
     const float *next = head < rows ? a + p->a_block - (B - head) : a;
     const float *b_next = vectors > 1 ? b + p->b_block : b;
     for (int64_t t = 0; t < depth; t++, a += B, next += B, b += B, b_next += B) {
-        const V first = LOAD(b), second = LOAD(b_next);
+        const vec first = LOAD(b), second = LOAD(b_next);
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++) {
-            const V av = SPLAT(r < head ? a + r : next + (r - head));
+            const vec av = SPLAT(r < head ? a + r : next + (r - head));
             acc[r][0] = FMA(av, first, acc[r][0]);
             if (vectors > 1)
                 acc[r][1] = FMA(av, second, acc[r][1]);
@@ -484,7 +479,7 @@ INLINE void tiles_tile(const ech__winograd_product *p, const float *a, const flo
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; v++) {
             float *at = c + r * B + v * p->c_block;
-            STORE(at, add ? ADD(LOAD(at), acc[r][v]) : acc[r][v]);
+            STORE(at, add ? LOAD(at) + acc[r][v] : acc[r][v]);
         }
     }
 }
@@ -527,14 +522,14 @@ static void over_tiles(const ech__winograd_product *p)
     }
 }
 
-const ech__winograd_isa TABLE = {.channels = B,
-                                 .rows = ROWS,
-                                 .input = input,
-                                 .gradient = gradient,
-                                 .output = output,
-                                 .weight = weight,
-                                 .weight_gradient = weight_gradient,
-                                 .transpose = transpose,
-                                 .over_channels = over_channels,
-                                 .over_tiles = over_tiles,
-                                 .sums = sums};
+const ech__winograd_loops TABLE(ech__winograd) = {.channels = B,
+                                                  .rows = ROWS,
+                                                  .input = input,
+                                                  .gradient = gradient,
+                                                  .output = output,
+                                                  .weight = weight,
+                                                  .weight_gradient = weight_gradient,
+                                                  .transpose = transpose,
+                                                  .over_channels = over_channels,
+                                                  .over_tiles = over_tiles,
+                                                  .sums = sums};

@@ -1,11 +1,12 @@
-/* Reductions of one vector width. Each reduce_*.c defines REDUCE_TABLE and REDUCE_NAME and includes this file once.
+/* The loops of reduce.h.
  *
- * An array is gone through in blocks that stay in the first cache. A block is reduced in the order
- * of the tree: leaves are widened to the type in which they are added (16-bit types to f32), halves
- * are joined, and the result is divided, narrowed and written to every destination. Everything is
- * element by element, so a destination may be one of the sources. */
-#include "comm/collective/reduce_table.h"
+ * An array is gone through in blocks that stay in the first cache. A block is reduced in the order of the tree: leaves are
+ * widened to the type in which they are added (16-bit types to f32), halves are joined, and the result is divided, narrowed and
+ * written to every destination. Everything is element by element, so a destination may be one of the sources. */
+#define GENERIC_LANES 4
+#include "comm/collective/reduce.h"
 #include "comm/collective/tree.h"
+#include "device/cpu/vec/width.h"
 #include "tensor/half.h"
 
 #include <string.h>
@@ -189,42 +190,30 @@ static void run_tree(const ech__reduce_task *task)
 
 /* ---- two ranks, f32: what most exchanges of gradients are ---- */
 
-#if defined(__AVX512F__)
-enum { LANES = 16 };
-#elif defined(__AVX2__)
-enum { LANES = 8 };
-#else
-enum { LANES = 4 };
-#endif
-typedef float vec __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
-/* The same at any address. */
-typedef float bytes_vec __attribute__((vector_size(LANES * sizeof(float)), aligned(1), may_alias));
-
-/* Sums of four vectors stay in registers until all of them are loaded: a store whose address has
- * the same low 12 bits as a load behind it would hold that load up. b may be NULL. */
-static inline void sum_run(vec scale, const float *x, const float *y, float *a, float *b)
+/* Sums of four vectors stay in registers until all of them are loaded: a store whose address has the same low 12 bits as a
+ * load behind it would hold that load up. b may be NULL. */
+INLINE void sum_run(float scale, const float *x, const float *y, float *a, float *b)
 {
-    const vec *p = (const vec *)x, *q = (const vec *)y;
+    const vec_unaligned *p = (const vec_unaligned *)x, *q = (const vec_unaligned *)y;
     const vec s0 = (p[0] + q[0]) * scale, s1 = (p[1] + q[1]) * scale;
     const vec s2 = (p[2] + q[2]) * scale, s3 = (p[3] + q[3]) * scale;
-    vec *to = (vec *)a;
+    vec_unaligned *to = (vec_unaligned *)a;
     to[0] = s0, to[1] = s1, to[2] = s2, to[3] = s3;
     if (b) {
-        to = (vec *)b;
+        to = (vec_unaligned *)b;
         to[0] = s0, to[1] = s1, to[2] = s2, to[3] = s3;
     }
 }
 
 static void sum_two(int64_t n, float scale, const float *x, const float *y, float *a, float *b)
 {
-    const vec scales = scale - (vec){0};
     int64_t i = 0;
     if (b)
         for (; i + 4 * LANES <= n; i += 4 * LANES)
-            sum_run(scales, x + i, y + i, a + i, b + i);
+            sum_run(scale, x + i, y + i, a + i, b + i);
     else
         for (; i + 4 * LANES <= n; i += 4 * LANES)
-            sum_run(scales, x + i, y + i, a + i, NULL);
+            sum_run(scale, x + i, y + i, a + i, NULL);
     for (; i < n; i++) {
         const float sum = (x[i] + y[i]) * scale;
         a[i] = sum;
@@ -233,17 +222,18 @@ static void sum_two(int64_t n, float scale, const float *x, const float *y, floa
     }
 }
 
-/* The C library copies by string instructions at these sizes, which are several times slower where
- * the two addresses are close to each other modulo a page. */
+/* The C library copies by string instructions at these sizes, which are several times slower where the two addresses are
+ * close to each other modulo a page. */
 static void copy(void *dst, const void *src, int64_t bytes)
 {
-    enum { STEP = 4 * sizeof(bytes_vec) };
+    typedef float vec_bytes __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
+    enum { STEP = 4 * sizeof(vec_bytes) };
     const char *from = src;
     char *to = dst;
     for (; bytes >= STEP; bytes -= STEP, from += STEP, to += STEP) {
-        const bytes_vec *p = (const bytes_vec *)(const void *)from;
-        const bytes_vec v0 = p[0], v1 = p[1], v2 = p[2], v3 = p[3];
-        bytes_vec *q = (bytes_vec *)(void *)to;
+        const vec_bytes *p = (const vec_bytes *)(const void *)from;
+        const vec v0 = p[0], v1 = p[1], v2 = p[2], v3 = p[3];
+        vec_bytes *q = (vec_bytes *)(void *)to;
         q[0] = v0, q[1] = v1, q[2] = v2, q[3] = v3;
     }
     if (bytes > 0)
@@ -262,4 +252,4 @@ static void run(const ech__reduce_task *t)
         sum_two(t->count, scale, t->src[0], t->src[1], t->dst[0], t->ndst == 2 ? t->dst[1] : NULL);
 }
 
-const ech__reduce_table REDUCE_TABLE = {.name = REDUCE_NAME, .run = run, .copy = copy};
+const ech__reduce_loops TABLE(ech__reduce) = {.run = run, .copy = copy};

@@ -1,31 +1,32 @@
-/* The tile of panel.h. Each panel_*.c says what a vector is and includes this file once:
- *   V, WIDTH            vector type and its floats
- *   ROWS, PANELS        the largest tile
- *   LOAD STORE STREAM   aligned or not, and past the caches
- *   SPLAT(p) ADD FMA    one number in all lanes; a + b; a * b + c
- *   TABLE               name of the table
- */
+/* The tile of panel.h. */
+#define GENERIC_LANES 4
 #include "device/cpu/linear/panel.h"
+#include "device/cpu/vec/width.h"
 
 #include <stddef.h>
 
-enum { PER_PANEL = ECH__PANEL / WIDTH, VECTORS = PER_PANEL * PANELS };
+/* The largest tile: 12 of 16 registers, or 24 of 32. */
+enum {
+    ROWS = PER_WIDTH(3, 6, 12),
+    PANELS = PER_WIDTH(1, 1, 2),
+    PER_PANEL = ECH__PANEL / LANES,
+    VECTORS = PER_PANEL * PANELS,
+};
 
 /* rows and panels are constants wherever this is expanded, so all loops over them unroll. */
-static inline __attribute__((always_inline)) void tile_of(const ech__tile *given, const int rows,
-                                                          const int panels)
+INLINE void tile_of(const ech__tile *given, const int rows, const int panels)
 {
     const ech__tile t = *given; /* a copy: stores to c cannot change it */
     const float *a_first = t.a;
     float *c_first = t.c;
     for (int64_t n = 0; n < t.count; n++, a_first += t.a_next, c_first += t.c_next) {
-        V acc[ROWS][VECTORS];
+        vec acc[ROWS][VECTORS];
         const float *a = a_first, *b = t.b, *ahead = t.ahead;
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 4
             for (int v = 0; v < panels * PER_PANEL; v++)
-                acc[r][v] = ZERO();
+                acc[r][v] = ZERO;
         }
         for (int64_t run = 0; run < t.runs; run++, a += t.run_jump) {
             const float *ak = a;
@@ -33,27 +34,27 @@ static inline __attribute__((always_inline)) void tile_of(const ech__tile *given
                 __builtin_prefetch(ahead + line * ECH__PANEL, 0, 2);
             ahead += t.ahead_jump;
             for (int64_t k = 0; k < t.run_length; k++, ak += t.a_k, b += ECH__PANEL) {
-                V bv[VECTORS];
+                vec bv[VECTORS];
 #pragma GCC unroll 4
                 for (int v = 0; v < panels * PER_PANEL; v++)
-                    bv[v] = LOAD(b + v / PER_PANEL * t.b_panel + v % PER_PANEL * WIDTH);
+                    bv[v] = LOAD(b + v / PER_PANEL * t.b_panel + v % PER_PANEL * LANES);
 #pragma GCC unroll 16
                 for (int r = 0; r < rows; r++) {
-                    const V av = SPLAT(ak + r * t.a_row);
+                    const vec av = SPLAT(ak + r * t.a_row);
 #pragma GCC unroll 4
                     for (int v = 0; v < panels * PER_PANEL; v++)
                         acc[r][v] = FMA(av, bv[v], acc[r][v]);
                 }
             }
         }
-#define C_AT(r, v) (c_first + (r)*t.c_row + (v) / PER_PANEL * t.c_panel + (v) % PER_PANEL * WIDTH)
+#define C_AT(r, v) (c_first + (r)*t.c_row + (v) / PER_PANEL * t.c_panel + (v) % PER_PANEL * LANES)
 #define EACH(action)                                                                               \
     _Pragma("GCC unroll 16") for (int r = 0; r < rows; r++)                                        \
     {                                                                                              \
         _Pragma("GCC unroll 4") for (int v = 0; v < panels * PER_PANEL; v++) action;               \
     }
         if (t.add)
-            EACH(STORE(C_AT(r, v), ADD(acc[r][v], LOAD(C_AT(r, v)))))
+            EACH(STORE(C_AT(r, v), acc[r][v] + LOAD(C_AT(r, v))))
         else if (t.stream)
             EACH(STREAM(C_AT(r, v), acc[r][v]))
         else
@@ -68,6 +69,8 @@ static void tile(const ech__tile *t)
     /* One body for each size, so that the accumulators stay in registers. */
 #define SIZE(rows_)                                                                                \
     case rows_:                                                                                    \
+        if (rows_ > ROWS)                                                                          \
+            break;                                                                                 \
         if (PANELS == 2 && t->panels == 2)                                                         \
             tile_of(t, rows_, PANELS);                                                             \
         else                                                                                       \
@@ -77,23 +80,19 @@ static void tile(const ech__tile *t)
         SIZE(1)
         SIZE(2)
         SIZE(3)
-#if ROWS >= 6
         SIZE(4)
         SIZE(5)
         SIZE(6)
-#endif
-#if ROWS == 12
         SIZE(7)
         SIZE(8)
         SIZE(9)
         SIZE(10)
         SIZE(11)
         SIZE(12)
-#endif
     default:
         break;
     }
 #undef SIZE
 }
 
-const ech__panel_isa TABLE = {.rows = ROWS, .panels = PANELS, .tile = tile};
+const ech__panel_loops TABLE(ech__panel) = {.rows = ROWS, .panels = PANELS, .tile = tile};

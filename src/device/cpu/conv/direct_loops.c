@@ -1,25 +1,21 @@
-/* The loops of direct.h. Each direct_*.c says what a vector is and includes this file once:
- *   V, B                        vector type and its floats
- *   ONE, TWO                    accumulators of a tile with one block of channels and with two
- *   ZERO LOAD STORE SPLAT(p)    SPLAT: one number in all lanes
- *   ADD FMA(a, b, c)            a + b; a * b + c
- *   LARGER(a, b)                the larger one; b where one is a NaN
- *   SECRET_VECTOR(v)            the compiler no longer knows what is in it
- *   TABLE                       name of the table
- */
+/* The loops of direct.h. */
 #include "device/cpu/conv/direct.h"
+#include "device/cpu/vec/width.h"
 
 #include <stddef.h>
 
 /* What the compiler knows to be the same again it keeps in a register, and here none is free. */
-#define SECRET_POINTER(p) __asm__("" : "+r"(p))
-
-#define INLINE static inline __attribute__((always_inline))
+#define HIDE_POINTER(p) __asm__("" : "+r"(p))
 
 enum {
+    B = LANES, /* channels in a vector */
+    /* Accumulators of a tile with one block of channels and with two. AVX2 has 16 registers for them, a vector of each block and
+     * a splat number; AVX-512 has 32, and splats a number as it multiplies. */
+    ONE_BLOCK = PER_WIDTH(6, 14, 28),
+    TWO_BLOCKS = PER_WIDTH(6, 12, 28),
     MOST = ECH__DIRECT_WIDTH,
-    WIDTH_1 = ONE < MOST ? ONE : MOST,
-    WIDTH_2 = TWO / 2 < MOST ? TWO / 2 : MOST
+    WIDTH_1 = ONE_BLOCK < MOST ? ONE_BLOCK : MOST,
+    WIDTH_2 = TWO_BLOCKS / 2 < MOST ? TWO_BLOCKS / 2 : MOST
 };
 
 /* All loops over the places of a tile unroll, as their ends are constants. */
@@ -30,7 +26,7 @@ enum {
 /* One body for each size, so that the accumulators stay in registers. */
 #define SIZE(body, given, rows, places, blocks, ...)                                               \
     case (rows)*MOST + (places):                                                                   \
-        if ((rows) * (places) * (blocks) <= ((blocks) == 1 ? ONE : TWO))                           \
+        if ((rows) * (places) * (blocks) <= ((blocks) == 1 ? ONE_BLOCK : TWO_BLOCKS))              \
             body(given, rows, places, blocks, ##__VA_ARGS__);                                      \
         break;
 #define SIZES(body, given, rows, blocks, ...)                                                      \
@@ -60,10 +56,10 @@ INLINE void tile_of(const ech__direct_tile *given, const int rows, const int pla
     const float *x_first = t.x, *bias = t.bias ? t.bias : no_bias;
     float *y = t.y;
     for (int64_t n = 0; n < t.count; n++, x_first += places * x_pixel, y += places * t.y_pixel) {
-        V acc[2][MOST][2];
+        vec acc[2][MOST][2];
         EACH_BLOCK
         {
-            const V start = LOAD(bias + b * B);
+            const vec start = LOAD(bias + b * B);
             EACH_ROW
             {
                 EACH_PLACE acc[r][p][b] = start;
@@ -72,26 +68,26 @@ INLINE void tile_of(const ech__direct_tile *given, const int rows, const int pla
         for (int64_t k = 0; k < t.nterms; k++) {
             const float *one = x_first + t.terms[k].x, *w = t.w + t.terms[k].w;
             const float *x[2] = {one, one + (rows - 1) * t.x_row};
-            V wv[2];
+            vec wv[2];
             EACH_BLOCK wv[b] = LOAD(w + b * t.w_block);
             EACH_ROW
             {
-                SECRET_POINTER(x[r]);
+                HIDE_POINTER(x[r]);
                 EACH_PLACE
                 {
-                    const V xv = SPLAT(x[r] + p * x_pixel);
+                    const vec xv = SPLAT(x[r] + p * x_pixel);
                     EACH_BLOCK acc[r][p][b] = FMA(xv, wv[b], acc[r][p][b]);
                 }
             }
         }
         if (t.relu) {
-            V zero = ZERO();
-            SECRET_VECTOR(zero);
+            vec zero = ZERO;
+            HIDE(zero);
             EACH_ROW
             {
                 EACH_PLACE
                 {
-                    EACH_BLOCK acc[r][p][b] = LARGER(zero, acc[r][p][b]);
+                    EACH_BLOCK acc[r][p][b] = MAX(zero, acc[r][p][b]);
                 }
             }
         }
@@ -102,7 +98,7 @@ INLINE void tile_of(const ech__direct_tile *given, const int rows, const int pla
                 EACH_BLOCK
                 {
                     float *to = y + b * t.y_block + r * t.y_row + p * t.y_pixel;
-                    STORE(to, t.add ? ADD(LOAD(to), acc[r][p][b]) : acc[r][p][b]);
+                    STORE(to, t.add ? LOAD(to) + acc[r][p][b] : acc[r][p][b]);
                 }
             }
         }
@@ -145,25 +141,25 @@ static void tile(const ech__direct_tile *t)
 INLINE void sum_of(const ech__direct_sum *given, const int rows, const int places, const int blocks)
 {
     const ech__direct_sum s = *given;
-    V acc[2][MOST][2];
+    vec acc[2][MOST][2];
     EACH_ROW
     {
         EACH_PLACE
         {
-            EACH_BLOCK acc[r][p][b] = ZERO();
+            EACH_BLOCK acc[r][p][b] = ZERO;
         }
     }
     for (int64_t row = 0; row < s.rows; row++) {
         const float *one = s.x + row * s.x_row, *dy = s.dy + row * s.dy_row;
         const float *x[2] = {one, one + (rows - 1) * s.x_line};
         for (int64_t pixel = 0; pixel < s.pixels; pixel++, dy += B) {
-            V dv[2];
+            vec dv[2];
             EACH_BLOCK dv[b] = LOAD(dy + b * s.dy_block);
             EACH_ROW
             {
                 EACH_PLACE
                 {
-                    const V xv = SPLAT(x[r] + p);
+                    const vec xv = SPLAT(x[r] + p);
                     EACH_BLOCK acc[r][p][b] = FMA(xv, dv[b], acc[r][p][b]);
                 }
                 x[r] += s.x_pixel;
@@ -177,7 +173,7 @@ INLINE void sum_of(const ech__direct_sum *given, const int rows, const int place
             EACH_BLOCK
             {
                 float *dw = s.dw + b * s.dw_block + r * s.dw_line + p * s.dw_tap;
-                STORE(dw, ADD(LOAD(dw), acc[r][p][b]));
+                STORE(dw, LOAD(dw) + acc[r][p][b]);
             }
         }
     }
@@ -200,16 +196,16 @@ static void sum(const ech__direct_sum *s)
 
 static void add_pixels(const float *dy, int64_t count, float *out)
 {
-    V acc[4] = {LOAD(out), ZERO(), ZERO(), ZERO()};
+    vec acc[4] = {LOAD(out), ZERO, ZERO, ZERO};
     int64_t i = 0;
     for (; i + 4 <= count; i += 4) {
 #pragma GCC unroll 4
         for (int k = 0; k < 4; k++)
-            acc[k] = ADD(acc[k], LOAD(dy + (i + k) * B));
+            acc[k] += LOAD(dy + (i + k) * B);
     }
     for (; i < count; i++)
-        acc[0] = ADD(acc[0], LOAD(dy + i * B));
-    STORE(out, ADD(ADD(acc[0], acc[1]), ADD(acc[2], acc[3])));
+        acc[0] += LOAD(dy + i * B);
+    STORE(out, (acc[0] + acc[1]) + (acc[2] + acc[3]));
 }
 
 static void transpose(const float *from, float *to)
@@ -220,10 +216,10 @@ static void transpose(const float *from, float *to)
     }
 }
 
-const ech__direct_isa TABLE = {.channels = B,
-                               .accumulators = {ONE, TWO},
-                               .width = {WIDTH_1, WIDTH_2},
-                               .tile = tile,
-                               .sum = sum,
-                               .add_pixels = add_pixels,
-                               .transpose = transpose};
+const ech__direct_loops TABLE(ech__direct) = {.channels = B,
+                                              .accumulators = {ONE_BLOCK, TWO_BLOCKS},
+                                              .width = {WIDTH_1, WIDTH_2},
+                                              .tile = tile,
+                                              .sum = sum,
+                                              .add_pixels = add_pixels,
+                                              .transpose = transpose};

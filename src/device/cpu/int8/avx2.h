@@ -1,12 +1,21 @@
-/* From sums in 32 bits to bytes, for the AVX2 loops of int8 kernels. Only files that are compiled for AVX2 include it. */
-#ifndef ECH_DEVICE_CPU_INT8_PACK_AVX2_H
-#define ECH_DEVICE_CPU_INT8_PACK_AVX2_H
+/* What the AVX2 loops of integers share: vector types, and the way from sums in 32 bits to bytes. Only files that are compiled for
+ * AVX2 include it. */
+#ifndef ECH_DEVICE_CPU_INT8_AVX2_H
+#define ECH_DEVICE_CPU_INT8_AVX2_H
 
-#include "echelon/echelon.h"
+#include "device/cpu/int8/winograd.h"
+#include "device/cpu/vec/width.h"
 
-#include <immintrin.h>
+/* 16 numbers of s16, or 8 of s32. The compiler turns * 4 and the like into shifts. Sums that wrap around are meant to. */
+typedef int16_t v16 __attribute__((vector_size(32)));
+typedef uint32_t v8u __attribute__((vector_size(32)));
 
-#define INLINE static inline __attribute__((always_inline))
+enum {
+    TILE = ECH__INT8_WINO_TILE,
+    KINDS = ECH__INT8_WINO_KINDS,
+    ROWS = ECH__INT8_WINO_ROWS,
+    WIDE = ECH__INT8_WINO_WIDE,
+};
 
 /* How eight neighbouring outputs become numbers of y. */
 typedef struct factors {

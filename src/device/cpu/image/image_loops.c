@@ -1,25 +1,23 @@
-/* The loops of image.h. Each image_*.c defines IMAGE_TABLE and B, the channels of a block, and includes this
- * file once. Vectors are the compiler's own, so that every width is the same text. */
+/* The loops of image.h. */
 #include "device/cpu/image/image.h"
+#include "device/cpu/vec/width.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
+enum { B = LANES /* channels of a pixel, which is one vector */ };
 
-/* A pixel. Planes start at multiples of its size. */
-typedef float vf __attribute__((vector_size(4 * B), may_alias));
-typedef int32_t vi __attribute__((vector_size(4 * B), may_alias));
-typedef double vd __attribute__((vector_size(8 * B), may_alias, aligned(64)));
-typedef uint8_t vb __attribute__((vector_size(B), may_alias));
+typedef double vec_f64 __attribute__((vector_size(8 * B), may_alias, aligned(64)));
+typedef uint8_t vec_u8 __attribute__((vector_size(B), may_alias));
 
-#define AT(p) (*(vf *)(p))
-#define FROM(p) (*(const vf *)(p))
+/* Planes start at multiples of a pixel's size. */
+#define AT(p) (*(vec_aligned *)(p))
+#define FROM(p) ((vec) * (const vec_aligned *)(p))
 /* a where the mask is set, else b */
-#define SELECT(mask, a, b) ((vf)(((vi)(a) & (mask)) | ((vi)(b) & ~(mask))))
+#define SELECT(mask, a, b) ((vec)(((vec_s32)(a) & (mask)) | ((vec_s32)(b) & ~(mask))))
 /* a, but 0 where the mask is set */
-#define UNLESS(mask, a) ((vf)((vi)(a) & ~(mask)))
+#define UNLESS(mask, a) ((vec)((vec_s32)(a) & ~(mask)))
 
 /* ---- sums ---- */
 
@@ -28,16 +26,16 @@ typedef uint8_t vb __attribute__((vector_size(B), may_alias));
 enum { SUMS = 4, SHORT = 64 };
 
 typedef struct sum {
-    vf parts[SUMS];
-    vd total;
+    vec parts[SUMS];
+    vec_f64 total;
 } sum;
 
 INLINE void gather(sum *s)
 {
-    const vf all = (s->parts[0] + s->parts[1]) + (s->parts[2] + s->parts[3]);
-    s->total += __builtin_convertvector(all, vd);
+    const vec all = (s->parts[0] + s->parts[1]) + (s->parts[2] + s->parts[3]);
+    s->total += __builtin_convertvector(all, vec_f64);
     for (int k = 0; k < SUMS; k++)
-        s->parts[k] = (vf){0};
+        s->parts[k] = (vec){0};
 }
 
 /* Goes over runs in pieces of at most SHORT pixels. */
@@ -76,18 +74,18 @@ INLINE void sum_piece(int64_t pixels, const float *x, sum *s)
         s->parts[0] += FROM(x + i * B);
 }
 
-INLINE void square_piece(int64_t pixels, const float *x, const vf *pivot, sum *s, sum *squares)
+INLINE void square_piece(int64_t pixels, const float *x, const vec *pivot, sum *s, sum *squares)
 {
     int64_t i = 0;
     for (; i + SUMS <= pixels; i += SUMS) {
         for (int k = 0; k < SUMS; k++) {
-            const vf d = FROM(x + (i + k) * B) - *pivot;
+            const vec d = FROM(x + (i + k) * B) - *pivot;
             s->parts[k] += d;
             squares->parts[k] += d * d;
         }
     }
     for (; i < pixels; i++) {
-        const vf d = FROM(x + i * B) - *pivot;
+        const vec d = FROM(x + i * B) - *pivot;
         s->parts[0] += d;
         squares->parts[0] += d * d;
     }
@@ -103,7 +101,7 @@ static void moments(const ech__runs *runs, const float *x, double *out)
     for (walk w = {0}; next_piece(runs, &w) && !w.gather; few = w.taken)
         sum_piece(w.pixels, x + w.at, &near);
     gather(&near);
-    const vf pivot = __builtin_convertvector(near.total / (double)few, vf);
+    const vec pivot = __builtin_convertvector(near.total / (double)few, vec);
     for (walk w = {0}; next_piece(runs, &w);) {
         if (w.gather) {
             gather(&differences);
@@ -113,9 +111,9 @@ static void moments(const ech__runs *runs, const float *x, double *out)
     }
     gather(&differences);
     gather(&squares);
-    const vd shift = differences.total / count;
-    const vd rest = squares.total - differences.total * shift;
-    *(vd *)out = __builtin_convertvector(pivot, vd) + shift;
+    const vec_f64 shift = differences.total / count;
+    const vec_f64 rest = squares.total - differences.total * shift;
+    *(vec_f64 *)out = __builtin_convertvector(pivot, vec_f64) + shift;
     for (int c = 0; c < B; c++)
         out[B + c] = rest[c] < 0 ? 0 : rest[c]; /* by rounding only; NaN stays */
 }
@@ -125,18 +123,18 @@ static void moments(const ech__runs *runs, const float *x, double *out)
     ((y) ? UNLESS(FROM((y) + (at)) <= 0, FROM((dy) + (at))) : FROM((dy) + (at)))
 
 INLINE void product_piece(int64_t pixels, const float *x, const float *dy, const float *y,
-                          const vf *mean, sum *s, sum *products)
+                          const vec *mean, sum *s, sum *products)
 {
     int64_t i = 0;
     for (; i + SUMS <= pixels; i += SUMS) {
         for (int k = 0; k < SUMS; k++) {
-            const vf g = MASKED(dy, y, (i + k) * B);
+            const vec g = MASKED(dy, y, (i + k) * B);
             s->parts[k] += g;
             products->parts[k] += g * (FROM(x + (i + k) * B) - *mean);
         }
     }
     for (; i < pixels; i++) {
-        const vf g = MASKED(dy, y, i * B);
+        const vec g = MASKED(dy, y, i * B);
         s->parts[0] += g;
         products->parts[0] += g * (FROM(x + i * B) - *mean);
     }
@@ -145,7 +143,7 @@ INLINE void product_piece(int64_t pixels, const float *x, const float *dy, const
 INLINE void sum_products(const ech__runs *runs, const float *x, const float *dy, const float *y,
                          const float *mean, double *out)
 {
-    const vf centre = FROM(mean);
+    const vec centre = FROM(mean);
     sum s = {0}, products = {0};
     for (walk w = {0}; next_piece(runs, &w);) {
         if (w.gather) {
@@ -156,8 +154,8 @@ INLINE void sum_products(const ech__runs *runs, const float *x, const float *dy,
     }
     gather(&s);
     gather(&products);
-    *(vd *)out = s.total;
-    *(vd *)(out + B) = products.total;
+    *(vec_f64 *)out = s.total;
+    *(vec_f64 *)(out + B) = products.total;
 }
 
 static void products(const ech__runs *runs, const float *x, const float *dy, const float *y,
@@ -189,9 +187,9 @@ static void add_squares(double factor, const double *part, const double *squares
 INLINE void normalise_plane(int64_t pixels, const float *vectors, const float *x,
                             const float *residual, bool relu, float *y)
 {
-    const vf mean = FROM(vectors), scale = FROM(vectors + B), shift = FROM(vectors + 2 * B);
+    const vec mean = FROM(vectors), scale = FROM(vectors + B), shift = FROM(vectors + 2 * B);
     for (int64_t i = 0; i < pixels * B; i += B) {
-        vf value = (FROM(x + i) - mean) * scale + shift;
+        vec value = (FROM(x + i) - mean) * scale + shift;
         if (residual)
             value += FROM(residual + i);
         AT(y + i) = relu ? UNLESS(value < 0, value) : value;
@@ -214,10 +212,10 @@ static void normalise(int64_t pixels, const float *vectors, const float *x, cons
 INLINE void normalise_bwd_plane(int64_t pixels, const float *vectors, const float *x,
                                 const float *dy, const float *y, float *dx)
 {
-    const vf mean = FROM(vectors), centre = FROM(vectors + B);
-    const vf slope = FROM(vectors + 2 * B), scale = FROM(vectors + 3 * B);
+    const vec mean = FROM(vectors), centre = FROM(vectors + B);
+    const vec slope = FROM(vectors + 2 * B), scale = FROM(vectors + 3 * B);
     for (int64_t i = 0; i < pixels * B; i += B) {
-        const vf g = MASKED(dy, y, i);
+        const vec g = MASKED(dy, y, i);
         AT(dx + i) = ((g - centre) - (FROM(x + i) - mean) * slope) * scale;
     }
 }
@@ -262,15 +260,15 @@ INLINE spot spot_of(const ech__windows *w, int64_t p, int64_t q)
 }
 
 /* The first of equals wins, but a NaN before all. */
-INLINE void largest(const ech__windows *w, const spot *s, const float *x, vf *max, vi *place)
+INLINE void largest(const ech__windows *w, const spot *s, const float *x, vec *max, vec_s32 *place)
 {
     const float *row = x + s->pixel * B;
     *max = FROM(row);
-    *place = (vi){0} + (int32_t)(s->rows.first * w->kernel + s->cols.first);
+    *place = (vec_s32){0} + (int32_t)(s->rows.first * w->kernel + s->cols.first);
     for (int64_t r = s->rows.first; r < s->rows.end; r++, row += w->W * B) {
         for (int64_t c = s->cols.first; c < s->cols.end; c++) {
-            const vf value = FROM(row + (c - s->cols.first) * B);
-            const vi number = value <= INFINITY, better = (value > *max) | ~number;
+            const vec value = FROM(row + (c - s->cols.first) * B);
+            const vec_s32 number = value <= INFINITY, better = (value > *max) | ~number;
             *max = SELECT(better, value, *max);
             *place = (better & (int32_t)(r * w->kernel + c)) | (~better & *place);
         }
@@ -280,17 +278,17 @@ INLINE void largest(const ech__windows *w, const spot *s, const float *x, vf *ma
 INLINE void maxpool_plane(const ech__windows *w, int valid, const float *x, float *y,
                           uint8_t *place)
 {
-    vi keep = {0};
+    vec_s32 keep = {0};
     for (int c = 0; c < B; c++)
         keep[c] = -(c < valid);
     for (int64_t p = 0, at = 0; p < w->P; p++) {
         for (int64_t q = 0; q < w->Q; q++, at += B) {
             const spot s = spot_of(w, p, q);
-            vi found;
-            vf max;
+            vec_s32 found;
+            vec max;
             largest(w, &s, x, &max, &found);
             AT(y + at) = max;
-            *(vb *)(place + at) = __builtin_convertvector(found & keep, vb);
+            *(vec_u8 *)(place + at) = __builtin_convertvector(found & keep, vec_u8);
         }
     }
 }
@@ -322,12 +320,12 @@ INLINE void maxpool_bwd_plane(const ech__windows *w, bool alone, const float *dy
     for (int64_t p = 0, at = 0; p < w->P; p++) {
         for (int64_t q = 0; q < w->Q; q++, at += B) {
             const spot s = spot_of(w, p, q);
-            const vf g = FROM(dy + at);
-            const vi found = __builtin_convertvector(*(const vb *)(place + at), vi);
+            const vec g = FROM(dy + at);
+            const vec_s32 found = __builtin_convertvector(*(const vec_u8 *)(place + at), vec_s32);
             float *row = dx + s.pixel * B;
             for (int64_t r = s.rows.first; r < s.rows.end; r++, row += w->W * B) {
                 for (int64_t c = s.cols.first; c < s.cols.end; c++) {
-                    const vf share = UNLESS(found != (int32_t)(r * w->kernel + c), g);
+                    const vec share = UNLESS(found != (int32_t)(r * w->kernel + c), g);
                     float *to = row + (c - s.cols.first) * B;
                     if (alone)
                         AT(to) = share;
@@ -362,7 +360,7 @@ static void avgpool(const ech__windows *w, const float *x, float *y)
         for (int64_t q = 0; q < w->Q; q++, at += B) {
             const spot s = spot_of(w, p, q);
             const float *row = x + s.pixel * B;
-            vf acc = {0};
+            vec acc = {0};
             for (int64_t r = s.rows.first; r < s.rows.end; r++, row += w->W * B) {
                 for (int64_t c = 0; c < s.cols.end - s.cols.first; c++)
                     acc += FROM(row + c * B);
@@ -379,7 +377,7 @@ static void avgpool_bwd(const ech__windows *w, const float *dy, float *dx)
     for (int64_t p = 0, at = 0; p < w->P; p++) {
         for (int64_t q = 0; q < w->Q; q++, at += B) {
             const spot s = spot_of(w, p, q);
-            const vf share = FROM(dy + at) / area;
+            const vec share = FROM(dy + at) / area;
             float *row = dx + s.pixel * B;
             for (int64_t r = s.rows.first; r < s.rows.end; r++, row += w->W * B) {
                 for (int64_t c = 0; c < s.cols.end - s.cols.first; c++)
@@ -409,7 +407,7 @@ static void unflatten(int64_t pixels, int valid, const float *restrict rows, flo
     }
 }
 
-const ech__image_isa IMAGE_TABLE = {
+const ech__image_loops TABLE(ech__image) = {
     .channels = B,
     .moments = moments,
     .products = products,

@@ -1,5 +1,6 @@
-/* Plain loops that the compiler turns into vectors. The including file defines TABLE. */
+/* Plain loops that the compiler turns into vectors. */
 #include "device/cpu/int8/int8.h"
+#include "device/cpu/vec/width.h"
 
 #include <math.h>
 #include <string.h>
@@ -225,7 +226,7 @@ static void sums(const void *src, ech_dtype type, int64_t count, int64_t step, i
     }
 }
 
-const ech__int8_loops TABLE = {
+const ech__int8_loops TABLE(ech__int8_loops) = {
     .to_f32 = to_f32,
     .from_f32 = from_f32,
     .divide = divide,

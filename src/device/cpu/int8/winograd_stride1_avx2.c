@@ -1,7 +1,7 @@
 /* Stride 1. */
-#include "device/cpu/int8/winograd_avx2.h"
+#include "device/cpu/int8/avx2.h"
 
-#define TABLE ech__int8_wino_avx2
+#define LOOPS ech__int8_winograd_stride1_avx2
 enum { SIDE = 6, BOUND = 1 << 25 };
 static const int TWOS[TILE] = {3, 2, 1, 1}; /* in 24, 12, 6, 6 */
 

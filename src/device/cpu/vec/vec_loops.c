@@ -1,5 +1,6 @@
-/* The loops of vec.h. Each vec_*.c defines VEC_TABLE, VEC_NAME and VEC_CHANNELS and includes this file once. */
+/* The loops of vec.h. */
 #include "device/cpu/vec/vec.h"
+#include "device/cpu/vec/width.h"
 
 #include <float.h>
 #include <math.h>
@@ -32,14 +33,14 @@ static void bias_act(int64_t n, const float *b, bool act, float *y)
 }
 
 /* Sixteen running sums, so that every vector width adds in the same order. */
-enum { LANES = 16 };
+enum { SUMS = 16 };
 
 static double square_error(int64_t n, const float *a, const float *b)
 {
-    double lanes[LANES] = {0}, sum = 0;
+    double lanes[SUMS] = {0}, sum = 0;
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        for (int k = 0; k < LANES; k++) {
+    for (; i + SUMS <= n; i += SUMS) {
+        for (int k = 0; k < SUMS; k++) {
             const double e = (double)a[i + k] - (double)b[i + k];
             lanes[k] += e * e;
         }
@@ -48,7 +49,7 @@ static double square_error(int64_t n, const float *a, const float *b)
         const double e = (double)a[i] - (double)b[i];
         lanes[k] += e * e;
     }
-    for (int k = 0; k < LANES; k++)
+    for (int k = 0; k < SUMS; k++)
         sum += lanes[k];
     return sum;
 }
@@ -108,7 +109,7 @@ typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
 typedef int32_t four_bits __attribute__((vector_size(16)));
 typedef double four_sums __attribute__((vector_size(32)));
 
-enum { FOURS = LANES / 4 };
+enum { FOURS = SUMS / 4 };
 
 typedef struct four_stats {
     four_sums squares;
@@ -130,12 +131,12 @@ static void grad_stats(int64_t n, const float *g, double out[3])
 {
     four_stats all[FOURS] = {{{0}, {0}, {0}}};
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
+    for (; i + SUMS <= n; i += SUMS) {
 #pragma GCC unroll 4
         for (int k = 0; k < FOURS; k++)
             add_four(*(const four *)(g + i + 4 * k), &all[k]);
     }
-    float rest[LANES] = {0}; /* zeros change nothing */
+    float rest[SUMS] = {0}; /* zeros change nothing */
     for (int k = 0; i < n; i++, k++)
         rest[k] = g[i];
 #pragma GCC unroll 4
@@ -162,9 +163,7 @@ static void narrow(ech_dtype dtype, int64_t n, const float *src, void *dst)
     ech__narrow_here(dtype, n, src, dst);
 }
 
-const ech__vec VEC_TABLE = {
-    .name = VEC_NAME,
-    .channels = VEC_CHANNELS,
+const ech__vec TABLE(ech__vec) = {
     .relu = relu,
     .relu_bwd = relu_bwd,
     .add = add,

@@ -1,2 +1,0 @@
-#define TABLE ech__int8_loops_avx2
-#include "device/cpu/int8/loops_body.h"
