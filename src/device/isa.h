@@ -1,9 +1,11 @@
-/* The vector instructions that kernels may use: one ordered level for our own loops, oneDNN and OpenBLAS.
+/* The vector instructions that kernels may use: one ordered level for our own loops, oneDNN and
+ * OpenBLAS.
  *
- * The level in force is the processor's own, or less where the environment variable ECHELON_ISA names a lower one. It is decided
- * once for the process, because oneDNN and OpenBLAS decide once too; whatever dispatches on the processor asks here.
+ * The level in force is the processor's own, or less where the environment variable ECHELON_ISA
+ * names a lower one. It is decided once for the process, because oneDNN and OpenBLAS decide once
+ * too; whatever dispatches on the processor asks here.
  *
- *     ECH_TRY(ech__isa_check(ctx));                   when a device opens: refuses a value that cannot be met
+ *     ECH_TRY(ech__isa_check(ctx));     when a device opens: refuses a level that is not available
  *     if (ech__isa_level() >= ECH__ISA_AVX2) ...
  */
 #ifndef ECH_DEVICE_ISA_H
@@ -11,8 +13,9 @@
 
 #include "base/status.h"
 
-/* Each level includes those before it. Last: the core type of OpenBLAS that stays within the level. "generic" is C that is
- * compiled for every processor; of oneDNN it is SSE4.1, the least that it can be held to. */
+/* Each level includes those before it. Last: the core type of OpenBLAS that stays within the
+ * level. "generic" is C that is compiled for every processor; of oneDNN it is SSE4.1, the least
+ * that it can be limited to. */
 #define ECH__ISA_LIST(X)                                                                           \
     X(GENERIC, "generic", "Nehalem")                                                               \
     X(AVX2, "avx2", "Haswell")                /* with FMA and F16C */                              \
@@ -36,7 +39,8 @@ typedef enum ech__isa {
 
 #define ECH__ISA_VARIABLE "ECHELON_ISA"
 
-/* The levels that our own loops are compiled for (cpu/vec/width.h), and the suffix of their tables' names. */
+/* The levels that our own loops are compiled for (cpu/vec/width.h), and the suffix of their
+ * tables' names. */
 #ifdef ECH_X86
 #define ECH__WIDTH_LIST(X) X(GENERIC, generic) X(AVX2, avx2) X(AVX512, avx512)
 #else
@@ -54,7 +58,8 @@ const char *ech__isa_name(ech__isa isa);
 /* The highest level that this processor has. */
 ech__isa ech__isa_of_processor(void);
 
-/* Refuses a text that names no level, or one that this processor does not have. source: where the text comes from. */
+/* Refuses a text that names no level, or one that this processor does not have. source: where
+ * the text comes from. */
 ech_status ech__isa_possible(ech_ctx *ctx, const char *source, const char *text);
 /* The same of the value of ECHELON_ISA. */
 ech_status ech__isa_check(ech_ctx *ctx);
@@ -63,11 +68,12 @@ ech_status ech__isa_check(ech_ctx *ctx);
 ech__isa ech__isa_level(void);
 /* The widest loops that a level allows. */
 ech__width ech__isa_width(ech__isa level);
-/* Whether ECHELON_ISA asks for the level: then libraries are held to it, also where it is the processor's own. */
+/* Whether ECHELON_ISA asks for the level: then libraries are limited to it, even where it is the
+ * processor's own. */
 bool ech__isa_is_set(void);
 
-/* OpenBLAS reads the variable OPENBLAS_CORETYPE when the program is loaded: the value that holds it to the level in force, or NULL
- * where nothing need be set. */
+/* OpenBLAS reads the variable OPENBLAS_CORETYPE when the program is loaded: the value that
+ * limits it to the level in force, or NULL where nothing need be set. */
 const char *ech__isa_openblas_core(void);
 
 #endif

@@ -134,7 +134,8 @@ ech_status ech__machine_cores(ech_ctx *ctx, ech__cores *out)
     return ECH_OK;
 }
 
-/* Threads of the cores [first, last): the first of each core, then the second of each, and so on. */
+/* Threads of the cores [first, last): the first of each core, then the second of each, and so
+ * on. */
 static int whole_cores(const ech__cores *c, int first, int last, int *ids, int max)
 {
     int n = 0;

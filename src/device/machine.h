@@ -37,9 +37,10 @@ typedef struct ech__cores {
 } ech__cores;
 
 ech_status ech__machine_cores(ech_ctx *ctx, ech__cores *out);
-/* The part of them for one of `ranks` ranks on this node: whole cores that lie side by side, and of them one thread each
- * before the second ones. Where there are more ranks than cores each gets one thread, first ones of all cores first, and
- * where there are more than threads they share them. Returns how many ids were written, at most max. */
+/* The part of them for one of `ranks` ranks on this node: whole neighbouring cores, and
+ * of them one thread each before the second ones. Where there are more ranks than cores each
+ * gets one thread, first ones of all cores first, and where there are more than threads they
+ * share them. Returns how many ids were written, at most max. */
 int ech__share_cores(const ech__cores *cores, int rank, int ranks, int *ids, int max);
 /* Both in one. */
 ech_status ech__machine_share_cores(ech_ctx *ctx, int rank, int ranks, int *cores, int max,

@@ -1,8 +1,9 @@
 /* The loops of reduce.h.
  *
- * An array is gone through in blocks that stay in the first cache. A block is reduced in the order of the tree: leaves are
- * widened to the type in which they are added (16-bit types to f32), halves are joined, and the result is divided, narrowed and
- * written to every destination. Everything is element by element, so a destination may be one of the sources. */
+ * An array is processed in blocks that stay in the first-level cache. A block is reduced in the
+ * order of the tree: leaves are widened to the type in which they are added (16-bit types to
+ * f32), halves are joined, and the result is divided, narrowed and written to every destination.
+ * Everything is element by element, so a destination may be one of the sources. */
 #define GENERIC_LANES 4
 #include "comm/collective/reduce.h"
 #include "comm/collective/tree.h"
@@ -106,7 +107,7 @@ typedef struct walk {
     const ech__reduce_task *task;
     int64_t first, n;    /* the block's elements */
     bool narrow;         /* 16-bit */
-    block levels[DEPTH]; /* right halves that wait for their joining */
+    block levels[DEPTH]; /* right halves, until they are joined */
 } walk;
 
 static void join(const walk *w, const void *x, const void *y, void *z)
@@ -132,7 +133,8 @@ static const void *leaf(walk *w, int index, block *scratch)
     return scratch->f32;
 }
 
-/* Reduces sources [from, from + n) and gives where the result is: in `out`, or the only source itself. */
+/* Reduces sources [from, from + n) and gives where the result is: in `out`, or the only source
+ * itself. */
 static const void *descend(walk *w, int from, int n, int depth, block *out)
 {
     if (n == 1)
@@ -188,10 +190,10 @@ static void run_tree(const ech__reduce_task *task)
     }
 }
 
-/* ---- two ranks, f32: what most exchanges of gradients are ---- */
+/* ---- two ranks, f32: the most common exchange of gradients ---- */
 
-/* Sums of four vectors stay in registers until all of them are loaded: a store whose address has the same low 12 bits as a
- * load behind it would hold that load up. b may be NULL. */
+/* Sums of four vectors stay in registers until all of them are loaded: a store whose address has
+ * the same low 12 bits as a later load would delay that load. b may be NULL. */
 INLINE void sum_run(float scale, const float *x, const float *y, float *a, float *b)
 {
     const vec_unaligned *p = (const vec_unaligned *)x, *q = (const vec_unaligned *)y;
@@ -222,8 +224,8 @@ static void sum_two(int64_t n, float scale, const float *x, const float *y, floa
     }
 }
 
-/* The C library copies by string instructions at these sizes, which are several times slower where the two addresses are
- * close to each other modulo a page. */
+/* The C library copies by string instructions at these sizes, which are several times slower
+ * where the two addresses are close to each other modulo a page. */
 static void copy(void *dst, const void *src, int64_t bytes)
 {
     typedef float vec_bytes __attribute__((vector_size(4 * LANES), aligned(1), may_alias));

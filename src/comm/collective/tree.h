@@ -9,14 +9,15 @@ typedef struct ech__range {
     int64_t first, count;
 } ech__range;
 
-/* The part of `count` elements that owner `index` of `owners` reduces: nearly equal parts whose borders are multiples
- * of `grain` elements (a cache line, so that no two ranks write to the same one). Empty for some where there are few. */
+/* The part of `count` elements that owner `index` of `owners` reduces: nearly equal parts whose
+ * borders are multiples of `grain` elements (a cache line, so that no two ranks write to the
+ * same one). Empty for some where there are few. */
 ech__range ech__shard(int64_t count, int index, int owners, int64_t grain);
 
-/* The order of sums over n terms: the first half, plus the second half, each in the same way; the first half is the
- * largest power of two below n. So 4 terms are (0+1)+(2+3), 3 are (0+1)+2; and the sum over 2^k terms is the sum over the
- * sums of its aligned parts, whatever their sizes.
- * Returns the size of the first half; n >= 2. */
+/* The order of sums over n terms: the first half, plus the second half, each in the same way;
+ * the first half is the largest power of two below n. So 4 terms are (0+1)+(2+3), 3 are (0+1)+2;
+ * and the sum over 2^k terms is the sum over the sums of its aligned parts, whatever their
+ * sizes. Returns the size of the first half; n >= 2. */
 int ech__tree_split(int n);
 
 #endif

@@ -1,9 +1,11 @@
 /* Between f32 and 16 bits, and between layouts.
  *
- *   flat   both sides lie alike: number by number as they lie in memory
- *   walk   any two layouts: pieces in row-major order, gathered from the one and scattered into the other, padding zeroed
+ *   flat   both sides have the same layout: one pass over memory
+ *   walk   any two layouts: chunks in row-major order, gathered from the one and scattered into
+ *          the other, padding zeroed
  *
- * A change of layout is faster through f32 where there is a kernel for that (staged.c); walking always works.
+ * A change of layout is faster through f32 where there is a kernel for that (staged.c); walking
+ * always works.
  */
 #include "device/cpu/cpu.h"
 #include "device/cpu/share.h"
@@ -21,7 +23,7 @@ typedef struct cast_kernel {
     ech__operand from, to;
     const void *src;
     void *dst;
-    int64_t n;      /* elements: with padding where both sides lie alike, else without */
+    int64_t n;      /* elements: with padding where the layouts are the same, else without */
     int64_t extent; /* elements of dst, padding included */
 } cast_kernel;
 

@@ -85,9 +85,9 @@ static int add_layout(ech__layout *list, int count, const ech__layout *layout)
     return count + 1;
 }
 
-/* Layouts worth trying for a weight. A blocked one of oneDNN's own comes first: it has kernels for it in all
- * directions. Where oneDNN falls back on matrix multiplication it asks for whatever it was asked about first,
- * and row-major is the better start. */
+/* Layouts worth trying for a weight. A blocked one of oneDNN's own comes first: it has kernels
+ * for it in all directions. Where oneDNN falls back on matrix multiplication it asks for
+ * whatever it was asked about first, and row-major is the better start. */
 static int weight_layouts(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__layout *out)
 {
     const ech__operand *weight = &desc->operands[ech__weight_operand(desc->op)];
@@ -215,7 +215,8 @@ void ech__cpu_offer_wide(ech__device *device, const ech__kernel_desc *desc, ech_
     }
 }
 
-/* oneDNN's own kernels for bf16 first, then ours that go through f32 a piece at a time, then all others through f32. */
+/* oneDNN's own kernels for bf16 first, then ours that go through f32 a piece at a time, then all
+ * others through f32. */
 static void offer_low(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer)
 {
     const ech__cpu *cpu = ech__device_state(device);

@@ -1,25 +1,28 @@
-/* The cpu device: kernels from oneDNN and OpenBLAS, and loops of our own. Shared inside this folder only.
+/* The cpu device: kernels from oneDNN and OpenBLAS, and loops of our own. Shared inside this folder
+ * only.
  *
- *   cpu.c      the table: which file offers what, and in which order of preference
- *   onednn.c         what oneDNN's primitives have in common
- *   onednn_linear.c  linear on oneDNN's inner product, with the weight in any layout it likes
- *   onednn_conv.c    convolutions, direct and Winograd where oneDNN has it
- *   onednn_int8.c    linear layers and convolutions of integers, where the processor has VNNI
- *   no_onednn.c      in place of all these in a build without oneDNN
- *   panel.c    linear on tiles of our own, with the weight in panels of 16 outputs
- *   direct.c   convolutions of few channels, any kernel and stride, over the loops of direct.h; of any number without oneDNN
- *   winograd.c convolutions of 3 x 3 kernels at stride 1 by Winograd's way, over the loops of winograd.h
- *   blas.c     linear on OpenBLAS, with the weight row- or column-major
- *   plain.c    linear and convolutions on the reference's loops, where nothing else is offered
- *   cast.c     between types of 16 bits and f32, and between layouts
- *   staged.c   anything of 16 bits through f32 in scratch, by the kernels of the other files
- *   port.h     operands of 16 bits a piece at a time, for image.c and simple.c
- *   simple.c   elementwise operators, losses, optimizers, over the loops of vec.h
- *   image.c    batch norm, pools and flattening of images, over the loops of image.h
- *   int8.c     linear layers and convolutions of integers, over the tiles of int8.h
- *   int8_winograd.c  convolutions of integers by Winograd's way, exact too
- *   int8_image.c  other operators on integers
- *   int8_layer.c  what int8.c, int8_winograd.c and onednn_int8.c have in common
+ *   cpu.c            the table: which file offers what, and in which order of preference
+ *   loops.h          our own loops, compiled once for each vector width (vec/width.h)
+ *   onednn/onednn.c  what oneDNN's primitives have in common
+ *   onednn/linear.c  linear on oneDNN's inner product, with the weight in any layout it likes
+ *   onednn/conv.c    convolutions, direct and Winograd where oneDNN has it
+ *   onednn/int8.c    linear layers and convolutions of integers, where the processor has VNNI
+ *   no_onednn.c      replaces all these in a build without oneDNN
+ *   linear/panel.c   linear on tiles of our own, with the weight in panels of 16 outputs
+ *   linear/blas.c    linear on OpenBLAS, with the weight row- or column-major
+ *   conv/direct.c    convolutions of few channels (of any number without oneDNN), any kernel and
+ *                    stride
+ *   conv/winograd.c  convolutions of 3 x 3 kernels at stride 1 using Winograd
+ *   conv/plain.c     the last resort: linear and convolutions on the reference's loops
+ *   cast.c           between types of 16 bits and f32, and between layouts
+ *   staged.c         anything of 16 bits through f32 in scratch, by the kernels of the other files
+ *   port.h           operands of 16 bits a chunk at a time, for image.c and simple.c
+ *   simple.c         elementwise operators, losses, optimizers
+ *   image/image.c    batch norm, pools and flattening of images
+ *   int8/int8.c      linear layers and convolutions of integers
+ *   int8/winograd.c  convolutions of integers using Winograd, exact too
+ *   int8/image.c     other operators on integers
+ *   int8/layer.c     what int8.c, winograd.c and onednn/int8.c have in common
  *
  * Every function here runs on the device's worker thread.
  */
@@ -74,7 +77,8 @@ ech_status ech__onednn_open(ech_ctx *ctx, ech__onednn **out);
 void ech__onednn_close(ech_ctx *ctx, ech__onednn *onednn);
 /* "oneDNN 2.6.3 avx2" */
 void ech__onednn_version(char *out, size_t bytes);
-/* Whether the processor adds up products of bytes in 32 bits. Others go through 16 bits, where sums of two saturate. */
+/* Whether the processor adds up products of bytes in 32 bits. Others go through 16 bits, where
+ * sums of two saturate. */
 bool ech__onednn_has_vnni(void);
 /* Layouts that oneDNN would pick itself for the weight of a linear operator, forward first. */
 int ech__onednn_weight_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out,
@@ -85,15 +89,16 @@ void ech__onednn_offer_linear(ech__onednn *onednn, const ech__kernel_desc *desc,
 
 /* Layouts that oneDNN would pick itself for the weight of a convolution; at most 3. */
 int ech__onednn_conv_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out);
-/* Offers the convolution with the weight in this layout, direct and Winograd, where oneDNN has them. */
+/* Offers the convolution with the weight in this layout, direct and Winograd, where oneDNN has
+ * them. */
 void ech__onednn_offer_conv(ech__onednn *onednn, const ech__kernel_desc *desc,
                             const ech__layout *weight, ech__offer *offer);
 
 void ech__onednn_offer_reorder(ech__onednn *onednn, const ech__kernel_desc *desc,
                                ech__offer *offer);
 
-/* Offers qlinear or qconv2d as "int8 onednn", with the weight row-major. The results are those of the other kernels where the
- * processor has VNNI, or where the weights are from -64 to 64. */
+/* Offers qlinear or qconv2d as "int8 onednn", with the weight row-major. The results are those
+ * of the other kernels where the processor has VNNI, or where the weights are from -64 to 64. */
 void ech__onednn_offer_int8(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer);
 
 /* ---- panel.c ---- */
@@ -105,31 +110,34 @@ void ech__panel_offer_linear(const ech__cpu *cpu, int threads, const ech__kernel
 
 /* ---- direct.c ---- */
 
-/* Offers a convolution of few channels, in any direction, as "direct". y, dy and dx are blocked by channels; x
- * of forward and backward weights may be row-major too. The weight is taken as [O/B][K][K][I][B], as
- * [O/B][I/B][K][K] of blocks [B][B] in either order, or row-major; when it is free, in the first for
- * a row-major x and in the blocked ones otherwise. */
+/* Offers a convolution of few channels, in any direction, as "direct". y, dy and dx are blocked
+ * by channels; x of forward and backward weights may be row-major too. The weight is taken as
+ * [O/B][K][K][I][B], as [O/B][I/B][K][K] of blocks [B][B] in either order, or row-major; when it
+ * is free, in the first for a row-major x and in the blocked ones otherwise. */
 void ech__direct_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                        ech__offer *offer);
 
 /* ---- winograd.c ---- */
 
-/* Offers a convolution of blocked images, in any direction, as "winograd": with the weight as it is fixed when
- * that is [O/B][I/B][3][3] of blocks [B][B] in either order, or row-major; in both blocked orders when free. */
+/* Offers a convolution of blocked images, in any direction, as "winograd": with the weight as it
+ * is fixed when that is [O/B][I/B][3][3] of blocks [B][B] in either order, or row-major; in both
+ * blocked orders when free. */
 void ech__winograd_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                          ech__offer *offer);
 
 /* ---- blas.c ---- */
 
 void ech__blas_open(void);
-/* "OpenBLAS 0.3.21 Haswell", and "unused" where its kernels exceed the level in force: then it offers nothing. */
+/* "OpenBLAS 0.3.21 Haswell", and "unused" where its kernels exceed the level in force: then it
+ * offers nothing. */
 void ech__blas_version(char *out, size_t bytes);
 void ech__blas_offer_linear(const ech__kernel_desc *desc, const ech__layout *weight,
                             ech__offer *offer);
 
 /* ---- plain.c ---- */
 
-/* Offers a linear operator or a convolution of f32 with operands in any layout as "plain", a fallback. */
+/* Offers a linear operator or a convolution of f32 with operands in any layout as "plain", a
+ * fallback. */
 void ech__plain_offer(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer);
 
 /* ---- image.c ---- */
@@ -137,9 +145,10 @@ void ech__plain_offer(ech__device *device, const ech__kernel_desc *desc, ech__of
 void ech__image_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                       ech__offer *offer);
 
-/* ---- int8.c, int8_winograd.c, int8_image.c ---- */
+/* ---- int8/int8.c, int8/winograd.c, int8/image.c ---- */
 
-/* Offers qlinear and qconv2d as "int8", and behind it what int8_winograd.c can do; images are blocked by channels. */
+/* Offers qlinear and qconv2d as "int8", then what int8/winograd.c can do; images are
+ * blocked by channels. */
 void ech__int8_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                      ech__offer *offer);
 /* Offers a convolution as "int8 winograd", with the weight as another candidate has it. */
@@ -155,7 +164,8 @@ void ech__cast_offer(const ech__kernel_desc *desc, ech__offer *offer);
 
 /* ---- staged.c ---- */
 
-/* Offers every f32 kernel for an operator with 16-bit operands; but_weight: those that can read a 16-bit weight. */
+/* Offers every f32 kernel for an operator with 16-bit operands; but_weight: those that can read
+ * a 16-bit weight. */
 void ech__staged_offer(ech__device *device, const ech__kernel_desc *desc, bool but_weight,
                        ech__offer *offer);
 

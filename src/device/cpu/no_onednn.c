@@ -1,4 +1,5 @@
-/* In place of onednn*.c in a build without oneDNN 2: nothing is offered, so nothing is ever created. */
+/* In place of onednn*.c in a build without oneDNN 2: nothing is offered, so nothing is ever
+ * created. */
 #include "device/cpu/cpu.h"
 
 #include <stdio.h>

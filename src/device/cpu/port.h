@@ -1,12 +1,14 @@
-/* Operands a piece at a time, as f32 whatever they are: for kernels that go over memory in pieces that caches hold.
+/* Operands a piece at a time, as f32 whatever they are: for kernels that go over memory in pieces
+ * that caches hold.
  *
- *     const float *x = ech__port_in(&k->ports, 0, first, count);     where it lies, or widened into a slot
- *     float *y = ech__port_out(&k->ports, 2, first);                  where it shall lie, or a slot
+ *     const float *x = ech__port_in(&k->ports, 0, first, count);   its own memory, or a slot
+ *     float *y = ech__port_out(&k->ports, 2, first);               its own memory, or a slot
  *     ...
  *     ech__port_done(&k->ports, 2, first, count);                     rounds what is in the slot
  *
- * Each 16-bit operand has one slot for each thread, in the scratch of the plan; f32 has none and costs nothing. An output may
- * have the memory of an input: pieces are read before they are written.
+ * Each 16-bit operand has one slot for each thread, in the scratch of the plan; f32 has none and
+ * costs nothing. An output may have the memory of an input: pieces are read before they are
+ * written.
  */
 #ifndef ECH_DEVICE_CPU_PORT_H
 #define ECH_DEVICE_CPU_PORT_H

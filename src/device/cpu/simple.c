@@ -1,5 +1,6 @@
-/* Elementwise operators, losses and optimizers, over the loops of vec.h. Work is cut into blocks of a fixed size, so the bits do
- * not depend on the number of threads. What flows may be of 16 bits: it is computed in f32, a block at a time. */
+/* Elementwise operators, losses and optimizers, over the loops of vec.h. Work is cut into blocks
+ * of a fixed size, so the bits do not depend on the number of threads. What flows may be of 16
+ * bits: it is computed in f32, a block at a time. */
 #include "base/system/clock.h"
 #include "base/size.h"
 #include "device/cpu/cpu.h"
@@ -42,7 +43,8 @@ static int64_t blocks_of(int64_t n)
     return n / BLOCK + (n % BLOCK != 0);
 }
 
-/* Runs body with first and count set to each block of size_ in turn; threads take neighbouring blocks. */
+/* Runs body with first and count set to each block of size_ in turn; threads take neighbouring
+ * blocks. */
 #define FOR_SIZED_BLOCKS(k, n_, size_, body)                                                       \
     do {                                                                                           \
         const int64_t total_ = (n_), nblocks_ = total_ / (size_) + (total_ % (size_) != 0);        \
@@ -55,7 +57,8 @@ static int64_t blocks_of(int64_t n)
         }                                                                                          \
     } while (0)
 #define FOR_BLOCKS(k, n_, body) FOR_SIZED_BLOCKS(k, n_, BLOCK, body)
-/* What is elementwise goes in smaller ones, so that all operands of one are in the nearest cache at a time. */
+/* What is elementwise goes in smaller ones, so that all operands of one are in the nearest cache
+ * at a time. */
 #define FOR_PIECES(k, n_, body) FOR_SIZED_BLOCKS(k, n_, PIECE, body)
 
 static ech_status run_add(const simple_kernel *k, const ech__scalars *scalars)
@@ -285,7 +288,7 @@ static ech_status run_adam(const simple_kernel *k, const ech__scalars *scalars)
     return ECH_OK;
 }
 
-/* A stretch of an update, by a gradient that is somewhere else. */
+/* A chunk of an update, with the gradient at another address. */
 static ech_status run_part(ech__kernel *base, const ech__scalars *scalars, int64_t first,
                            int64_t count, const void *gradient)
 {

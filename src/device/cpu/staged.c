@@ -1,5 +1,6 @@
-/* Operators on 16-bit numbers by kernels for f32: what is of 16 bits is widened into scratch, the kernel runs on that, and what
- * it gives is rounded. So every f32 kernel of this device does for bf16 and f16 too, and timing chooses among them.
+/* Operators on 16-bit numbers by kernels for f32: what is of 16 bits is widened into scratch, the
+ * kernel runs on that, and what it gives is rounded. So every f32 kernel of this device does for
+ * bf16 and f16 too, and timing chooses among them.
  *
  *   f32:NAME   every 16-bit operand is staged
  *   w16:NAME   the weight is not: the kernel NAME reads it as it is

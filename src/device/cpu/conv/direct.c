@@ -1,16 +1,17 @@
-/* Direct convolutions, made for images with few channels, over the loops of direct.h. With more they only stand in where no
- * other kernel is: without oneDNN, or beyond what it can address.
+/* Direct convolutions, made for images with few channels, over the loops of direct.h. With more
+ * they only stand in where no other kernel is: without oneDNN, or beyond what it can address.
  *
- *   forward            y  = x * w      a vector of outputs of each pixel, the numbers of x one by one
+ *   forward            y  = x * w      a vector of outputs of each pixel; x one number at a time
  *   backward data      dx = dy * w     a vector of inputs, column by column of the kernel
  *   backward weights   dw = x * dy     a vector of outputs of each tap
  *
- * An x that needs padding is copied sample by sample into a buffer with zeros around it. Rows of zeros are left
- * out of the sums, so only columns of them cost something. Backward data sums over a column of the kernel in
- * registers and adds that to dx at the column's place: it needs no padding, and no zeros between strides.
+ * An x that needs padding is copied sample by sample into a buffer with zeros around it. Rows of
+ * zeros are left out of the sums, so only columns of them cost something. Backward data sums over a
+ * column of the kernel in registers and adds that to dx at the column's place: it needs no padding,
+ * and no zeros between strides.
  *
- * Threads take rows of all samples. Backward weights sums those of one sample in registers, those of a thread
- * in an array of its own, and adds up the arrays in the order of the threads.
+ * Threads take rows of all samples. Backward weights sums those of one sample in registers, those
+ * of a thread in an array of its own, and adds up the arrays in the order of the threads.
  *
  * N samples   I, O channels of x and y   K kernel   B channels in a vector
  */
@@ -39,7 +40,7 @@ typedef struct image {
     int64_t sample, group, row, pixel;
 } image;
 
-/* Where element (o, i, h, w) of a weight lies: o / B * o_block + o % B * o_lane, and so on. */
+/* The offset of element (o, i, h, w) of a weight: o / B * o_block + o % B * o_lane, and so on. */
 typedef struct weight {
     float *data;
     int64_t o_block, o_lane, i_block, i_lane, h, w;
@@ -58,7 +59,7 @@ typedef struct direct_kernel {
     image seen; /* from as the loops see it: a padded copy of one sample, or from itself */
     bool copies;
     ech__layout layout;  /* of the weight or its gradient */
-    weight given;        /* that, as it lies */
+    weight given;        /* that, in its own layout */
     weight used;         /* what the loops read or add to: given, or in scratch */
     bool in_place;       /* used is given */
     int64_t used_floats; /* of it */
@@ -110,7 +111,8 @@ static float *weight_at(const weight *w, int64_t B, int64_t o, int64_t i, int64_
            i % B * w->i_lane + h * w->h + v * w->w;
 }
 
-/* Copies vectors of outputs of the given weight into the one that is used; both seen as by a forward one. */
+/* Copies vectors of outputs of the given weight into the one that is used; both seen as by a
+ * forward one. */
 static void pack(const direct_kernel *k, const weight *from, const weight *to, range vectors)
 {
     const int64_t B = k->loops->channels, K = k->kernel;
@@ -155,7 +157,8 @@ static void store_gradient(const direct_kernel *k, range vectors)
 
 /* ---- images ---- */
 
-/* One sample of the image that is walked over, as k->seen describes it: the buffer holds its zeros already. */
+/* One sample of the image that is walked over, as k->seen describes it: the buffer holds its
+ * zeros already. */
 static image sample_of(const direct_kernel *k, int64_t sample, float *buffer)
 {
     const image x = k->from;
@@ -190,7 +193,8 @@ static void list_terms(const direct_kernel *k)
     const image *x = &k->seen;
     const weight *w = &k->used;
     const bool data = k->op == ECH__OP_CONV2D_BWD_DATA;
-    /* Backward data goes through its rows in steps of the stride, upwards in dy, and has columns of its own. */
+    /* Backward data goes through its rows in steps of the stride, upwards in dy, and has columns
+     * of its own. */
     const int64_t rows = data ? ceil_div(k->kernel, k->stride) : k->kernel;
     const int64_t columns = data ? 1 : k->kernel;
     const int64_t x_row = data ? -x->row : x->row, w_row = data ? k->stride * w->h : w->h;
@@ -338,7 +342,8 @@ static void scatters(const direct_kernel *k, float *buffer)
 
 /* ---- backward weights ---- */
 
-/* A line is a run of taps that lie together in x: a row of the kernel, or the channels of one of its places. */
+/* A line is a run of taps that are contiguous in x: a row of the kernel, or the channels of one of
+ * its places. */
 typedef struct tap_line {
     int64_t h;
     const float *x;
@@ -555,8 +560,9 @@ static weight own_weight(const direct_kernel *k, int64_t *floats)
     return w;
 }
 
-/* The weight is used as it lies when its outputs are vectors, and its inputs are there as those of the image:
- * with those that fill up the last block of a blocked one, and evenly spaced for the gradient of a row-major one. */
+/* The weight is used without packing when its outputs are vectors, and its inputs are there as
+ * those of the image: with those that fill up the last block of a blocked one, and evenly spaced
+ * for the gradient of a row-major one. */
 static void choose_weight(direct_kernel *k)
 {
     const int64_t B = k->loops->channels;

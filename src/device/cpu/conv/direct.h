@@ -1,9 +1,10 @@
-/* Direct convolution in f32 of images with few channels: the inner loops of direct.c, compiled once for each
- * vector width.
+/* Direct convolution in f32 of images with few channels: the inner loops of direct.c, compiled once
+ * for each vector width.
  *
- * A vector holds one pixel of B channels of the result (or of dy, for the gradient of a weight); numbers of the
- * other image are spread over a vector one by one. What is not a constant here is a stride, so that images may
- * be row-major or blocked by channels, and the weight is mostly used as it lies.
+ * A vector holds one pixel of B channels of the result (or of dy, for the gradient of a weight);
+ * numbers of the other image are splat over a vector one by one. What is not a constant here is a
+ * stride, so that images may be row-major or blocked by channels, and the weight is mostly used
+ * without packing.
  *
  * B  channels in a vector (8 or 16)
  */
@@ -18,14 +19,15 @@ enum {
     ECH__DIRECT_WIDTH = 14,    /* most pixels, or taps, side by side in a tile */
 };
 
-/* One term of a sum, from the first number of the tile's x and from its weight. A list of them takes the place of
- * nested loops over the kernel and the channels, which are too short to be fast. */
+/* One term of a sum, from the first number of the tile's x and from its weight. A list of them
+ * takes the place of nested loops over the kernel and the channels, which are too short to be
+ * fast. */
 typedef struct ech__direct_term {
     int32_t x, w;
 } ech__direct_term;
 
-/* y[blocks][rows][pixels][B] = bias + sum over the terms of x * w, and so on for count tiles side by side. With
- * add it is added to what is in y. */
+/* y[blocks][rows][pixels][B] = bias + sum over the terms of x * w, and so on for count tiles
+ * side by side. With add it is added to what is in y. */
 typedef struct ech__direct_tile {
     const float *x, *w;
     const float *bias; /* [blocks][B], or NULL */

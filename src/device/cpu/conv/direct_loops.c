@@ -9,8 +9,9 @@
 
 enum {
     B = LANES, /* channels in a vector */
-    /* Accumulators of a tile with one block of channels and with two. AVX2 has 16 registers for them, a vector of each block and
-     * a splat number; AVX-512 has 32, and splats a number as it multiplies. */
+    /* Accumulators of a tile with one block of channels and with two. AVX2 has 16 registers for
+     * them, a vector of each block and a splat number; AVX-512 has 32, and splats a number as it
+     * multiplies. */
     ONE_BLOCK = PER_WIDTH(6, 14, 28),
     TWO_BLOCKS = PER_WIDTH(6, 12, 28),
     MOST = ECH__DIRECT_WIDTH,

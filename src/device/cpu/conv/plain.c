@@ -1,5 +1,6 @@
-/* The last resort for linear layers and convolutions in f32: the reference device's loops on row-major copies in scratch. Slow, and
- * right for every shape and layout; offered where no other kernel is. */
+/* The last resort for linear layers and convolutions in f32: the reference device's loops on
+ * row-major copies in scratch. Slow, and right for every shape and layout; offered where no
+ * other kernel is. */
 #include "base/size.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/share.h"
@@ -52,8 +53,7 @@ void ech__plain_offer(ech__device *device, const ech__kernel_desc *desc, ech__of
     const ech__kernel_desc plain = row_major(desc);
     ech__candidate found[ECH__MAX_CANDIDATES];
     int count;
-    if (desc->op ==
-        ECH__OP_LINEAR_ADD_WEIGHTS) /* without a kernel for it, a fast one and an addition are planned */
+    if (desc->op == ECH__OP_LINEAR_ADD_WEIGHTS) /* planned as product and addition then */
         return;
     for (int i = 0; i < desc->nin + desc->nout; i++) {
         if (desc->operands[i].dtype != ECH_F32)

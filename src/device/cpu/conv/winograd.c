@@ -4,10 +4,10 @@
  *   backward data      dx = dy * w'        the same with w rotated and its channels exchanged
  *   backward weights   dw = x * dy         images of x and dy, summed over tiles, weights
  *
- * One side of the products is kept whole at its points in the scratch of the plan, the other and the
- * results go through it in chunks, so that what is transformed is used while it is in a cache. Which side is
- * kept follows from the sizes: large images have many tiles and few channels, small ones the opposite.
- * Threads take chunks, or parts of one; no split changes the order of a sum.
+ * One side of the products is kept whole at its points in the scratch of the plan, the other and
+ * the results go through it in chunks, so that what is transformed is used while it is in a cache.
+ * Which side is kept follows from the sizes: large images have many tiles and few channels, small
+ * ones the opposite. Threads take chunks, or parts of one; no split changes the order of a sum.
  *
  * N images   I, O channels of x and y   B channels in a vector   T tiles of all images
  */
@@ -33,7 +33,7 @@ enum {
     DEPTH = 128,      /* tiles of a sum over tiles at a time */
 };
 
-/* How the weight, or its gradient, lies; the blocked ones as [O/B][I/B][3][3][B][B]. */
+/* The order of the weight, or of its gradient; the blocked ones are [O/B][I/B][3][3][B][B]. */
 typedef enum weight_order { OUTPUTS_INNER, INPUTS_INNER, ROW_MAJOR, WEIGHT_ORDERS } weight_order;
 
 typedef struct wino_kernel {
@@ -314,8 +314,8 @@ static int result_operand(const ech__kernel_desc *desc)
     return desc->op == ECH__OP_CONV2D_BWD_WEIGHTS ? 1 : desc->nin;
 }
 
-/* From point to point: whole lines, and an odd number of them, so that a tile's points do not fall into few
- * sets of the cache. */
+/* From point to point: whole lines, and an odd number of them, so that a tile's points do not
+ * fall into few sets of the cache. */
 static int64_t stride_of(int64_t floats)
 {
     return (ceil_div(floats, LINE) | 1) * LINE;

@@ -1,12 +1,15 @@
-/* Winograd convolution F(4x4, 3x3) in f32: the inner loops of winograd.c, compiled once for each vector width.
+/* Winograd convolution F(4x4, 3x3) in f32: the inner loops of winograd.c, compiled once for each
+ * vector width.
  *
- * An image is cut into tiles of 4 x 4 outputs. A tile's 6 x 6 inputs, and each 3 x 3 weight, are evaluated as
- * polynomials at 6 x 6 points; there the convolution is one multiplication for each point, channel and output,
- * 36 instead of 144, and the sum over channels is a matrix product for each point. The gradient of the
- * weight is the same with the roles changed: 6 x 6 inputs, 4 x 4 gradients, 3 x 3 results, summed over tiles.
+ * An image is cut into tiles of 4 x 4 outputs. A tile's 6 x 6 inputs, and each 3 x 3 weight, are
+ * evaluated as polynomials at 6 x 6 points; there the convolution is one multiplication for each
+ * point, channel and output, 36 instead of 144, and the sum over channels is a matrix product for
+ * each point. The gradient of the weight is the same with the roles changed: 6 x 6 inputs, 4 x 4
+ * gradients, 3 x 3 results, summed over tiles.
  *
- * Everything at the points lies as [36][C/B][T][B]: one vector of B channels of a tile behind the other, so
- * that transforms write and products read whole lines. Points are a "position stride" apart.
+ * Everything at the points is stored as [36][C/B][T][B]: vectors of B channels of successive tiles
+ * are contiguous, so that transforms write and products read whole lines. Points are a "position
+ * stride" apart.
  *
  * B  channels in a vector (8 or 16)     T  tiles     I, O  input and output channels
  */
@@ -48,7 +51,7 @@ typedef struct ech__winograd_product {
 typedef struct ech__winograd_loops {
     int channels; /* B */
     int rows;     /* of the product that are done together */
-    /* Tiles of 6 x 6 of an input, zero outside of the image -> v[36][count][B]. */
+    /* Tiles of 6 x 6 of an input, zero outside the image -> v[36][count][B]. */
     void (*input)(const ech__winograd_image *x, ech__winograd_span span, float *v, int64_t stride);
     /* Tiles of 4 x 4 of an output's gradient -> v[36][count][B]. */
     void (*gradient)(const ech__winograd_image *dy, ech__winograd_span span, float *v,

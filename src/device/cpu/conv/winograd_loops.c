@@ -22,8 +22,8 @@ enum { CUT = 64 };
 enum { AHEAD = 6 };
 enum { SIDE = 6, TILE = ECH__WINOGRAD_TILE };
 
-/* Of the pairs that were tried, this one has the least error: less than half of that of 1 and 2. In f64, so
- * that each constant is rounded once. */
+/* Of the pairs that were tried, this one has the least error: less than half of that of 1 and 2.
+ * In f64, so that each constant is rounded once. */
 #define P 0.625
 #define Q 1.5
 #define P2 (P * P)
@@ -92,7 +92,7 @@ INLINE void results(const vec m[SIDE], vec y[TILE], const int count)
 
 static const float nothing[SIDE * B];
 
-/* Where one tile lies: the rows that are outside of the image point at zeros. */
+/* The address of one tile: rows outside the image point at zeros. */
 typedef struct tile_place {
     const float *rows[SIDE]; /* of column 0 of the tile; only columns [first, end) may be read */
     int64_t first, end;
@@ -136,8 +136,9 @@ INLINE tile_place place_of(const tile_walk *walk, const int side)
     return place;
 }
 
-/* A walk some tiles ahead of another one, which goes on with the next block of channels where the span ends.
- * Rows of a tile are far apart in memory, so the processor does not see by itself what comes next. */
+/* A walk some tiles ahead of another one, which goes on with the next block of channels where
+ * the span ends. Rows of a tile are far apart in memory, so the processor does not see by itself
+ * what comes next. */
 typedef struct ahead_walk {
     tile_walk at, first;
     int64_t left;
@@ -364,8 +365,8 @@ static void transpose(const float *from, float *to)
 
 /* ---- products ---- */
 
-/* The sizes are constants wherever these are expanded, so all loops over them unroll and the accumulators
- * stay in registers. */
+/* The sizes are constants wherever these are expanded, so all loops over them unroll and the
+ * accumulators stay in registers. */
 INLINE void channels_tile(const ech__winograd_product *p, const float *a, const float *b, float *c,
                           int64_t depth, bool add, const int rows, const int vectors)
 {
@@ -450,8 +451,8 @@ static void over_channels(const ech__winograd_product *p)
     }
 }
 
-/* The rows are channels, and ROWS of them may begin in one block and end in the next: head of them lie at a,
- * the others begin a block. */
+/* The rows are channels, and ROWS of them may begin in one block and end in the next: head of
+ * them are at a, the others begin a block. */
 INLINE void tiles_tile(const ech__winograd_product *p, const float *a, const float *b, float *c,
                        int64_t depth, bool add, const int head, const int rows, const int vectors)
 {

@@ -1,6 +1,8 @@
-/* Batch norm, pools and flattening of images, over the loops of image.h. All are bound by memory: each operand is read or
- * written once. Images may be of 16 bits: they are computed in f32, a piece at a time that the nearest caches hold. Sums are taken over units of a fixed number of pixels and then over the units
- * in their order, so the bits do not depend on the number of threads. */
+/* Batch norm, pools and flattening of images, over the loops of image.h. All are bound by
+ * memory: each operand is read or written once. Images may be of 16 bits: they are computed in
+ * f32, a piece at a time that the nearest caches hold. Sums are taken over units of a fixed
+ * number of pixels and then over the units in their order, so the bits do not depend on the
+ * number of threads. */
 #include "device/cpu/image/image.h"
 #include "base/size.h"
 #include "device/cpu/cpu.h"
@@ -91,7 +93,7 @@ static const float *take_runs(const image_kernel *k, int operand, int64_t start,
     return slot;
 }
 
-/* How they lie there. */
+/* Their strides there. */
 static ech__runs taken_runs(const image_kernel *k, int operand, const ech__runs *runs)
 {
     ech__runs taken = *runs;
@@ -107,7 +109,7 @@ static int64_t unit_pixels(const image_kernel *k, int64_t group)
     return runs.count * runs.pixels;
 }
 
-/* The sums of one unit in scratch, [2][B]; units of one group lie side by side, as in memory. */
+/* The sums of one unit in scratch, [2][B]; units of one group are contiguous. */
 static double *unit_sums(const image_kernel *k, int64_t group, int64_t block)
 {
     return (double *)k->scratch + (group * k->blocks + block) * 2 * k->loops->channels;
@@ -146,8 +148,8 @@ static float *vectors_of(const image_kernel *k, int64_t block, int count)
         }                                                                                          \
     } while (0)
 
-/* The same in pieces of at most PIECE pixels, so that all operands of one are in the nearest cache at a time: count of them
- * from number `at` on. */
+/* The same in pieces of at most PIECE pixels, so that all operands of one are in the nearest
+ * cache at a time: count of them from number `at` on. */
 #define FOR_PIECES(k, pixels_, body)                                                               \
     FOR_PLANES(k, {                                                                                \
         for (int64_t first_ = 0; first_ < (pixels_); first_ += PIECE) {                            \
@@ -209,7 +211,8 @@ static double inverse_deviation(const image_kernel *k, const float *variance, in
     return 1 / sqrt((double)variance[c] + k->attrs.epsilon);
 }
 
-/* The place of channel c in the first of count vectors; the others are B further each. Padding is cleared. */
+/* The place of channel c in the first of count vectors; the others are B further each. Padding
+ * is cleared. */
 static float *channel_of(const image_kernel *k, int64_t c, int count)
 {
     const int64_t B = k->loops->channels;
@@ -360,7 +363,7 @@ static int64_t row_offset(const image_kernel *k, int64_t plane, int64_t block)
     return (plane / k->blocks * k->C + block * k->loops->channels) * pixels_of(k);
 }
 
-/* Both sides lie alike. */
+/* Both sides have the same layout. */
 static void copy_all(const image_kernel *k)
 {
     const int64_t bytes = ech__dtype_bytes(k->ports.dtype[0]);
@@ -453,7 +456,8 @@ static bool layouts_fit(const ech__kernel_desc *desc, int64_t B)
     return true;
 }
 
-/* What is summed or goes pixel by pixel; else a plane, of the image or of what a pool makes of it. */
+/* What is summed or goes pixel by pixel; else a plane, of the image or of what a pool makes of
+ * it. */
 static int64_t largest_piece(const image_kernel *k, ech__op op)
 {
     if (op == ECH__OP_BN_RUNNING) /* it only asks how many pixels there are */
@@ -490,7 +494,7 @@ static void measure(image_kernel *k, const ech__vec *vec, const ech__kernel_desc
     k->ports = ech__ports_of(vec, desc, largest_piece(k, desc->op));
 }
 
-/* Sums of the units, vectors of the blocks, and behind them slots. */
+/* Sums of the units, vectors of the blocks, then slots. */
 static int64_t sums_bytes(const image_kernel *k, ech__op op)
 {
     const int64_t B = k->loops->channels;

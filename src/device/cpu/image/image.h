@@ -1,9 +1,9 @@
-/* Loops over images in f32 whose channels lie in blocks, compiled once for each vector width: the inner loops of
- * image.c.
+/* Loops over f32 images with blocked channels, compiled once for each vector width: the
+ * inner loops of image.c.
  *
- * An image lies as [N][C/B][H][W][B]. A plane is the [H][W][B] of one sample and one block of channels; a pixel
- * is B neighbours, one vector. The channels that fill up the last block hold zeros. Each channel is summed in an
- * order that depends on no vector width.
+ * An image is stored as [N][C/B][H][W][B]. A plane is the [H][W][B] of one sample and one block of
+ * channels; a pixel is B neighbours, one vector. The channels that fill up the last block hold
+ * zeros. Each channel is summed in an order that depends on no vector width.
  */
 #ifndef ECH_DEVICE_CPU_IMAGE_IMAGE_H
 #define ECH_DEVICE_CPU_IMAGE_IMAGE_H
@@ -16,7 +16,8 @@ enum {
     ECH__IMAGE_UNIT = 512, /* most pixels that are summed in float: what the nearest caches hold */
 };
 
-/* Pixels of one block of channels: count runs of neighbours, step numbers from one run to the next. */
+/* Pixels of one block of channels: count runs of neighbours, step numbers from one run to the
+ * next. */
 typedef struct ech__runs {
     int64_t count, pixels, step;
 } ech__runs;
@@ -48,8 +49,8 @@ typedef struct ech__image_loops {
     /* y = (x - mean) * scale + shift (+ residual), then max(., 0); vectors are mean scale shift. */
     void (*normalise)(int64_t pixels, const float *vectors, const float *x, const float *residual,
                       bool relu, float *y);
-    /* dx = ((g - centre) - (x - mean) * slope) * scale, g as in products; vectors are mean centre slope
-     * scale. dx may be dy. */
+    /* dx = ((g - centre) - (x - mean) * slope) * scale, g as in products; vectors are mean
+     * centre slope scale. dx may be dy. */
     void (*normalise_bwd)(int64_t pixels, const float *vectors, const float *x, const float *dy,
                           const float *y, float *dx);
 

@@ -21,8 +21,8 @@ typedef uint8_t vec_u8 __attribute__((vector_size(B), may_alias));
 
 /* ---- sums ---- */
 
-/* SUMS independent sums in float, so that additions need not wait for each other, and none gets long: after
- * SHORT pixels they go into a sum in double. */
+/* SUMS independent sums in float, so that additions need not wait for each other, and none gets
+ * long: after SHORT pixels they go into a sum in double. */
 enum { SUMS = 4, SHORT = 64 };
 
 typedef struct sum {
@@ -91,8 +91,8 @@ INLINE void square_piece(int64_t pixels, const float *x, const vec *pivot, sum *
     }
 }
 
-/* The mean of the first few pixels is near that of all: by no more than their share of the variance allows. Sums
- * of what differs from it lose no digits. */
+/* The mean of the first few pixels is near that of all: by no more than their share of the
+ * variance allows. Sums of what differs from it lose no digits. */
 static void moments(const ech__runs *runs, const float *x, double *out)
 {
     const double count = (double)(runs->count * runs->pixels);
@@ -231,7 +231,8 @@ static void normalise_bwd(int64_t pixels, const float *vectors, const float *x, 
 
 /* ---- windows ---- */
 
-/* The part of a window's rows (or columns) that lies over the image: first to end, the first over start. */
+/* The part of a window's rows (or columns) that is inside the image: first to end, the first
+ * over start. */
 typedef struct part {
     int64_t first, end, start;
 } part;
@@ -246,7 +247,7 @@ INLINE part part_over(int64_t place, int64_t kernel, int64_t stride, int64_t pad
     return (part){first, end, start + first};
 }
 
-/* Both parts of the window in one place, and where its first pixel lies in the plane. */
+/* Both parts of the window in one place, and the index of its first pixel in the plane. */
 typedef struct spot {
     part rows, cols;
     int64_t pixel;
@@ -293,7 +294,7 @@ INLINE void maxpool_plane(const ech__windows *w, int valid, const float *x, floa
     }
 }
 
-/* Whether windows lie side by side over all of the plane; the compiler then knows their size, too. */
+/* Whether windows cover the plane without overlap; the compiler then knows their size, too. */
 static bool halves(const ech__windows *w)
 {
     return w->kernel == 2 && w->stride == 2 && w->pad == 0 && w->H == 2 * w->P && w->W == 2 * w->Q;

@@ -1,12 +1,13 @@
-/* What the AVX2 loops of integers share: vector types, and the way from sums in 32 bits to bytes. Only files that are compiled for
- * AVX2 include it. */
+/* What the AVX2 loops of integers share: vector types, and the conversion of sums in 32 bits to
+ * bytes. Only files that are compiled for AVX2 include it. */
 #ifndef ECH_DEVICE_CPU_INT8_AVX2_H
 #define ECH_DEVICE_CPU_INT8_AVX2_H
 
 #include "device/cpu/int8/winograd.h"
 #include "device/cpu/vec/width.h"
 
-/* 16 numbers of s16, or 8 of s32. The compiler turns * 4 and the like into shifts. Sums that wrap around are meant to. */
+/* 16 numbers of s16, or 8 of s32. The compiler turns * 4 and the like into shifts. Sums that
+ * wrap around are meant to. */
 typedef int16_t v16 __attribute__((vector_size(32)));
 typedef uint32_t v8u __attribute__((vector_size(32)));
 
@@ -36,8 +37,9 @@ INLINE __m256 scaled_relu(const factors *f, __m256i acc)
     return f->relu ? _mm256_max_ps(_mm256_setzero_ps(), v) : v; /* a NaN stays one */
 }
 
-/* Four rows of eight, rounded: one row behind the other. Packing saturates, and to u8 it is a ReLU in itself. It does so from
- * below; above, a number beyond 32 bits would come out as the smallest there is. */
+/* Four rows of eight, rounded: contiguous rows. Packing saturates, and to u8 it is a
+ * ReLU in itself. It does so from below; above, a number beyond 32 bits would come out as the
+ * smallest there is. */
 INLINE __m256i packed(const factors *f, const __m256i acc[4], const bool is_signed)
 {
     const __m256 most = _mm256_set1_ps(255), least = _mm256_set1_ps(f->relu ? 0 : -128);
@@ -57,7 +59,8 @@ INLINE void store_packed(__m256i all, const int row, void *to)
 {
     const __m128i two = row < 2 ? _mm256_castsi256_si128(all) : _mm256_extracti128_si256(all, 1);
     if (row % 2)
-        _mm_storeh_pi(to, _mm_castsi128_ps(two)); /* its brother for doubles wants them aligned */
+        _mm_storeh_pi(to,
+                      _mm_castsi128_ps(two)); /* the instruction for doubles requires alignment */
     else
         _mm_storel_epi64(to, two);
 }

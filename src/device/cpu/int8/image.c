@@ -1,5 +1,5 @@
-/* What else there is in a network of integers: elementwise operators, pools and flattening, over the loops of int8.h.
- * Integers are spread to f32 in the cache where arithmetic needs it. */
+/* What else there is in a network of integers: elementwise operators, pools and flattening, over
+ * the loops of int8.h. Integers are converted to f32 in the cache where arithmetic needs it. */
 #include "base/size.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/int8/int8.h"
@@ -11,7 +11,7 @@
 
 static ech__create_kernel create_kernel;
 
-enum { PIECE = 1024 }; /* numbers that are spread at a time */
+enum { PIECE = 1024 }; /* numbers that are converted at a time */
 
 typedef struct int8_kernel int8_kernel;
 
@@ -52,7 +52,8 @@ static void *number_at(const int8_kernel *k, int operand, int64_t i)
 
 /* ---- element by element ---- */
 
-/* Pixels [first, first + count) of the image's channels from c on, up to eight, into y of a block of channels. */
+/* Pixels [first, first + count) of the image's channels from c on, up to eight, into y of a
+ * block of channels. */
 static void quantize_piece(const int8_kernel *k, int64_t n, int64_t c, int64_t first, int64_t count,
                            uint8_t *y)
 {
@@ -168,7 +169,7 @@ static void round_scaled(const int8_kernel *k)
 
 /* ---- pools: x[N][C/B][H][W][B] ---- */
 
-/* The part of a window that lies in the image, along one axis. */
+/* The part of a window inside the image, along one axis. */
 static range window(int64_t place, int64_t length, const ech__attrs *a)
 {
     const int64_t first = place * a->stride - a->pad;

@@ -1,8 +1,9 @@
 /* Linear layers and convolutions of integers, over the tiles of int8.h.
  *
- * A few images at a time are widened to s16 with their channels innermost and a black border around, as many as stay
- * in the cache; then every output panel goes over their pixels. A linear layer is a convolution of images with one pixel. The
- * weight lies in panels of 8 outputs and pairs of inputs, in bytes. */
+ * A few images at a time are widened to s16 with their channels innermost and a black border
+ * around, as many as stay in the cache; then every output panel goes over their pixels. A linear
+ * layer is a convolution of images with one pixel. The weight is stored in panels of 8 outputs and
+ * pairs of inputs, in bytes. */
 #include "device/cpu/int8/int8.h"
 #include "base/size.h"
 #include "device/cpu/int8/layer.h"
@@ -18,7 +19,7 @@ enum {
     PAIR = ECH__INT8_PAIR,
     STAGED_BYTES = 96 << 10, /* of images that are widened at a time */
     CHUNK = 192,             /* rows that a thread takes at a time */
-    SLACK = 16,              /* numbers behind an image that vectors may touch */
+    SLACK = 16,              /* numbers after an image that vectors may touch */
 };
 
 typedef struct product {
@@ -86,8 +87,8 @@ static void widen_sample(const product *k, int64_t n, int16_t *to)
 
 /* ---- tiles ---- */
 
-/* A row of tiles: a pixel of y, in the images that are widened and in the batch. Rows are gone through line by line, because a
- * division for each would take as long as its products. */
+/* A row of tiles: a pixel of y, in the images that are widened and in the batch. Rows are gone
+ * through line by line, because a division for each would take as long as its products. */
 typedef struct cursor {
     int64_t row, col, image; /* image: among those that are widened */
     const int16_t *x;
@@ -106,7 +107,8 @@ static cursor cursor_at(const product *k, int64_t n, int64_t row, int64_t panel)
     return c;
 }
 
-/* The next rows of a tile, up to `rows`; returns how many: those up to the end of the line of pixels. */
+/* The next rows of a tile, up to `rows`; returns how many: those up to the end of the line of
+ * pixels. */
 static int take_line(const product *k, int64_t n, int64_t panel, int rows, cursor *c,
                      const int16_t **x, void **y)
 {

@@ -1,11 +1,11 @@
 /* Products of integers, exact: the inner loops of int8.c, compiled once for each instruction set.
  *
- * Numbers of x are widened to s16 before, and those of the weight on their way into a register; then a multiplication
- * of pairs (x0 * w0 + x1 * w1) in s32 cannot overflow, where the one that takes bytes would saturate. So every instruction set
- * gives the bits of the reference.
+ * Numbers of x are widened to s16 before, and those of the weight on their way into a register;
+ * then a multiplication of pairs (x0 * w0 + x1 * w1) in s32 cannot overflow, where the one that
+ * takes bytes would saturate. So every instruction set gives the bits of the reference.
  *
- * A tile is rows x panels * 8 results: a row is a pixel or a sample, a panel is 8 outputs. What a row reads is a few runs of
- * neighbours: the rows of a kernel, with channels innermost.
+ * A tile is rows x panels * 8 results: a row is a pixel or a sample, a panel is 8 outputs. What a
+ * row reads is a few runs of neighbours: the rows of a kernel, with channels innermost.
  */
 #ifndef ECH_DEVICE_CPU_INT8_INT8_H
 #define ECH_DEVICE_CPU_INT8_INT8_H
@@ -52,13 +52,15 @@ typedef struct ech__int8_sums {
 typedef struct ech__int8_products {
     int rows[ECH__INT8_PANELS]; /* most, with one panel and with two */
     void (*tile)(const ech__int8_tile *t);
-    /* Eight bytes of each of `count` places to s16, 8 written at each place of dst, one place after the other. */
+    /* Eight bytes of each of `count` places to s16, 8 written at each place of dst, one place
+     * after the other. */
     void (*widen)(const void *src, bool is_signed, int64_t count, int64_t src_step,
                   int64_t dst_step, int16_t *dst);
     void (*finish)(const ech__int8_sums *t);
 } ech__int8_products;
 
-/* y[P][Q] = the largest of x[H][W] under a window, for `block` channels that lie together, a multiple of 8. */
+/* y[P][Q] = the largest of x[H][W] under a window, for `block` contiguous channels, a multiple
+ * of 8. */
 typedef struct ech__int8_pool {
     const uint8_t *x;
     uint8_t *y;
@@ -89,7 +91,8 @@ typedef struct ech__int8_loops {
     void (*add)(int64_t n, const float *a, float scale, const float *b, float scale2, bool relu,
                 float *dst);
     void (*add_bytes)(const ech__int8_sum *s);
-    /* x[n] * scale[n] as a whole number within the limits; scale is as long as a period, which divides n. */
+    /* x[n] * scale[n] as a whole number within the limits; scale is as long as a period, which
+     * divides n. */
     void (*round)(int64_t n, const float *x, const float *scale, int64_t period, float low,
                   float high, float *dst);
     /* y[i * step + c] = x[c][i] for eight channels; those that are NULL are zero */

@@ -114,7 +114,8 @@ typedef uint32_t fours4 __attribute__((vector_size(16)));
 #define LOW_FOURS(a, b) (bytes16) __builtin_shufflevector(a, b, 0, 4, 1, 5)
 #define HIGH_FOURS(a, b) (bytes16) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 
-/* The columns of eight rows of eight bytes, of which only the first halves count; two columns in each result. */
+/* The columns of eight rows of eight bytes, of which only the first halves count; two columns in
+ * each result. */
 static inline void transpose(const bytes16 row[8], bytes16 columns[4])
 {
     const twos8 a = LOW_BYTES(row[0], row[1]), b = LOW_BYTES(row[2], row[3]);
@@ -127,7 +128,8 @@ static inline void transpose(const bytes16 row[8], bytes16 columns[4])
     columns[3] = HIGH_FOURS(right, right2);
 }
 
-/* Eight bytes, in the first half. Going through memory as a half of 16 would stall the load of the whole. */
+/* Eight bytes, in the first half. Going through memory as a half of 16 would stall the load of
+ * the whole. */
 static inline bytes16 row_of(const uint8_t *from)
 {
     typedef uint64_t eights2 __attribute__((vector_size(16)));
@@ -187,7 +189,8 @@ static void larger(int64_t n, const uint8_t *restrict x, bool is_signed, uint8_t
     }
 }
 
-/* The pixels of a line that are number k of their windows. Beside the image stands its last pixel, which the window has too. */
+/* The pixels of a line that are number k of their windows. Beside the image stands its last
+ * pixel, which the window has too. */
 static void pick(const ech__int8_pool *p, const uint8_t *line, int64_t k, uint8_t *to)
 {
     for (int64_t j = 0; j < p->Q; j++) {

@@ -1,8 +1,9 @@
-/* What the kernels of qlinear and qconv2d have in common: sizes, operands, and the factors of their outputs.
+/* What the kernels of qlinear and qconv2d have in common: sizes, operands, and the factors of their
+ * outputs.
  *
- *     ech__int8_layer layer = ech__int8_layer_of(cpu, desc);     the sizes
- *     ech__int8_layer_bind(&layer, binding);                     and where everything is; factors first in what is kept
- *     ech__int8_layer_factors(&layer);                           when the weights have been written
+ *     ech__int8_layer layer = ech__int8_layer_of(cpu, desc);   the sizes
+ *     ech__int8_layer_bind(&layer, binding);                   addresses; kept: factors first
+ *     ech__int8_layer_factors(&layer);                         when the weights have been written
  *
  * A linear layer is a convolution of images with one pixel.
  */
@@ -31,7 +32,8 @@ typedef struct ech__int8_layer {
 
 ech__int8_layer ech__int8_layer_of(const ech__cpu *cpu, const ech__kernel_desc *desc);
 
-/* Whether x and y lie as these kernels take them, and no sum of products can leave 32 bits. */
+/* Whether x and y have the layouts that these kernels take, and no sum of products can leave 32
+ * bits. */
 bool ech__int8_layer_fits(const ech__int8_layer *layer, const ech__kernel_desc *desc);
 
 /* Bytes of the factors, a multiple of 64. */
@@ -40,7 +42,8 @@ int64_t ech__int8_layer_bytes(const ech__int8_layer *layer);
 void *ech__int8_layer_bind(ech__int8_layer *layer, const ech__binding *binding);
 void ech__int8_layer_factors(const ech__int8_layer *layer);
 
-/* Where image n of the batch has its first result of the channels from o on; o is a multiple of 8. */
+/* Where image n of the batch has its first result of the channels from o on; o is a multiple of
+ * 8. */
 char *ech__int8_layer_result(const ech__int8_layer *layer, int64_t n, int64_t o);
 
 #endif

@@ -1,4 +1,5 @@
-/* Tiles of AVX2. 16 registers: the sums, a vector of each panel, a spread pair of x, and a product. */
+/* Tiles of AVX2. 16 registers: the sums, a vector of each panel, a splat pair of x, and a
+ * product. */
 #include "device/cpu/int8/int8.h"
 #include "device/cpu/int8/avx2.h"
 
@@ -82,7 +83,7 @@ INLINE void tile_of(const ech__int8_tile *t, const int rows, const int panels)
         }
 #pragma GCC unroll 2
         for (int r = 0; r < rows; r += FOUR) {
-            const int last = rows - 1; /* stands in for rows that there are not */
+            const int last = rows - 1; /* stands in for missing rows */
             const __m256i four[FOUR] = {acc[r][p], acc[r + 1 < rows ? r + 1 : last][p],
                                         acc[r + 2 < rows ? r + 2 : last][p],
                                         acc[r + 3 < rows ? r + 3 : last][p]};
@@ -109,8 +110,8 @@ static void tile(const ech__int8_tile *t)
     (t->panels == 1 ? one : two)[t->rows](t);
 }
 
-/* Of blocks of 8 channels that have up to 4, two pixels at a time: their numbers one behind the other. Returns how many
- * pixels that were. */
+/* Of blocks of 8 channels that have up to 4, two pixels at a time: their numbers contiguously.
+ * Returns how many pixels that were. */
 static int64_t widen_few(const char *from, bool is_signed, int64_t count, int64_t channels,
                          int16_t *dst)
 {

@@ -1,4 +1,4 @@
-/* For processors without vectors of ours: the same sums, one by one. */
+/* For processors without AVX2: the same sums, one by one. */
 #include "device/cpu/int8/int8.h"
 
 #include <math.h>

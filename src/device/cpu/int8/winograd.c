@@ -1,5 +1,5 @@
-/* Convolutions of integers with 3 x 3 kernels, over the loops of int8_winograd.h. The weight lies as in int8.c; its
- * transform is kept. */
+/* Convolutions of integers with 3 x 3 kernels, over the loops of int8_winograd.h. The weight
+ * lies as in int8.c; its transform is kept. */
 #include "device/cpu/int8/winograd.h"
 #include "base/size.h"
 #include "device/cpu/int8/layer.h"
@@ -16,7 +16,7 @@ enum {
     KINDS = ECH__INT8_WINO_KINDS,
     ROWS = ECH__INT8_WINO_ROWS,
     WIDE = ECH__INT8_WINO_WIDE,
-    PANEL = 8,           /* outputs that lie together in the weight and in y */
+    PANEL = 8,           /* outputs that are contiguous in the weight and in y */
     LINE = 64,           /* bytes */
     MOST_TILES = 48,     /* at a time; for each so many the transformed weight is read again */
     V_BYTES = 256 << 10, /* stay in the second cache, where that is enough for LEAST_TILES */
@@ -41,8 +41,8 @@ typedef struct wino {
     char *own; /* V, M and sums of parts, of each thread */
 } wino;
 
-/* From point to point: whole lines, and an odd number of them, so that a tile's points do not fall into few sets of the
- * cache. */
+/* From point to point: whole lines, and an odd number of them, so that a tile's points do not
+ * fall into few sets of the cache. */
 static int64_t stride_of(int64_t numbers, int64_t bytes)
 {
     return (ceil_div(numbers * bytes, LINE) | 1) * LINE / bytes;
@@ -231,13 +231,15 @@ static void measure_blocks(int threads, wino *k)
     /* A multiple of what a product takes, where there are as many. */
     k->T = least(k->tiles, ceil_div(ceil_div(k->tiles, blocks), ROWS) * ROWS);
     k->groups = ceil_div(k->layer.outputs, WIDE);
-    /* Where the tiles do not stay in the second cache, more outputs are made each time they are read. */
+    /* Where the tiles do not stay in the second cache, more outputs are made each time they are
+     * read. */
     k->group = k->T * v_tile <= V_BYTES ? 1 : most(1, least(k->groups, M_BYTES / (k->T * m_tile)));
     k->v_point = stride_of(k->T * C, (int64_t)sizeof(int16_t));
     k->m_point = stride_of(k->group * k->T * WIDE, (int64_t)sizeof(int32_t));
 }
 
-/* The channels of a part, by the bound of so many neighbours that the operator has. 0: even they may be too much. */
+/* The channels of a part, by the bound of so many neighbours that the operator has. 0: even they
+ * may be too much. */
 static int64_t part_of(const ech__int8_winograd_loops *loops, int64_t channels, int64_t bound)
 {
     const int64_t worst = 9 * ECH__BOUND_CHANNELS * 255 * 128;

@@ -1,7 +1,8 @@
-/* Convolutions of integers with 3 x 3 kernels by Winograd's way, and exact: the inner loops of int8_winograd.c.
+/* Convolutions of integers with 3 x 3 kernels using Winograd, exact: the inner loops of winograd.c.
  *
- * A tile of 4 x 4 results of a channel takes 144 products. At stride 1, F(4x4, 3x3) takes 36. With its rows scaled to whole numbers, the
- * transform of the weight fits into 14 bits and that of the image into 16:
+ * A tile of 4 x 4 results of a channel takes 144 products. At stride 1, F(4x4, 3x3) takes 36. With
+ * its rows scaled to whole numbers, the transform of the weight fits into 14 bits and that of the
+ * image into 16:
  *
  *     G =  6  0  0      B' =  4  0 -5  0  1  0      A' =  1  4  4  1  1  0   / 24
  *         -1 -1 -1            0 -4 -4  1  1  0            0  2 -2  1 -1  0   / 12
@@ -10,8 +11,8 @@
  *          1 -2  4            0  2 -1 -2  1  0
  *          0  0  6            0  4  0 -5  0  1
  *
- * At stride 2 the outer two weights of a line only meet even pixels, which is F(4, 2), and the middle one only odd ones: 9 x 9
- * products.
+ * At stride 2 the outer two weights of a line only meet even pixels, which is F(4, 2), and the
+ * middle one only odd ones: 9 x 9 products.
  *
  *     G =  3  0  0      B' =  2  0 -1  0 -2  0  1  0  0      A' =  1  1  1  1  0  1  0  0  0   / 6
  *         -3  0 -3            0  0 -2  0 -1  0  1  0  0            0  1 -1  2  0  0  1  0  0   / 6
@@ -20,13 +21,16 @@
  *          0  0  6            0  0  2  0 -1  0 -2  0  1
  *          0  6  0, 4 times   and the four odd pixels
  *
- * The last four rows of this G are the same, so either way a line has 6 kinds of points, and U the 36 pairs of them.
+ * The last four rows of this G are the same, so either way a line has 6 kinds of points, and U the
+ * 36 pairs of them.
  *
- * Sums may wrap around in 32 bits. What comes out is a multiple of up to 9 * 64 of the true sum, or of 9 * 4 at stride 2, and modulo 2^32 a
- * division by 9 is a multiplication; then a shift leaves the true sum, wherever that is below 2^25, or 2^29. Where it might not be, it
- * is made in parts, each of some of the channels: what the parts give is added up in 32 bits.
+ * Sums may wrap around in 32 bits. What comes out is a multiple of up to 9 * 64 of the true sum, or
+ * of 9 * 4 at stride 2, and modulo 2^32 a division by 9 is a multiplication; then a shift leaves
+ * the true sum, wherever that is below 2^25, or 2^29. Where it might not be, it is made in parts,
+ * each of some of the channels: what the parts give is added up in 32 bits.
  *
- * U of the weight [O/16][36][C/2][16][2], V of the image [points][T][C], both s16; M = products [points][T][16], s32; T tiles at a time
+ * U of the weight [O/16][36][C/2][16][2], V of the image [points][T][C], both s16; M = products
+ * [points][T][16], s32; T tiles at a time
  */
 #ifndef ECH_DEVICE_CPU_INT8_WINOGRAD_H
 #define ECH_DEVICE_CPU_INT8_WINOGRAD_H
@@ -40,12 +44,12 @@ enum {
     ECH__INT8_WINO_WIDE = 16, /* outputs of a product */
 };
 
-/* A tile of x; what is outside of the image is zero. */
+/* A tile of x; pixels outside the image are zero. */
 typedef struct ech__int8_wino_input {
     const char *x;                /* the first pixel that is inside */
     int top, bottom, left, right; /* lines [top, bottom) and columns [left, right) are inside */
     int64_t line;                 /* bytes from a line of pixels to the next */
-    int64_t block;                /* channels that lie together: 8 or 16 */
+    int64_t block;                /* channels that are contiguous: 8 or 16 */
     int64_t plane;                /* bytes from a block of channels to the next */
     int64_t channels;
     bool is_signed;

@@ -68,8 +68,8 @@ INLINE __m128i two_pixels(const char *line, const borders *b, int r, int s)
     return s + 1 < SIDE ? _mm_loadu_si128(from) : _mm_loadl_epi64(from);
 }
 
-/* Columns of a tile, transformed: 16 channels, in two blocks of 8. Of each block two pixels at a time; then the same pixels of both
- * are brought together. */
+/* Columns of a tile, transformed: 16 channels, in two blocks of 8. Of each block two pixels at a
+ * time; then the same pixels of both are brought together. */
 INLINE void columns_of_8(const ech__int8_wino_input *t, const char *x, const bool is_signed,
                          const borders *b, v16 *half)
 {

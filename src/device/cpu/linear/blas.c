@@ -4,8 +4,8 @@
  *   backward data      dx[N,I] = dy[N,O] w[O,I]         threads split I
  *   backward weights   dw[O,I] = dy[N,O]^T x[N,I]       threads split O
  *
- * The library itself is kept at one thread: our split is fixed, so the bits are the same in every run with the
- * same number of threads.
+ * The library itself is kept at one thread: our split is fixed, so the bits are the same in every
+ * run with the same number of threads.
  */
 #include "device/cpu/cpu.h"
 #include "base/system/available.h"
@@ -23,7 +23,8 @@ void ech__blas_open(void)
     openblas_set_num_threads(1);
 }
 
-/* The level that a core type of OpenBLAS needs. The others are for processors without AVX, which a level cannot leave out. */
+/* The level that a core type of OpenBLAS needs. The others are for processors without AVX, which
+ * a level cannot leave out. */
 static const struct {
     const char *core;
     ech__isa isa;
@@ -40,8 +41,9 @@ static const struct {
     {"SapphireRapids", ECH__ISA_AVX512_BF16},
 };
 
-/* OpenBLAS picks its kernels while the program is loaded and cannot be told afterwards. Where it gets no memory for a buffer,
- * of which each thread needs one, it tries for ever, so it is not used where memory can be refused. */
+/* OpenBLAS picks its kernels while the program is loaded and cannot be told afterwards. Where it
+ * gets no memory for a buffer, of which each thread needs one, it tries for ever, so it is not
+ * used where memory can be refused. */
 static bool is_usable(void)
 {
     if (ech__process_limited())

@@ -1,15 +1,16 @@
-/* Linear layers on a layout of our own: the weight in panels of 16 outputs, w[O/16][I][16], which all three
- * directions use as it lies.
+/* Linear layers on a layout of our own: the weight in panels of 16 outputs, w[O/16][I][16], which
+ * all three directions use without packing it.
  *
- *   forward            y[N,O]  = x[N,I] w^T   panels of w are the vector side; x is packed into rows of a tile
- *   backward data      dx[N,I] = dy[N,O] w    samples are the vector side; w is read number by number
- *   backward weights   dw[O,I] = dy^T x       outputs are the vector side; dw is written in whole lines
+ *   forward            y[N,O]  = x[N,I] w^T   vectors of w's panels; x is packed into tiles
+ *   backward data      dx[N,I] = dy[N,O] w    vectors of samples; w is read number by number
+ *   backward weights   dw[O,I] = dy^T x       vectors of outputs; dw is written in whole lines
  *
- * The weight may be of 16 bits, all else being f32: then the part of it that a tile needs is widened just before, into a buffer
- * that stays in the nearest cache while all samples use it.
+ * The weight may be of 16 bits, all else being f32: then the part of it that a tile needs is
+ * widened just before, into a buffer that stays in the nearest cache while all samples use it.
  *
- * What is packed goes to the scratch of the plan, so nothing is allocated. Threads split outputs (forward,
- * backward weights) or inputs (backward data); the split does not change the order of any sum.
+ * What is packed goes to the scratch of the plan, so nothing is allocated. Threads split outputs
+ * (forward, backward weights) or inputs (backward data); the split does not change the order of any
+ * sum.
  */
 #include "base/size.h"
 #include "device/cpu/cpu.h"
@@ -138,8 +139,8 @@ static void forward_tile(const panel_kernel *k, ech__tile *t, int64_t row, int64
         memcpy(place + r * k->l.o, buffer + r * t->c_row, (size_t)cols * sizeof *buffer);
 }
 
-/* While a depth of some panels is used, the panels that come next travel towards the cache: a few lines at
- * each run of Q, spread over the tiles of all samples. */
+/* While a depth of some panels is used, the panels that come next travel towards the cache: a
+ * few lines at each run of Q, spread over the tiles of all samples. */
 static void fetch_ahead(const panel_kernel *k, ech__tile *t, int64_t row, int64_t panel,
                         range panels, int64_t depth)
 {
@@ -233,8 +234,8 @@ static void store_transposed(const panel_kernel *k, const float *block, int64_t 
     }
 }
 
-/* Inputs first to first + count of the weight over some outputs, [outputs/16][count][16]: where tiles can read them, and how
- * far 16 outputs are from the next. */
+/* Inputs first to first + count of the weight over some outputs, [outputs/16][count][16]: where
+ * tiles can read them, and how far 16 outputs are from the next. */
 static const float *take_inputs(const panel_kernel *k, int64_t first, int64_t count, int64_t depth,
                                 int64_t length, int64_t *jump)
 {
@@ -410,7 +411,8 @@ ech__layout ech__panel_layout(const ech__shape *weight)
                          .block_size = {Q}};
 }
 
-/* Floats of scratch: the packed first side, the packed second side, blocks of the threads, their widened weights. */
+/* Floats of scratch: the packed first side, the packed second side, blocks of the threads, their
+ * widened weights. */
 static void scratch_of(const panel_kernel *k, int threads, int64_t sizes[PARTS])
 {
     const int64_t n = ech__round_up(k->l.n, Q), o = ech__round_up(k->l.o, Q), rows = k->loops->rows;

@@ -1,7 +1,7 @@
 /* Convolutions on oneDNN, on images in whatever layout the plan gives them.
  *
- * The weight has up to three layouts that oneDNN would pick itself, one for each direction: all are offered for
- * every direction that has real code for them.
+ * The weight has up to three layouts that oneDNN would pick itself, one for each direction: all are
+ * offered for every direction that has real code for them.
  */
 #include "device/cpu/onednn/onednn.h"
 
@@ -9,7 +9,8 @@
 
 static ech__create_kernel create_kernel;
 
-/* The tensors of a convolution, whatever the direction: src[N,I,H,W] wei[O,I,K,K] bia[O] dst[N,O,H',W']. */
+/* The tensors of a convolution, whatever the direction: src[N,I,H,W] wei[O,I,K,K] bia[O]
+ * dst[N,O,H',W']. */
 typedef struct convolution {
     ech__onednn_tensors t;
     dnnl_dims_t strides, pads, pads_end;
@@ -115,8 +116,8 @@ static bool is_winograd(const ech__candidate *candidate)
     return strstr(candidate->name, "wino") != NULL;
 }
 
-/* The time that oneDNN takes to find blocks for Winograd grows with the batch: seconds for 1e9 samples. Direct convolutions
- * have no such search. */
+/* The time that oneDNN takes to find blocks for Winograd grows with the batch: seconds for 1e9
+ * samples. Direct convolutions have no such search. */
 enum { MOST_WINOGRAD_SAMPLES = 1 << 20 };
 
 void ech__onednn_offer_conv(ech__onednn *onednn, const ech__kernel_desc *desc,

@@ -1,9 +1,11 @@
-/* Linear layers and convolutions of integers on oneDNN: its sums of u8 times s8 in s32, and our own way from there to the results,
- * while the sums are in the cache. So the results have the bits of the reference whatever kernel oneDNN takes, and come out
- * blocked by channels, where oneDNN has channels innermost.
+/* Linear layers and convolutions of integers on oneDNN: its sums of u8 times s8 in s32, and our own
+ * way from there to the results, while the sums are in the cache. So the results have the bits of
+ * the reference whatever kernel oneDNN takes, and come out blocked by channels, where oneDNN has
+ * channels innermost.
  *
- * Images are brought into that order with their border around. Numbers of s8 become u8 on the way by adding 128, the border too;
- * what that adds to a sum follows from the weights alone and is taken away again. The weight is kept in oneDNN's own order. */
+ * Images are brought into that order with their border around. Numbers of s8 become u8 on the
+ * way by adding 128, the border too; what that adds to a sum follows from the weights alone and
+ * is taken away again. The weight is kept in oneDNN's own order. */
 #include "base/size.h"
 #include "device/cpu/int8/int8.h"
 #include "device/cpu/int8/layer.h"
@@ -254,8 +256,8 @@ static int64_t group_of(const product *k)
     return group;
 }
 
-/* The sizes and the primitive for a group; NULL where there is none. The order of the weight is that which oneDNN picks for one
- * image: what is kept does not depend on the batch. */
+/* The sizes and the primitive for a group; NULL where there is none. The order of the weight is
+ * that which oneDNN picks for one image: what is kept does not depend on the batch. */
 static dnnl_primitive_desc_t measure(const ech__cpu *cpu, const ech__kernel_desc *desc, product *k)
 {
     *k = (product){.loops = cpu->loops->int8_products, .layer = ech__int8_layer_of(cpu, desc)};

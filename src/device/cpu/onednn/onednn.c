@@ -16,8 +16,8 @@ static ech_status failed(ech_ctx *ctx, const char *what, dnnl_status_t status)
 static pthread_once_t held = PTHREAD_ONCE_INIT;
 static dnnl_status_t hold_status = dnnl_success;
 
-/* Before anything else is asked of oneDNN: it decides once for the process. Without ECHELON_ISA it takes what it finds, which may
- * be more than our levels tell apart. */
+/* Before anything else is asked of oneDNN: it decides once for the process. Without ECHELON_ISA
+ * it takes what it finds, which may be more than our levels tell apart. */
 static void hold_to_level(void)
 {
 #ifdef ECH_X86
@@ -298,8 +298,8 @@ static void relu_piece(const primitive_kernel *k, const ech__vec *vec, int64_t f
     vec->narrow(k->relu_type, count, wide, low);
 }
 
-/* Not as a post-op of oneDNN, which turns NaN into 0 (it computes max(x, 0) with maxps, which returns the second
- * operand when one is NaN) and so would hide that a training run diverged. */
+/* Not as a post-op of oneDNN, which turns NaN into 0 (it computes max(x, 0) with maxps, which
+ * returns the second operand when one is NaN) and so would hide that a training run diverged. */
 static void relu_all(const primitive_kernel *k)
 {
     const ech__vec *vec = ((const ech__cpu *)ech__device_state(k->device))->loops->vec;

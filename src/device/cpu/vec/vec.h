@@ -1,7 +1,9 @@
-/* Loops over arrays of f32, and between these and 16 bits, compiled once for each vector width and chosen when a device opens.
+/* Loops over arrays of f32, and between these and 16 bits, compiled once for each vector width and
+ * chosen when a device opens.
  *
- * The arithmetic is the same in every width, down to the order of the sums, so the bits are too. Ranges may be
- * split anywhere between threads, but for the sums, which are taken over whole blocks of ECH__SUM_BLOCK.
+ * The arithmetic is the same in every width, down to the order of the sums, so the bits are too.
+ * Ranges may be split anywhere between threads, but for the sums, which are taken over whole blocks
+ * of ECH__SUM_BLOCK.
  */
 #ifndef ECH_DEVICE_CPU_VEC_VEC_H
 #define ECH_DEVICE_CPU_VEC_VEC_H
@@ -43,9 +45,11 @@ typedef struct ech__vec {
                          float *buf);
     void (*adam)(int64_t n, const ech__adam_rule *rule, const float *g, float *p, float *m,
                  float *v);
-    /* Over at most ECH__SUM_BLOCK elements: the sum of squares, the largest magnitude, and how many are not finite. */
+    /* Over at most ECH__SUM_BLOCK elements: the sum of squares, the largest magnitude, and how
+     * many are not finite. */
     void (*grad_stats)(int64_t n, const float *g, double out[3]);
-    /* Numbers of 16 bits (bf16, f16) to f32, and back to the nearest, ties to even; a NaN stays one. */
+    /* Numbers of 16 bits (bf16, f16) to f32, and back to the nearest, ties to even; a NaN stays
+     * one. */
     void (*widen)(ech_dtype dtype, int64_t n, const void *src, float *dst);
     void (*narrow)(ech_dtype dtype, int64_t n, const float *src, void *dst);
 } ech__vec;

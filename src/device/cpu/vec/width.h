@@ -1,9 +1,10 @@
 /* The vocabulary of loops that are compiled once for each vector width.
  *
- * The build compiles every file named *_loops.c for each width in ech__width (isa.h), with the flags of that width and ECH_WIDTH
- * defined as its name. A file ends with a table of its functions, whose name has the width as its suffix:
+ * The build compiles every file named *_loops.c for each width in ech__width (isa.h), with the
+ * flags of that width and ECH_WIDTH defined as its name. A file ends with a table of its functions,
+ * whose name has the width as its suffix:
  *
- *     enum { ROWS = PER_WIDTH(6, 6, 12) };                             one value for generic, avx2 and avx512
+ *     enum { ROWS = PER_WIDTH(6, 6, 12) };                             generic, avx2, avx512
  *     vec acc = FMA(SPLAT(a), LOAD(b), LOAD(c));
  *     const ech__panel_loops TABLE(ech__panel) = {.rows = ROWS, ...};  defines ech__panel_avx2
  *
@@ -17,7 +18,7 @@
  *   CONST(x)         a constant in every lane, rounded to f32 once
  *   FMA FNMA         a * b + c and c - a * b, rounded once where the processor can do that
  *   MAX(a, b)        the larger one; b where one is a NaN
- *   HIDE(v)          makes the compiler forget what v holds, so that it does not keep a second copy in a register
+ *   HIDE(v)          makes the compiler forget what v holds, so that it keeps no second copy
  */
 #ifndef ECH_DEVICE_CPU_VEC_WIDTH_H
 #define ECH_DEVICE_CPU_VEC_WIDTH_H
@@ -38,8 +39,8 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Eight floats are two registers on most processors without AVX. A file whose vectors need not be a block of channels asks
- * for four. */
+/* Eight floats are two registers on most processors without AVX. A file whose vectors need not
+ * be a block of channels asks for four. */
 #ifndef GENERIC_LANES
 #define GENERIC_LANES 8
 #endif
