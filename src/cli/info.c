@@ -2,6 +2,7 @@
 #include "base/format.h"
 #include "cli/build_parts.h"
 #include "cli/cli.h"
+#include "device/device.h"
 #include "device/machine.h"
 
 #include <stdio.h>
@@ -23,7 +24,7 @@ const ech__command ech__cli_info = {
     .count = sizeof options / sizeof *options,
 };
 
-static void print(const ech__machine *m)
+static void print(const ech__machine *m, ech__device_kind kind)
 {
     printf("echelon      %s\n", ech_version());
     printf("processor    %s, %d cores, %d threads, %d usable here\n", m->processor, m->cores,
@@ -38,7 +39,8 @@ static void print(const ech__machine *m)
     printf("memory       %s\n", ech__format_bytes(m->memory_bytes).s);
     printf("system       %s\n", m->system);
     printf("libraries    %s; %s\n", m->onednn, m->openblas);
-    printf("devices      cpu: up to %d with one thread each\n", m->usable);
+    printf("devices      %s: up to %d with one thread each%s\n", ech__device_name(kind), m->usable,
+           kind ? ", set by " ECH__DEVICE_VARIABLE ", a testing aid" : "");
     for (size_t i = 0; i < ech__build_part_count; i++) {
         const ech__build_part *part = &ech__build_parts[i];
         if (!part->is_here)
@@ -62,10 +64,11 @@ static ech_json *left_out(void)
     return list;
 }
 
-static int print_json(ech_ctx *ctx, const ech__command *command, const ech__machine *m)
+static int print_json(ech_ctx *ctx, const ech__command *command, const ech__machine *m,
+                      ech__device_kind kind)
 {
     ech_json *json = ech__json_object(), *devices = ech__json_array(), *device = ech__json_object();
-    ech__json_set_string(&device, "kind", "cpu");
+    ech__json_set_string(&device, "kind", ech__device_name(kind));
     ech__json_set_int(&device, "count", m->usable);
     ech__json_append(&devices, device);
     ech__json_set_string(&json, "version", ech_version());
@@ -85,10 +88,11 @@ int ech__command_info(ech_ctx *ctx, const ech__command *command, char **argv)
     if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
         return code;
     ech__machine machine;
-    if (ech__machine_read(ctx, &machine) < 0)
+    ech__device_kind kind;
+    if (ech__device_asked(ctx, &kind) < 0 || ech__machine_read(ctx, &machine) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     if (a.json)
-        return print_json(ctx, command, &machine);
-    print(&machine);
+        return print_json(ctx, command, &machine, kind);
+    print(&machine, kind);
     return ECH__EXIT_GOOD;
 }

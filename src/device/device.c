@@ -1,4 +1,5 @@
 #include "device/device.h"
+#include "base/names.h"
 #include "base/size.h"
 #include "base/system/available.h"
 #include "base/system/clock.h"
@@ -10,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -307,7 +309,31 @@ static void release(device *dev)
 static const ech__kernel_table *const tables[] = {
     [ECH__DEVICE_CPU] = &ech__cpu_table,
     [ECH__DEVICE_REFERENCE] = &ech__reference_table,
+    [ECH__DEVICE_HIDDEN] = &ech__hidden_table,
 };
+
+ECH__NAMES(ech__device_name, ech__device_kind, ECH__DEVICE_LIST)
+
+ech_status ech__device_asked(ech_ctx *ctx, ech__device_kind *out)
+{
+    const char *text = getenv(ECH__DEVICE_VARIABLE);
+    *out = ECH__DEVICE_CPU;
+    if (!text || !*text)
+        return ECH_OK;
+    for (int kind = 0; kind <= ECH__DEVICE_HIDDEN; kind++) {
+        if (strcmp(text, ech__device_name((ech__device_kind)kind)))
+            continue;
+        *out = (ech__device_kind)kind;
+        return ECH_OK;
+    }
+    return ech__fail(ctx, ECH_E_INVALID,
+                     ECH__DEVICE_VARIABLE " '%.64s': must be one of cpu|ref|ref-hidden", text);
+}
+
+bool ech__device_shards_updates(ech__device_kind kind)
+{
+    return tables[kind]->updates_parts && tables[kind]->memory->host_visible;
+}
 
 static ech_status check_options(ech_ctx *ctx, const ech__device_options *options)
 {

@@ -14,15 +14,27 @@
 
 #include "plan/kernel.h"
 
+/* The text is the value of ECHELON_DEVICE. */
 #define ECH__DEVICE_LIST(X)                                                                        \
-    X(CPU, "cpu")             /* oneDNN, OpenBLAS and vector code */                               \
-    X(REFERENCE, "reference") /* plain loops in f32 and f64, for tests */
+    X(CPU, "cpu")           /* oneDNN, OpenBLAS and vector code */                                 \
+    X(REFERENCE, "ref")     /* plain loops in f32 and f64, for tests */                            \
+    X(HIDDEN, "ref-hidden") /* the same in memory that faults when the host touches it */
 
 typedef enum ech__device_kind {
 #define ECH__DEVICE_ENUM(id, text) ECH__DEVICE_##id,
     ECH__DEVICE_LIST(ECH__DEVICE_ENUM)
 #undef ECH__DEVICE_ENUM
 } ech__device_kind;
+
+/* A testing aid: the kind of device that this process trains and quantizes on. Not set: the cpu. */
+#define ECH__DEVICE_VARIABLE "ECHELON_DEVICE"
+/* Refuses a value that names no kind. */
+ech_status ech__device_asked(ech_ctx *ctx, ech__device_kind *out);
+const char *ech__device_name(ech__device_kind kind);
+
+/* Whether ranks can update parameters of each other on such devices: the host sees their memory, and
+ * their kernels of optimizers can do a part. */
+bool ech__device_shards_updates(ech__device_kind kind);
 
 typedef struct ech__device_options {
     ech__device_kind kind;
@@ -55,7 +67,7 @@ typedef struct ech__kernel_table {
                              int *count);
 } ech__kernel_table;
 
-extern const ech__kernel_table ech__cpu_table, ech__reference_table;
+extern const ech__kernel_table ech__cpu_table, ech__reference_table, ech__hidden_table;
 
 /* The host's own memory, for kinds that compute in it. */
 extern const ech__memory_ops ech__host_memory;

@@ -10,9 +10,10 @@ struct ech__exec {
     ech__plan *plan;
     char *blocks[ECH__MEMORY_COUNT];
     bool borrowed[ECH__MEMORY_COUNT]; /* from the owner */
-    ech__kernel **kernels;            /* [ninstrs]; NULL where there is nothing to do */
-    ech__span *spans;                 /* [ninstrs] */
-    bool prepared;                    /* since the weights were written, as far as anybody said */
+    char *staging; /* like the block of gradients, where ranks cannot add up in that; NULL: none */
+    ech__kernel **kernels; /* [ninstrs]; NULL where there is nothing to do */
+    ech__span *spans;      /* [ninstrs] */
+    bool prepared;         /* since the weights were written, as far as anybody said */
     bool *written;  /* [ninstrs] casts that an optimizer's kernel does on its way, where it runs */
     size_t loss_at; /* the instruction that makes the graph's loss; ninstrs: none does */
     ech__culprit culprit;
@@ -125,7 +126,7 @@ static ech_status prepare_exchange(ech__exec *exec, const ech__instr *instr,
     ech__kernel *update = NULL;
     if (instr->node->op == ECH__OP_ALLREDUCE && instr->node->nin > 1)
         ECH_TRY(prepare_update(exec, instr, binding, &update));
-    return exchange->ops->create(exchange, &instr->desc, binding, update, out);
+    return exchange->ops->create(exchange, exec->plan->device, &instr->desc, binding, update, out);
 }
 
 static ech_status prepare(ech__exec *exec, const ech__instr *instr, ech__kernel **out)
@@ -143,6 +144,8 @@ static ech_status prepare(ech__exec *exec, const ech__instr *instr, ech__kernel 
         binding.copy = ech__exec_address(exec, copy);
         binding.copy_type = exec->plan->graph->values[copy].type.dtype;
     }
+    if (exec->staging && node->op == ECH__OP_ALLREDUCE)
+        binding.staging = exec->staging + exec->plan->places[node->in[0]].offset;
     ech__device *device = exec->plan->device;
     assert(exec->plan->exchange || !ech__op_info(node->op)->exchange);
     const ech_status status =
@@ -182,6 +185,7 @@ static void borrow_lasting(ech__exec *exec, const ech__exec *owner)
         exec->borrowed[k] = true;
         exec->blocks[k] = owner->blocks[k];
     }
+    exec->staging = owner->staging;
 }
 
 /* Activations lie in the owner's, and inputs where the owner has them, or else before the activations. */
@@ -204,8 +208,8 @@ static void borrow(ech__exec *exec, const ech__exec *owner)
 }
 
 /* Gradients that travel live in memory that the ranks share; so do parameters and states where one rank changes them for
- * all. */
-static bool is_shared(const ech__exec *exec, ech__memory_kind kind)
+ * all. Where the host cannot touch the device's memory, only copies of the gradients do. */
+static bool is_exchanged(const ech__exec *exec, ech__memory_kind kind)
 {
     if (kind != ECH__MEMORY_GRADIENTS && kind != ECH__MEMORY_WEIGHTS &&
         kind != ECH__MEMORY_OPTIMIZER)
@@ -218,6 +222,11 @@ static bool is_shared(const ech__exec *exec, ech__memory_kind kind)
     return false;
 }
 
+static bool is_shared(const ech__exec *exec, ech__memory_kind kind)
+{
+    return exec->plan->device->memory->host_visible && is_exchanged(exec, kind);
+}
+
 static ech_status alloc_block(ech__exec *exec, ech__memory_kind kind)
 {
     ech__device *device = exec->plan->device;
@@ -226,8 +235,11 @@ static ech_status alloc_block(ech__exec *exec, ech__memory_kind kind)
     const int64_t bytes = ech__plan_block_bytes(exec->plan, kind);
     if (!bytes || exec->borrowed[kind])
         return ECH_OK;
-    if (!is_shared(exec, kind))
+    if (!is_shared(exec, kind)) {
+        if (kind == ECH__MEMORY_GRADIENTS && is_exchanged(exec, kind))
+            ECH_TRY(exchange->ops->alloc(exchange, bytes, (void **)&exec->staging));
         return device->ops->alloc(device, bytes, at);
+    }
     ECH_TRY(device->ops->charge(device, bytes));
     const ech_status status = exchange->ops->alloc(exchange, bytes, at);
     if (status < 0)
@@ -239,6 +251,8 @@ static void free_block(ech__exec *exec, ech__memory_kind kind)
 {
     ech__device *device = exec->plan->device;
     const int64_t bytes = ech__plan_block_bytes(exec->plan, kind);
+    if (kind == ECH__MEMORY_GRADIENTS && exec->staging && !exec->borrowed[kind])
+        exec->plan->exchange->ops->free(exec->plan->exchange, exec->staging);
     if (!exec->blocks[kind] || exec->borrowed[kind])
         return;
     if (is_shared(exec, kind)) {
@@ -523,14 +537,11 @@ static ech_status check_loss(ech__exec *exec)
     return finite ? ECH_OK : ech__exec_find_culprit(exec);
 }
 
-static ech_status run_phases(void *arg)
+static ech_status run_instrs(ech__exec *exec)
 {
-    ech__exec *exec = arg;
     const ech__plan *plan = exec->plan;
     ech__exchange *exchange = plan->exchange;
-    int64_t begin;
     bool noted = false;
-    stamp(plan, &begin);
     if (exec->phases & ECH__PHASE_BIT(FORWARD))
         exec->culprit.node = NULL;
     for (size_t n = 0; n < plan->ninstrs; n++) {
@@ -555,7 +566,17 @@ static ech_status run_phases(void *arg)
         if (status < 0)
             return ech__fail_in(plan->ctx, status, "%s '%s'", ech__op_name(node->op), node->name);
     }
-    ECH_TRY(plan->device->memory->sync(plan->device));
+    return ECH_OK;
+}
+
+static ech_status run_phases(void *arg)
+{
+    ech__exec *exec = arg;
+    ech__device *device = exec->plan->device;
+    int64_t begin;
+    stamp(exec->plan, &begin);
+    const ech_status status = run_instrs(exec), synced = device->memory->sync(device);
+    ECH_TRY(status < 0 ? status : synced);
     if (exec->times)
         count_times(exec, begin);
     return ECH_OK;

@@ -90,6 +90,9 @@ struct ech__binding {
      * with it. NULL: none. */
     void *copy;
     ech_dtype copy_type;
+    /* Of an all-reduce on a device whose memory the host cannot touch: where the ranks add up, in
+     * memory that they share. NULL: in the first operand. */
+    void *staging;
 };
 
 /* Memory of a kind of device. An address is a name that may be added to; the host touches what lies

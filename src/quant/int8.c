@@ -54,7 +54,8 @@ static ech_status begin(ech_ctx *ctx, const ech_int8_options *o, ech_int8 **out)
 
 static ech_status open_device(ech_int8 *net, const ech_int8_options *o)
 {
-    const ech__device_options device = {.kind = ECH__DEVICE_CPU, .threads = o->threads};
+    ech__device_options device = {.threads = o->threads};
+    ECH_TRY(ech__device_asked(net->ctx, &device.kind));
     return ech__device_create(net->ctx, &device, &net->device);
 }
 

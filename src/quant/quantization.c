@@ -72,7 +72,8 @@ static ech__norm norm_of(const ech__quantization *s)
 
 static ech_status open_device(ech__quantization *s)
 {
-    const ech__device_options device = {.kind = ECH__DEVICE_CPU, .threads = s->config.threads};
+    ech__device_options device = {.threads = s->config.threads};
+    ECH_TRY(ech__device_asked(s->ctx, &device.kind));
     ECH_TRY(ech__device_create(s->ctx, &device, &s->device));
     if (!s->config.tune)
         return ECH_OK;

@@ -15,8 +15,9 @@
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof *(array)))
 
-static const ech__device_kind KINDS[] = {ECH__DEVICE_CPU, ECH__DEVICE_REFERENCE};
-static const char *const NAMES[] = {"cpu", "reference"};
+static const ech__device_kind KINDS[] = {ECH__DEVICE_CPU, ECH__DEVICE_REFERENCE,
+                                         ECH__DEVICE_HIDDEN};
+static const char *const NAMES[] = {"cpu", "reference", "hidden reference"};
 
 /* A context that counts what is taken from it and given back. */
 static int64_t live_bytes, live_blocks, taken;

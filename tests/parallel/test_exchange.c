@@ -177,7 +177,10 @@ static records compute(ech_ctx *ctx, const case_of *c, const share *part, ech__r
     ech__plan *plan;
     ech__exec *exec;
     ech_graph *g = build(ctx, c, ranks != NULL);
-    const ech__device_options d = {.kind = ECH__DEVICE_REFERENCE, .threads = 1};
+    ech__device_options d = {.threads = 1};
+    check(ech__device_asked(ctx, &d.kind) == ECH_OK, "kind", ctx);
+    if (d.kind == ECH__DEVICE_CPU) /* which has no kernels for f64 */
+        d.kind = ECH__DEVICE_REFERENCE;
     const ech__plan_options o = {.batch = part->batch, .exchange = ech__ranks_exchange(ranks)};
     check(ech__device_create(ctx, &d, &device) == ECH_OK, "device", ctx);
     check(ech__plan_create(g, device, &o, &plan) == ECH_OK, "plan", ctx);

@@ -13,6 +13,7 @@ typedef struct exchange_kernel exchange_kernel;
 struct exchange_kernel {
     ech__kernel base;
     ech__ranks *ranks;
+    ech__device *device;
     ech_status (*fn)(exchange_kernel *k, const ech__scalars *scalars);
     ech_dtype dtype;
     int64_t count; /* elements of the first operand */
@@ -23,6 +24,8 @@ struct exchange_kernel {
     ech__scalars scalars; /* of the step under way */
     int nchanged;         /* operands behind the gradients that the update changes */
     double *staging;      /* sync: this rank's vectors, then all ranks' */
+    void *vector;         /* sync: an operand, on the host */
+    void *shared;         /* of an all-reduce, see ech__binding.staging; NULL: none */
     void *at[ECH__MAX_OPERANDS];
 };
 
@@ -58,12 +61,18 @@ static ech_status run_allreduce(exchange_kernel *k, const ech__scalars *scalars)
 {
     k->scalars = *scalars;
     ech__bucket *bucket = &k->ranks->buckets[k->bucket];
+    void *at = k->shared ? k->shared : k->at[0];
+    const int64_t bytes = k->count * ech__dtype_bytes(k->dtype);
+    if (k->shared)
+        ECH_TRY(k->device->memory->read(k->device, k->shared, k->at[0], bytes));
+    bucket->back = k->shared ? (ech__staged){k->device, k->at[0], k->shared, bytes}
+                             : (ech__staged){.device = NULL};
     const ech__coll sum = {.op = ECH__COLL_ALLREDUCE,
                            .reduction = ECH__REDUCTION_SUM,
                            .dtype = k->dtype,
                            .count = k->count,
-                           .src = k->at[0],
-                           .dst = k->at[0],
+                           .src = at,
+                           .dst = at,
                            .apply = k->update ? apply_update : NULL,
                            .user = k};
     ECH_TRY(ech__comm_start(k->ranks->comm, &sum, &bucket->ticket));
@@ -84,12 +93,12 @@ static ech_status run_wait(exchange_kernel *k, const ech__scalars *scalars)
         if (!bucket->started)
             continue;
         bucket->started = false;
-        if (ranks->clock) { /* it stands still; the price is known when all ranks have reported */
-            ECH_TRY(ech__comm_wait(ranks->comm, bucket->ticket, NULL));
-            continue;
-        }
-        ECH_TRY(ech__comm_wait(ranks->comm, bucket->ticket, &bucket->times));
-        if (bucket->times.start_ns >= start) /* else it was worked on before */
+        const ech__staged *back = &bucket->back;
+        /* A virtual clock stands still; the price is known when all ranks have reported. */
+        ECH_TRY(ech__comm_wait(ranks->comm, bucket->ticket, ranks->clock ? NULL : &bucket->times));
+        if (back->device)
+            ECH_TRY(back->device->memory->write(back->device, back->at, back->shared, back->bytes));
+        if (!ranks->clock && bucket->times.start_ns >= start) /* else it was worked on before */
             work += bucket->times.work_ns;
     }
     ranks->wait_ns += ech__clock_wall() - start - work;
@@ -148,13 +157,38 @@ static ech_status meet(ech__ranks *ranks, int64_t bytes)
 
 /* ---- buffers ---- */
 
+ech_status ech__ranks_broadcast(ech__comm *comm, ech__device *device, void *memory, int64_t bytes)
+{
+    if (device->memory->host_visible)
+        return ech__comm_broadcast(comm, memory, bytes, 0);
+    enum { SLICE = 1 << 20 };
+    const int64_t most = bytes < SLICE ? bytes : SLICE;
+    char *slice = ech__new(comm->ctx, (size_t)most);
+    if (!slice)
+        return ech__fail(comm->ctx, ECH_E_NOMEM, "no memory for a buffer of %lld bytes",
+                         (long long)most);
+    ech_status status = ECH_OK;
+    for (int64_t at = 0; at < bytes && status == ECH_OK; at += most) {
+        const int64_t count = bytes - at < most ? bytes - at : most;
+        char *there = (char *)memory + at;
+        if (comm->rank == 0)
+            status = device->memory->read(device, slice, there, count);
+        if (status == ECH_OK)
+            status = ech__comm_broadcast(comm, slice, count, 0);
+        if (status == ECH_OK && comm->rank != 0)
+            status = device->memory->write(device, there, slice, count);
+    }
+    ech__delete(comm->ctx, slice, (size_t)most);
+    return status;
+}
+
 static ech_status run_broadcast(exchange_kernel *k, const ech__scalars *scalars)
 {
     (void)scalars;
     ech__ranks *ranks = k->ranks;
     const int64_t bytes = k->count * ech__dtype_bytes(k->dtype);
     const int64_t start = ech__clock_wall(), before = ranks->sync_ns;
-    ECH_TRY(ech__comm_broadcast(ranks->comm, k->at[0], bytes, 0));
+    ECH_TRY(ech__ranks_broadcast(ranks->comm, k->device, k->at[0], bytes));
     if (ranks->clock)
         ECH_TRY(meet(ranks, bytes));
     else
@@ -165,17 +199,27 @@ static ech_status run_broadcast(exchange_kernel *k, const ech__scalars *scalars)
 
 /* ---- statistics of batch norms ---- */
 
-static double load(const exchange_kernel *k, const void *at, int64_t i)
+/* An operand as doubles. */
+static ech_status load(exchange_kernel *k, int operand, double *out)
 {
-    return k->dtype == ECH_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+    const int64_t bytes = k->count * ech__dtype_bytes(k->dtype);
+    ECH_TRY(k->device->memory->read(k->device, k->vector, k->at[operand], bytes));
+    for (int64_t c = 0; c < k->count; c++)
+        out[c] = k->dtype == ECH_F64 ? ((const double *)k->vector)[c]
+                                     : (double)((const float *)k->vector)[c];
+    return ECH_OK;
 }
 
-static void store(const exchange_kernel *k, void *at, int64_t i, double value)
+static ech_status store(exchange_kernel *k, int operand, const double *values)
 {
-    if (k->dtype == ECH_F64)
-        ((double *)at)[i] = value;
-    else
-        ((float *)at)[i] = (float)value;
+    for (int64_t c = 0; c < k->count; c++) {
+        if (k->dtype == ECH_F64)
+            ((double *)k->vector)[c] = values[c];
+        else
+            ((float *)k->vector)[c] = (float)values[c];
+    }
+    return k->device->memory->write(k->device, k->at[operand], k->vector,
+                                    k->count * ech__dtype_bytes(k->dtype));
 }
 
 /* Both vectors of every rank, as doubles, behind a number of the rank's own: [world][1 + 2*count]. */
@@ -184,10 +228,8 @@ static ech_status gather(exchange_kernel *k, double first, const double **out)
     const int64_t length = 1 + 2 * k->count;
     double *mine = k->staging, *all = mine + length;
     mine[0] = first;
-    for (int64_t c = 0; c < k->count; c++) {
-        mine[1 + c] = load(k, k->at[0], c);
-        mine[1 + k->count + c] = load(k, k->at[1], c);
-    }
+    ECH_TRY(load(k, 0, mine + 1));
+    ECH_TRY(load(k, 1, mine + 1 + k->count));
     const int64_t start = ech__clock_wall();
     ECH_TRY(ech__comm_allgather(k->ranks->comm, mine, all, length * (int64_t)sizeof *all));
     *out = all;
@@ -212,6 +254,8 @@ static ech_status run_sync_stats(exchange_kernel *k, const ech__scalars *scalars
         total += all[r * length];
     const double ours = k->M > 1 ? (double)k->M / (double)(k->M - 1) : 1;
     const double theirs = total > 1 ? total / (total - 1) : 1;
+    /* What this rank handed in is not needed any more. */
+    double *means = k->staging, *variances = means + k->count;
     for (int64_t c = 0; c < k->count; c++) {
         double mean = 0, variance = 0;
         for (int r = 0; r < world; r++)
@@ -220,11 +264,14 @@ static ech_status run_sync_stats(exchange_kernel *k, const ech__scalars *scalars
             const double off = all[r * length + 1 + c] - mean;
             variance += all[r * length] / total * (all[r * length + 1 + k->count + c] + off * off);
         }
-        store(k, k->at[0], c, mean);
-        store(k, k->at[1], c, variance);
-        store(k, k->at[3], c, variance * theirs / ours);
+        means[c] = mean;
+        variances[c] = variance;
     }
-    return ECH_OK;
+    ECH_TRY(store(k, 0, means));
+    ECH_TRY(store(k, 1, variances));
+    for (int64_t c = 0; c < k->count; c++)
+        variances[c] = variances[c] * theirs / ours;
+    return store(k, 3, variances);
 }
 
 /* bn_bwd_data divides by this rank's count; the sums over all ranks are to be divided by the count of all. */
@@ -239,8 +286,9 @@ static ech_status run_sync_sums(exchange_kernel *k, const ech__scalars *scalars)
             double sum = 0;
             for (int r = 0; r < world; r++)
                 sum += all[r * length + 1 + half * k->count + c];
-            store(k, k->at[2 + half], c, sum * scalars->share);
+            k->staging[c] = sum * scalars->share;
         }
+        ECH_TRY(store(k, 2 + half, k->staging));
     }
     return ECH_OK;
 }
@@ -282,7 +330,7 @@ static ech_status note_bucket(ech__ranks *ranks, const exchange_kernel *k)
     return ECH_OK;
 }
 
-static ech_status create(ech__exchange *exchange, const ech__kernel_desc *desc,
+static ech_status create(ech__exchange *exchange, ech__device *device, const ech__kernel_desc *desc,
                          const ech__binding *binding, ech__kernel *update, ech__kernel **out)
 {
     ech__ranks *ranks = of(exchange);
@@ -296,7 +344,8 @@ static ech_status create(ech__exchange *exchange, const ech__kernel_desc *desc,
         M = x->dims[0] * x->dims[2] * x->dims[3];
     }
     const size_t vectors = sync ? (size_t)(1 + 2 * count) * sizeof(double) : 0;
-    const size_t bytes = sizeof(exchange_kernel) + vectors * (size_t)(1 + ranks->comm->world);
+    const size_t all = vectors * (size_t)(1 + ranks->comm->world);
+    const size_t bytes = sizeof(exchange_kernel) + all + vectors;
     exchange_kernel *k = ech__new(ranks->comm->ctx, bytes);
     if (!k) {
         if (update)
@@ -305,6 +354,7 @@ static ech_status create(ech__exchange *exchange, const ech__kernel_desc *desc,
     }
     *k = (exchange_kernel){.base = {run, destroy},
                            .ranks = ranks,
+                           .device = device,
                            .fn = functions[desc->op],
                            .dtype = desc->nin ? desc->operands[0].dtype : ECH_F32,
                            .count = count,
@@ -313,7 +363,9 @@ static ech_status create(ech__exchange *exchange, const ech__kernel_desc *desc,
                            .bytes = bytes,
                            .update = update,
                            .nchanged = update ? desc->nin - 1 : 0,
-                           .staging = (double *)(void *)(k + 1)};
+                           .staging = (double *)(void *)(k + 1),
+                           .vector = (char *)(k + 1) + all,
+                           .shared = binding->staging};
     memcpy(k->at, binding->operands, sizeof k->at);
     if (desc->op == ECH__OP_ALLREDUCE) {
         const ech_status status = note_bucket(ranks, k);

@@ -13,10 +13,19 @@
 #include "plan/exchange.h"
 #include "price/timeline.h"
 
+/* A sum that goes back to memory of a device which the host cannot touch. */
+typedef struct ech__staged {
+    ech__device *device; /* NULL: none, the ranks have added up in the device's own memory */
+    void *at;
+    const void *shared;
+    int64_t bytes;
+} ech__staged;
+
 typedef struct ech__bucket {
     int64_t bytes; /* with padding */
     uint64_t ticket;
     ech__coll_times times; /* of the last step */
+    ech__staged back;      /* of the step under way */
     bool started;
     bool
         updates; /* parameters are changed by the sum where it arises, and handed out instead of it */
@@ -42,6 +51,9 @@ typedef struct ech__ranks {
 ech_status ech__ranks_create(ech__comm *comm, ech__ranks **out);
 void ech__ranks_destroy(ech__ranks *ranks);
 ech__exchange *ech__ranks_exchange(ech__ranks *ranks); /* NULL for NULL */
+
+/* Rank 0's memory of a device, on every rank. */
+ech_status ech__ranks_broadcast(ech__comm *comm, ech__device *device, void *memory, int64_t bytes);
 
 /* On a virtual clock, when all ranks have told when their buckets were ready: ready_ns[bucket *
  * world + rank] gives each bucket's start and end. Returns when the last one ends. In the direct

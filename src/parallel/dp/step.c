@@ -146,24 +146,56 @@ static ech_status compute_loss(ech__dp *dp)
 
 enum { BLOCK = 64 << 10 }; /* floats that a thread adds up at a time */
 
-static void reduce(ech__dp *dp)
+/* Where the host cannot touch them: block by block through a buffer, to device 0's. */
+static ech_status reduce_staged(ech__dp *dp, ech__dp_replica *const *of, const float *const *terms,
+                                int n, int64_t elems)
+{
+    const size_t bytes = (size_t)n * BLOCK * sizeof(float);
+    float *buffer = ech__new(dp->ctx, bytes);
+    if (!buffer)
+        return ech__fail(dp->ctx, ECH_E_NOMEM, "no memory for a buffer of %zu bytes", bytes);
+    ech_status status = ECH_OK;
+    for (int64_t at = 0; at < elems && status == ECH_OK; at += BLOCK) {
+        const int64_t some = elems - at < BLOCK ? elems - at : BLOCK;
+        const int64_t length = some * (int64_t)sizeof *buffer;
+        const void *from[ECH__DP_MAX_DEVICES];
+        for (int d = 0; d < n && status == ECH_OK; d++) {
+            ech__device *device = of[d]->device;
+            from[d] = buffer + d * BLOCK;
+            status = device->memory->read(device, buffer + d * BLOCK, terms[d] + at, length);
+        }
+        if (status == ECH_OK)
+            status = ech__reduce(dp->ctx, ECH__REDUCTION_SUM, ECH_F32, some, from, n,
+                                 (void *[]){buffer}, 1, 1);
+        if (status == ECH_OK)
+            status =
+                of[0]->device->memory->write(of[0]->device, (float *)terms[0] + at, buffer, length);
+    }
+    ech__delete(dp->ctx, buffer, bytes);
+    return status;
+}
+
+static ech_status reduce(ech__dp *dp)
 {
     const float *terms[ECH__DP_MAX_DEVICES];
-    ech__dp_replica *first = &dp->replicas[0];
+    ech__dp_replica *of[ECH__DP_MAX_DEVICES], *first = &dp->replicas[0];
     int64_t bytes;
     int n = 0;
     for (int d = 0; d < dp->devices; d++) {
         ech__dp_replica *r = &dp->replicas[d];
         if (!r->now)
             continue;
+        of[n] = r;
         terms[n++] = ech__exec_block(r->now->exec, ECH__MEMORY_GRADIENTS, &bytes);
         count(r, first, dp->gradient_bytes);
     }
     if (n < 2)
-        return;
+        return ECH_OK;
     assert(first->now); /* the first part of a batch is never empty */
     float *sum = ech__exec_block(first->now->exec, ECH__MEMORY_GRADIENTS, &bytes);
     const int64_t elems = bytes / (int64_t)sizeof *sum;
+    if (!first->device->memory->host_visible)
+        return reduce_staged(dp, of, terms, n, elems);
     const int64_t blocks = (elems + BLOCK - 1) / BLOCK;
 #pragma omp parallel for schedule(static) if (blocks > 1)
     for (int64_t b = 0; b < blocks; b++) {
@@ -174,12 +206,13 @@ static void reduce(ech__dp *dp)
         ech__reduce(dp->ctx, ECH__REDUCTION_SUM, ECH_F32, rest < BLOCK ? rest : BLOCK, from, n,
                     (void *[]){sum + at}, 1, 1); /* f32 can always be added */
     }
+    return ECH_OK;
 }
 
 static ech_status end_step(ech__dp *dp)
 {
     const int64_t start = ech__clock_wall();
-    reduce(dp);
+    ECH_TRY(reduce(dp));
     end_own_phase(dp, ECH__DP_REDUCE, start);
     ECH_TRY(ech__exec_run(dp->replicas[0].now->exec,
                           ECH__PHASE_BIT(OPTIMIZER) | ECH__PHASE_BIT(REFRESH), dp->scalars, NULL));

@@ -10,7 +10,9 @@ typedef struct ech__link_end {
     ech__mail *mail;
     void *at;
     int64_t extent; /* bytes in memory, padding included */
-    bool later;     /* between ranks: sent when the next gradient has come, see below */
+    void
+        *staging; /* between ranks: on the host, where that cannot touch what lies at; NULL: none */
+    bool later;   /* between ranks: sent when the next gradient has come, see below */
 } link_kernel;
 
 static ech__stage *of(ech__exchange *exchange)
@@ -104,14 +106,17 @@ static ech_status run_recv(ech__kernel *base, const ech__scalars *scalars)
 static ech_status send_to_rank(const link_kernel *k)
 {
     ech__comm *comm = k->stage->pipe->options.comm;
+    ech__device *device = k->stage->device;
     const ech__coll knock = {
         .op = ECH__COLL_SEND, .dtype = ECH_U8, .count = 1, .src = "", .peer = k->mail->to};
     const ech__coll data = {.op = ECH__COLL_SEND,
                             .dtype = ECH_U8,
                             .count = k->extent,
-                            .src = k->at,
+                            .src = k->staging ? k->staging : k->at,
                             .peer = k->mail->to};
     const int64_t start = ech__clock_wall();
+    if (k->staging)
+        ECH_TRY(device->memory->read(device, k->staging, k->at, k->extent));
     ECH_TRY(ech__comm_run(comm, &knock));
     ECH_TRY(ech__comm_run(comm, &data));
     k->mail->sent_ns = ech__clock_wall();
@@ -148,12 +153,14 @@ static ech_status recv_from_rank(const link_kernel *k)
     const ech__coll data = {.op = ECH__COLL_RECV,
                             .dtype = ECH_U8,
                             .count = k->extent,
-                            .dst = k->at,
+                            .dst = k->staging ? k->staging : k->at,
                             .peer = k->mail->from};
     const int64_t start = ech__clock_wall();
     ECH_TRY(ech__comm_run(comm, &knock));
     k->mail->fetch_ns = ech__clock_wall();
     ECH_TRY(ech__comm_run(comm, &data));
+    if (k->staging)
+        ECH_TRY(k->stage->device->memory->write(k->stage->device, k->at, k->staging, k->extent));
     k->mail->taken_ns = ech__clock_wall();
     work->wait_ns += k->mail->fetch_ns - start;
     work->copy_ns += k->mail->taken_ns - k->mail->fetch_ns;
@@ -208,6 +215,7 @@ ech_status ech__stage_await_taken(ech__stage *stage, int micro)
 static void destroy(ech__kernel *base)
 {
     link_kernel *k = (link_kernel *)base;
+    ech__delete(k->stage->ctx, k->staging, (size_t)k->extent);
     ech__delete(k->stage->ctx, k, sizeof *k);
 }
 
@@ -238,11 +246,18 @@ static ech_status create_end(ech__stage *stage, const ech__kernel_desc *desc,
                        .mail = mail,
                        .at = binding->operands[0],
                        .extent = extent * each};
+    if (ranks && !stage->device->memory->host_visible) {
+        k->staging = ech__new(stage->ctx, (size_t)k->extent);
+        if (!k->staging) {
+            destroy(&k->base);
+            return ech__fail(stage->ctx, ECH_E_NOMEM, "no memory for %s", ech__op_name(desc->op));
+        }
+    }
     *out = &k->base;
     return ECH_OK;
 }
 
-static ech_status create(ech__exchange *exchange, const ech__kernel_desc *desc,
+static ech_status create(ech__exchange *exchange, ech__device *device, const ech__kernel_desc *desc,
                          const ech__binding *binding, ech__kernel *update, ech__kernel **out)
 {
     ech__stage *stage = of(exchange);
@@ -250,7 +265,7 @@ static ech_status create(ech__exchange *exchange, const ech__kernel_desc *desc,
     *out = NULL;
     if (desc->op == ECH__OP_SEND || desc->op == ECH__OP_RECV)
         return create_end(stage, desc, binding, out);
-    return ranks->ops->create(ranks, desc, binding, update, out);
+    return ranks->ops->create(ranks, device, desc, binding, update, out);
 }
 
 static ech_status alloc(ech__exchange *exchange, int64_t bytes, void **out)

@@ -63,7 +63,8 @@ static ech__graphs_options graphs_options(const ech_trainer *trainer, const ech_
         .train = o->train,
         .ranks = o->pretended_ranks ? o->pretended_ranks : ech__trainer_world(trainer),
         .shared_memory =
-            !trainer->emulated || trainer->emulation.algorithm == ECH__ALGORITHM_DIRECT,
+            ech__device_shards_updates(trainer->device_kind) &&
+            (!trainer->emulated || trainer->emulation.algorithm == ECH__ALGORITHM_DIRECT),
         .straggle_ms = o->straggle_ms};
 }
 
@@ -211,6 +212,7 @@ static void describe(const ech_trainer *trainer, const ech_train_options *o, FIL
     }
     for (size_t n = 0; n < g->nnodes; n++)
         fprintf(out, "operator %zu: %s %s\n", n, ech__op_name(g->nodes[n].op), g->nodes[n].name);
+    fprintf(out, "device: %s\n", trainer->device->kind);
     ech__run_config config = {.train = *o};
     ech_json *terms = ech__json_object();
     config.train.threads = trainer->device->threads;
@@ -326,6 +328,7 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     const int64_t start = ech__clock_wall();
     ECH_TRY(check(ctx, options));
     ECH_TRY(ech_graph_status(graph));
+    ECH_TRY(ech__device_asked(ctx, &trainer->device_kind));
     ECH_TRY(join(trainer, o));
     ECH_TRY(check_slots(trainer, options));
     if (options->init) /* a wrong file is found before anything takes time */
@@ -333,7 +336,7 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     ECH_TRY(make_graphs(trainer, graph, loss, o));
     if (o->only_graphs && !options->pipeline.devices)
         return ECH_OK;
-    const ech__device_options device = {.kind = ECH__DEVICE_CPU,
+    const ech__device_options device = {.kind = trainer->device_kind,
                                         .threads = options->threads,
                                         .memory_limit = options->device_memory,
                                         .sharers = trainer->comm ? trainer->comm->local_world : 1};
@@ -396,7 +399,7 @@ static ech_status share_weights(ech_trainer *trainer)
         return ECH_OK;
     int64_t bytes;
     void *weights = ech__exec_block(trainer->exec, ECH__MEMORY_WEIGHTS, &bytes);
-    return ech__comm_broadcast(trainer->comm, weights, bytes, 0);
+    return ech__ranks_broadcast(trainer->comm, trainer->device, weights, bytes);
 }
 
 /* The least that a rank of this machine has found, so that all of them say the same. */

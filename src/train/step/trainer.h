@@ -62,6 +62,7 @@ struct ech_trainer {
     ech_graph *evaluated; /* forward only, by running statistics; NULL until it is needed */
     ech_graph *model;     /* as the program gave it */
     ech__device *device;
+    ech__device_kind device_kind;
     ech__tuning *tuning; /* NULL when tuning is off */
     ech__comm *comm;     /* borrowed; NULL: alone */
     ech__ranks *ranks;

@@ -48,16 +48,17 @@ ech_status ech__trainer_dp_graph(ech_trainer *trainer, ech_value loss,
     return ECH_OK;
 }
 
-static ech__device_options device_options(const ech_train_options *options)
+static ech__device_options device_options(const ech_trainer *trainer,
+                                          const ech_train_options *options)
 {
-    return (ech__device_options){.kind = ECH__DEVICE_CPU,
+    return (ech__device_options){.kind = trainer->device_kind,
                                  .threads = options->threads,
                                  .memory_limit = options->device_memory};
 }
 
 ech_status ech__trainer_dp_device(ech_trainer *trainer, const ech_train_options *options)
 {
-    const ech__device_options device = device_options(options);
+    const ech__device_options device = device_options(trainer, options);
     return ech__dp_open_device(trainer->ctx, 0, options->dp.devices, &device, &trainer->device);
 }
 
@@ -76,7 +77,7 @@ ech_status ech__trainer_dp_create(ech_trainer *trainer, const ech_train_options 
                                .plan = trainer->plan,
                                .exec = trainer->exec,
                                .whole = trainer->whole,
-                               .device = device_options(options),
+                               .device = device_options(trainer, options),
                                .tuning = trainer->tuning};
     ECH_TRY(ech__dp_create(trainer->ctx, &o, &trainer->dp));
     return ech__trainer_dp_variant(trainer, &trainer->variants[0]);

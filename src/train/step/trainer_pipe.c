@@ -85,7 +85,7 @@ ech_status ech__trainer_pipe_open(ech_trainer *trainer, ech_value loss, const ec
                                  .micros = ech__micro_batches(o),
                                  .batch = o->batch,
                                  .order = o->pipeline.schedule,
-                                 .device = {.kind = ECH__DEVICE_CPU,
+                                 .device = {.kind = trainer->device_kind,
                                             .threads = o->threads,
                                             .memory_limit = o->device_memory,
                                             .sharers = local * here},
@@ -251,10 +251,10 @@ ech_status ech__trainer_pipe_variant(ech_trainer *trainer, ech__variant *variant
 ech_status ech__trainer_pipe_share_weights(ech_trainer *trainer)
 {
     for (int d = 0; trainer->comm && d < ech__pipe_devices(trainer->pipe); d++) {
+        const ech__stage *stage = ech__pipe_stage(trainer->pipe, d);
         int64_t bytes;
-        void *weights =
-            ech__exec_block(ech__pipe_stage(trainer->pipe, d)->exec, ECH__MEMORY_WEIGHTS, &bytes);
-        ECH_TRY(ech__comm_broadcast(trainer->comm, weights, bytes, 0));
+        void *weights = ech__exec_block(stage->exec, ECH__MEMORY_WEIGHTS, &bytes);
+        ECH_TRY(ech__ranks_broadcast(trainer->comm, stage->device, weights, bytes));
     }
     return ECH_OK;
 }
