@@ -140,16 +140,16 @@ for parallel in ddp mp dp pipeline; do
     devices=2 && [ $parallel = ddp ] && devices=1
     for model in resnet8 resnet18; do
         says "nor do those of $model with $parallel" \
-            "a batch of (134217728|268435456) needs [0-9]+ bytes and the device.s limit" \
+            "a batch of (134217728|268435456) needs [0-9]+ bytes; the device.s limit" \
             "$ECHELON" train --fit --model $model --batch-size 134217728 --parallel $parallel --devices $devices
     done
 done
 fits=(train --model lenet --momentum 0.9 --threads 1 --memory)
 says "train --memory says what a batch needs" '^Planned memory for a batch of 128:' "$ECHELON" "${fits[@]}" --batch-size 128
 says "and what would be the most" '^The largest batch that fits in 48.0 GB is [0-9]+' "$ECHELON" "${fits[@]}" --device-memory 48GB
-says "a global batch is split over the devices" '^A batch of 64 needs' "$ECHELON" "${fits[@]}" --global-batch 128 --devices 2
+says "a global batch is split over the devices" '^Planned memory for a batch of 64:' "$ECHELON" "${fits[@]}" --global-batch 128 --devices 2
 refuse "one that does not fit is a failure" "$ECHELON" "${fits[@]}" --batch-size 128 --device-memory 2MB
-says "that says both" 'a batch of 128 needs [0-9]+ bytes and the device.s limit is 2000000 bytes' \
+says "that says both" 'a batch of 128 needs [0-9]+ bytes; the device.s limit is 2000000 bytes' \
     "$ECHELON" "${fits[@]}" --batch-size 128 --device-memory 2MB
 says "not even one" 'Not even a batch of 1 fits in 100 KB' "$ECHELON" "${fits[@]}" --device-memory 100KB
 "$ECHELON" "${fits[@]}" --batch-size 64 --device-memory 1GB --json >fit.json 2>.output

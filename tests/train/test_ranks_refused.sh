@@ -72,7 +72,7 @@ launched() {
 }
 launched 1 'the shared memory is for 2 ranks, not for 3' 'export WORLD_SIZE=3 LOCAL_WORLD_SIZE=3; [ $RANK = 1 ] && exec sleep 9;'
 launched 1 'was created by another version' '[ $RANK = 1 ] && exec sleep 9; truncate -s 70000 /proc/self/fd/$ECHELON_COMM_FD;'
-launched 1 'rank 0 of 2 is already there' 'export RANK=0 LOCAL_RANK=0;'
+launched 1 'rank 0 of 2 is already connected' 'export RANK=0 LOCAL_RANK=0;'
 launched 1 'rank 0 waited 1\.[0-9] s for rank 1 in [a-z]+ #0' 'export ECHELON_TIMEOUT=1; [ $RANK = 1 ] && exec true;'
 launched 1 'ECHELON_TIMEOUT is "x"' '[ $RANK = 1 ] && exec sleep 9; export ECHELON_TIMEOUT=x;'
 launched 1 'rank 0 has "[^"]*8[^"]*", rank 1 has "[^"]*16' 'set -- "$@" --dim $((RANK ? 16 : 8));'
