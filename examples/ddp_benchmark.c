@@ -108,6 +108,8 @@ int main(int argc, char **argv)
                 GLOBAL_BATCH, GLOBAL_BATCH);
         status = ECH_E_INVALID;
     } else if (status == ECH_OK) {
+        if (rank == 0 && ech_device_count() > 1)
+            printf("each rank may use %d cores\n", ech_device_count());
         if (left && rank == 0)
             printf("%d of %d samples a step are left out: %d ranks have %d each\n", left,
                    GLOBAL_BATCH, size, batch);

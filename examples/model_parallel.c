@@ -69,6 +69,20 @@ static ech_status train(ech_trainer *t, const char *what, int devices, double *l
     return ECH_OK;
 }
 
+/* Which layers are on each device: "device 0: layers.0 layers.1". */
+static void show_layers(ech_trainer *t, int devices)
+{
+    ech_layer layer;
+    for (int d = 0; d < devices; d++) {
+        printf("  device %d:", d);
+        for (int i = 0; i < ech_trainer_layer_count(t); i++) {
+            if (ech_trainer_layer(t, i, &layer) == ECH_OK && layer.device == d)
+                printf(" %s", layer.name);
+        }
+        putchar('\n');
+    }
+}
+
 /* Argument i as a whole number from 1 to most; `initial` where there is none, 0 where it is something else. */
 static int number(int argc, char **argv, int i, int initial, int most)
 {
@@ -102,6 +116,9 @@ int main(int argc, char **argv)
     }
     if (ech_ctx_create(NULL, &ctx) < 0 || ech_graph_create(ctx, &g) < 0)
         return 1;
+    if (devices > ech_device_count())
+        printf("%d devices share %d cores: their times are not those of %d devices\n", devices,
+               ech_device_count(), devices);
     const ech_value loss = build(g, dim, depth);
     const size_t count = (size_t)BATCH * (size_t)dim, bytes = count * sizeof(float);
     float *x = malloc(bytes), *y = malloc(bytes);
@@ -125,6 +142,8 @@ int main(int argc, char **argv)
             (status = ech_trainer_write(t, "x", x, bytes)) == ECH_OK &&
             (status = ech_trainer_write(t, "y", y, bytes)) == ECH_OK)
             status = train(t, ways[w].name, ways[w].devices ? ways[w].devices : 1, &final[w]);
+        if (status == ECH_OK && w == 1)
+            show_layers(t, devices);
         ech_trainer_destroy(t);
     }
     if (status < 0)

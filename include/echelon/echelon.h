@@ -22,6 +22,14 @@
  * functions that build a graph return a value, or a negative status that later calls pass on, so
  * that a chain needs one check at its end. The library never prints and never exits. Only one
  * thread at a time may use a context and the objects that were created with it.
+ *
+ * Options are structs that a function fills with their defaults: start from it and change what is
+ * wanted. Their first member is the size of the struct. Later versions of the library add members at
+ * the end, so that a program that was compiled against an older header gets their defaults. Each
+ * member says what 0, a negative number or NULL stands for.
+ *
+ * Constants have the prefix of their type (ECH_OPTIMIZER_SGD, ECH_AMP_BF16). Two that are used
+ * everywhere are shorter: statuses (ECH_OK, ECH_E_INVALID) and element types (ECH_F32, ECH_S32).
  */
 #ifndef ECHELON_H
 #define ECHELON_H
@@ -131,7 +139,7 @@ ECH_API ech_value ech_linear(ech_graph *graph, const char *name, ech_value x, in
                              bool bias);
 typedef struct ech_conv {
     int64_t out_channels, kernel; /* the kernel is square */
-    int64_t stride, pad;          /* stride 0 stands for 1 */
+    int64_t stride, pad;          /* stride 0: 1; pad 0: none */
     bool bias;
 } ech_conv;
 
@@ -154,6 +162,11 @@ ECH_API ech_value ech_cross_entropy(ech_graph *graph, ech_value logits, ech_valu
 
 /* How many samples have their largest logit at their label: a scalar of the logits' type. */
 ECH_API ech_value ech_count_correct(ech_graph *graph, ech_value logits, ech_value labels);
+
+/* ---- devices ---- */
+
+/* Devices that this process could use, as torch.cuda.device_count(): the cores that it may run on. */
+ECH_API int ech_device_count(void);
 
 /* ---- ranks ----
  *
@@ -199,7 +212,8 @@ ECH_API ech_status ech_group_sum(ech_group *group, float *data, int64_t count);
 typedef struct ech_loader ech_loader;
 
 typedef struct ech_loader_options {
-    const char *dir;  /* CIFAR-10's binary files; NULL: a synthetic set of the same shapes */
+    size_t size;      /* as ech_loader_defaults sets it */
+    const char *dir;  /* CIFAR-10's binary files; NULL: synthetic images */
     bool test;        /* the test set, in its order and as it is, instead of the training set */
     int64_t limit;    /* samples to use, balanced over the classes; 0: all */
     int64_t batch;    /* samples of this rank in a step; the same on every rank */
@@ -207,13 +221,16 @@ typedef struct ech_loader_options {
     bool shuffle;     /* another order in every epoch; off: that of the files */
     bool augment;     /* random crops and flips */
     ech_group *group; /* ranks that share the set; borrowed; NULL: none */
+    /* Of synthetic images; 0: as CIFAR-10, 3x32x32 and 10. At most 64, 4096, 4096 and 256. */
+    int channels, height, width, classes;
 } ech_loader_options;
 
 /* The samples of one rank in one step. */
 typedef struct ech_batch {
-    const float *images;   /* [count, 3, 32, 32] */
-    const int32_t *labels; /* [count], from 0 to 9 */
-    int64_t count;
+    const float *images;   /* [count, channels, height, width] */
+    const int32_t *labels; /* [count], from 0 to classes - 1 */
+    int channels, height, width, classes;
+    int64_t count;        /* 0: this rank has none in this step */
     int64_t global_count; /* over all ranks */
     int64_t epoch, step;  /* both from 0 */
     double waited_s;      /* how long it was not ready */
@@ -272,7 +289,7 @@ typedef enum ech_pipeline {
 /* PyTorch's rules and defaults, but for lr (0.01). */
 typedef struct ech_optimizer_options {
     ech_optimizer kind;
-    double lr, momentum, weight_decay; /* momentum: ECH_OPTIMIZER_SGD only */
+    double lr, momentum, weight_decay; /* 0: none; momentum: ECH_OPTIMIZER_SGD only */
     bool nesterov;                     /* requires momentum above 0 */
     double beta1, beta2, epsilon;      /* ECH_OPTIMIZER_ADAM and ECH_OPTIMIZER_ADAMW */
     double clip_norm;                  /* clips the global norm of the gradient; 0: no clipping */
@@ -281,7 +298,7 @@ typedef struct ech_optimizer_options {
 /* Data parallelism over ranks, as DistributedDataParallel. */
 typedef struct ech_ddp_options {
     ech_group *group;       /* the ranks; borrowed; NULL: this process alone */
-    int64_t bucket_bytes;   /* gradients are exchanged in buckets of about this size */
+    int64_t bucket_bytes;   /* gradients are exchanged in buckets of about this size; 1 or more */
     ech_dtype grad_dtype;   /* of gradients between ranks: ECH_F32 or ECH_BF16 */
     bool broadcast_buffers; /* rank 0's running statistics on every rank, after each step */
     bool
@@ -289,7 +306,7 @@ typedef struct ech_ddp_options {
     bool sync_bn; /* batch norm statistics over the samples of all ranks */
     bool
         reproducible; /* gradients are summed in a fixed tree over slots: the same bits on 1, 2, 4... ranks */
-    int slots; /* of the reproducible mode: parts of a step, a power of two */
+    int slots; /* of the reproducible mode: parts of a step, a power of two up to 64 */
 } ech_ddp_options;
 
 /* DataParallel: one process, several devices. */
@@ -317,10 +334,9 @@ typedef struct ech_amp_options {
 } ech_amp_options;
 
 typedef struct ech_train_options {
-    size_t
-        size; /* of this struct, as ech_train_defaults sets it: later versions add members at the end */
-    int64_t batch;         /* samples per micro-step, of this rank */
-    int accum;             /* micro-steps per optimizer step; see ech_trainer_accumulate */
+    size_t size;   /* as ech_train_defaults sets it */
+    int64_t batch; /* samples per micro-step, of this rank; 1 or more */
+    int accum; /* micro-steps per optimizer step, 1: no accumulation; see ech_trainer_accumulate */
     int threads;           /* of each device; 0: its share of the cores that this process may use */
     int64_t device_memory; /* limit in bytes; 0: what the machine has */
     uint64_t seed;         /* of the initial parameters */
@@ -369,6 +385,13 @@ ECH_API const char *ech_clock_name(ech_clock clock);
 
 typedef struct ech_trainer ech_trainer;
 
+/* A layer of the model: the operators that share a name up to its last part, or one without a name of its own. */
+typedef struct ech_layer {
+    const char *name; /* "fc1"; valid as long as the trainer */
+    int device;     /* that has it, from 0; with data parallelism every device has all layers: 0 */
+    int64_t params; /* elements of its parameters */
+} ech_layer;
+
 /* Plans the training of loss, allocates all it needs, and initialises the parameters. The graph is
  * copied: it may be changed or destroyed afterwards. */
 ECH_API ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
@@ -399,7 +422,7 @@ ECH_API ech_status ech_trainer_accumulate(ech_trainer *trainer);
 /* The end of a step in parts, for programs that want to see them: after N calls of ech_trainer_accumulate, the last of which
  * exchanges, apply undoes the scale, looks for gradients that are not finite, clips, and updates or skips; update_scale then
  * adapts the scale to what was found. ech_trainer_step is all three together. With ranks that update for each other
- * (shared_update) parameters may change in the exchange already. */
+ * (ddp.sharded_update) parameters may change in the exchange already. */
 ECH_API ech_status ech_trainer_apply(ech_trainer *trainer, ech_step *out);
 /* Fails when many steps in a row were skipped with the least scale: it is not the scale then. */
 ECH_API ech_status ech_trainer_update_scale(ech_trainer *trainer);
@@ -439,9 +462,13 @@ typedef struct ech_device_stats {
     int64_t copies, workspace; /* of weights, and of activations: what of them is that */
 } ech_device_stats;
 
-/* device counts from 0; there are dp_devices or mp_devices of them, or one. */
+/* device counts from 0; there are dp.devices or pipeline.devices of them, or one. */
 ECH_API ech_status ech_trainer_device_stats(const ech_trainer *trainer, int device,
                                             ech_device_stats *out);
+
+/* Layers in the order of the forward pass, and where they are. */
+ECH_API int ech_trainer_layer_count(ech_trainer *trainer);
+ECH_API ech_status ech_trainer_layer(ech_trainer *trainer, int layer, ech_layer *out);
 
 /* ---- int8 ----
  *
@@ -460,7 +487,7 @@ ECH_API ech_status ech_trainer_device_stats(const ech_trainer *trainer, int devi
     X(MAX, "max")               /* all of it */                                                    \
     X(SIGMA, "3sigma")          /* three standard deviations */                                    \
     X(PERCENTILE, "percentile") /* all but the largest few */                                      \
-    X(MSE, "mse")               /* that with the least squared error */
+    X(MSE, "mse")               /* MSE-optimal */
 
 typedef enum ech_clip {
 #define ECH_CLIP_ENUM(id, text) ECH_CLIP_##id,
@@ -470,9 +497,9 @@ typedef enum ech_clip {
 
 /* The range of what flows between layers, as samples show it. */
 #define ECH_OBSERVE_LIST(X)                                                                        \
-    X(MAX, "max")               /* all that was seen */                                            \
+    X(MAX, "max")               /* min-max */                                                      \
     X(PERCENTILE, "percentile") /* all but the largest few */                                      \
-    X(ENTROPY, "entropy")       /* that whose integers tell least wrong of the distribution */
+    X(ENTROPY, "entropy")       /* entropy calibration (KL) */
 
 typedef enum ech_observe {
 #define ECH_OBSERVE_ENUM(id, text) ECH_OBSERVE_##id,
@@ -481,13 +508,14 @@ typedef enum ech_observe {
 } ech_observe;
 
 typedef struct ech_int8_options {
+    size_t size;   /* as ech_int8_defaults sets it */
     int64_t batch; /* samples that are computed at a time */
-    int threads;   /* 0: every core this process may use */
+    int threads;   /* 0: every core that this process may use */
     ech_clip weights;
     bool per_channel; /* a scale for each output of a layer; off: one for all of its weight */
-    double weight_percentile;
+    double weight_percentile; /* of ECH_CLIP_PERCENTILE: above 0, at most 100 */
     ech_observe activations;
-    double percentile;
+    double percentile; /* of ECH_OBSERVE_PERCENTILE: above 0, at most 100 */
 } ech_int8_options;
 
 ECH_API ech_int8_options ech_int8_defaults(void);

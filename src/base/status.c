@@ -188,3 +188,21 @@ void ech__delete(ech_ctx *ctx, void *ptr, size_t bytes)
     if (ptr)
         ctx->alloc.free(ctx->alloc.user, ptr, bytes);
 }
+
+ech_status ech__options_take(ech_ctx *ctx, const char *defaults, const void *given, void *out,
+                             size_t bytes)
+{
+    size_t size;
+    memcpy(&size, given, sizeof size);
+    if (size < sizeof size)
+        return ech__fail(ctx, ECH_E_INVALID, "options of size %zu: start from %s()", size,
+                         defaults);
+    if (size > bytes)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "options of %zu bytes: this version of the library knows %zu; the program "
+                         "was compiled for a newer one",
+                         size, bytes);
+    memcpy(out, given, size);
+    memcpy(out, &bytes, sizeof bytes);
+    return ECH_OK;
+}

@@ -120,6 +120,29 @@ ech_status ech__images_limit(ech__images *set, int64_t limit)
 
 /* ---- open and close ---- */
 
+enum { MOST_CHANNELS = 64, MOST_SIDE = 4096, MOST_CLASSES = 256 };
+
+static ech_status take_size(ech_ctx *ctx, const char *what, int given, int most, int *out)
+{
+    if (given < 0 || given > most)
+        return ech__fail(ctx, ECH_E_INVALID, "%s of synthetic images: %d, must be from 1 to %d",
+                         what, given, most);
+    *out = given ? given : *out;
+    return ECH_OK;
+}
+
+static ech_status take_shape(ech__images *set, const ech__images_options *o)
+{
+    if (o->source != ECH__IMAGES_SYNTHETIC && (o->channels || o->height || o->width || o->classes))
+        return ech__fail(set->ctx, ECH_E_INVALID,
+                         "a shape of images is for synthetic ones; those of %s have theirs",
+                         set->name);
+    ECH_TRY(take_size(set->ctx, "channels", o->channels, MOST_CHANNELS, &set->channels));
+    ECH_TRY(take_size(set->ctx, "height", o->height, MOST_SIDE, &set->height));
+    ECH_TRY(take_size(set->ctx, "width", o->width, MOST_SIDE, &set->width));
+    return take_size(set->ctx, "classes", o->classes, MOST_CLASSES, &set->classes);
+}
+
 ech_status ech__images_open(ech_ctx *ctx, const ech__images_options *options, ech__images **out)
 {
     *out = NULL;
@@ -132,9 +155,10 @@ ech_status ech__images_open(ech_ctx *ctx, const ech__images_options *options, ec
                          .height = ECH__CIFAR_SIDE,
                          .width = ECH__CIFAR_SIDE,
                          .classes = ECH__CIFAR_CLASSES};
-    ech_status status = options->source == ECH__IMAGES_CIFAR10
-                            ? open_cifar(set, options)
-                            : ech__synthetic_open(set, options->split);
+    ech_status status = take_shape(set, options);
+    if (status == ECH_OK)
+        status = options->source == ECH__IMAGES_CIFAR10 ? open_cifar(set, options)
+                                                        : ech__synthetic_open(set, options->split);
     if (status == ECH_OK)
         status = ech__images_limit(set, options->limit);
     if (status < 0) {

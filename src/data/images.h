@@ -15,8 +15,8 @@
 
 #include "base/status.h"
 
-/* synthetic: generated images in the shapes of CIFAR-10 (10 classes, 50,000 and 10,000 images of
- * 3x32x32), the same on every machine and with every seed. A class is a smooth pattern that each of
+/* synthetic: 50,000 and 10,000 generated images, in the shape of CIFAR-10 (10 classes, 3x32x32)
+ * or in another, the same on every machine and with every seed. A class is a smooth pattern that each of
  * its images shows shifted and faded, under a pattern that has no class and under noise. An image
  * is made when it is read: the set takes no memory. */
 #define ECH__IMAGES_SOURCE_LIST(X)                                                                 \
@@ -72,6 +72,8 @@ typedef struct ech__images_options {
     /* Samples to keep, 0: all. Every class keeps the first limit/classes of its images in the order of the files,
      * and the first limit%classes classes one more. */
     int64_t limit;
+    /* Of synthetic images; 0: CIFAR-10's. */
+    int channels, height, width, classes;
     int sharers; /* processes of this machine that open a set of their own; 0: one */
 } ech__images_options;
 

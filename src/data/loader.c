@@ -127,7 +127,7 @@ static void convert(const ech__loader *l, const uint8_t *src, ech__augment a, fl
 {
     const int height = l->set->height, width = l->set->width;
     for (int c = 0; c < l->set->channels; c++) {
-        const float *table = l->table[c];
+        const float *table = l->table[c % 3];
         for (int y = 0; y < height; y++, dst += width) {
             const int from = y + a.down - PAD;
             if (from < 0 || from >= height)
@@ -278,7 +278,7 @@ int64_t ech__loader_steps(const ech__loader *loader)
 static ech_status check(ech_ctx *ctx, const ech__images *set, const ech__loader_options *o)
 {
     int64_t global;
-    assert(set->channels == 3 && o->world >= 1 && o->rank >= 0 && o->rank < o->world);
+    assert(set->channels >= 1 && o->world >= 1 && o->rank >= 0 && o->rank < o->world);
     assert(!o->global || o->batch == ech__part_of(o->global, 0, o->world).count);
     assert(set->count <= INT32_MAX && o->epoch >= 0 && o->step >= 0 &&
            (o->buffers == 0 || o->buffers >= 2));
@@ -360,7 +360,8 @@ ech_status ech__loader_create(ech_ctx *ctx, const ech__images *set,
     l->buffers = count_buffers(options);
     l->global = options->global ? options->global : options->batch * options->world;
     l->steps = options->drop_last ? set->count / l->global : (set->count - 1) / l->global + 1;
-    make_table(options->norm, l->table);
+    /* Means are known of three channels; others are normalised alike. */
+    make_table(set->channels == 3 ? options->norm : ECH__NORM_HALF, l->table);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->filled, NULL);
     pthread_cond_init(&l->emptied, NULL);

@@ -12,56 +12,61 @@
 #include <string.h>
 
 enum {
-    CLASSES = 10,
-    CHANNELS = 3,
-    SIDE = 32,
-    GRID = 4,           /* random values across a pattern */
-    CELL = SIDE / GRID, /* pixels between two of them */
-    PLANE = SIDE * SIDE,
+    GRID = 4,  /* random values across a pattern */
     POOL = 32, /* patterns without a class */
     TRAIN = 50000,
     TEST = 10000,
     HEIGHT = 64, /* a pattern's values lie within +-HEIGHT */
-    JITTER = 16, /* a class pattern starts up to JITTER - 1 pixels further down and right */
     NOISE = 72,  /* of one pixel: within +-NOISE */
     NOISE_LENGTH = 1 << 15,
     MIDDLE = 128, /* grey */
+    MOST_WIDTH = 4096,
 };
 
 static const uint64_t SEED = 0x65636865;
 
 typedef struct synthetic {
     int64_t first; /* number of the split's first image */
-    int16_t classes[CLASSES][CHANNELS][PLANE];
-    int16_t pool[POOL][CHANNELS][PLANE];
-    int16_t noise[NOISE_LENGTH + SIDE]; /* a row of an image starts anywhere in it */
+    size_t bytes;  /* of this struct */
+    size_t plane;  /* pixels of one channel */
+    /* Planes of the patterns of classes, [classes][channels], those of the pool, [POOL][channels], and
+     * [NOISE_LENGTH + width] of noise: a row of an image starts anywhere in it. */
+    int16_t values[];
 } synthetic;
 
-/* One plane of a pattern: grid[GRID][GRID], bilinear, wrapping around. */
-static void make_plane(uint64_t number, int16_t *plane)
+/* Channel c of a pattern; those of the pool come after those of the classes. */
+static const int16_t *plane_of(const ech__images *set, int pattern, int c)
 {
+    const synthetic *s = set->state;
+    return s->values + ((size_t)pattern * (size_t)set->channels + (size_t)c) * s->plane;
+}
+
+/* One plane of a pattern: grid[GRID][GRID], bilinear, wrapping around. */
+static void make_plane(const ech__images *set, uint64_t number, int16_t *plane)
+{
+    const int down = (set->height + GRID - 1) / GRID, across = (set->width + GRID - 1) / GRID;
     int grid[GRID * GRID];
     for (unsigned g = 0; g < GRID * GRID; g++) {
         uint32_t words[4];
         ech__rng_block(SEED, ech__rng_stream("pattern"), number * GRID * GRID + g, words);
         grid[g] = (int)(words[0] % (2 * HEIGHT + 1)) - HEIGHT;
     }
-    for (int y = 0; y < SIDE; y++) {
-        const int top = y / CELL, bottom = (top + 1) % GRID, v = y % CELL;
-        for (int x = 0; x < SIDE; x++) {
-            const int left = x / CELL, right = (left + 1) % GRID, u = x % CELL;
-            const int above = grid[top * GRID + left] * (CELL - u) + grid[top * GRID + right] * u;
+    for (int y = 0; y < set->height; y++) {
+        const int top = y / down, bottom = (top + 1) % GRID, v = y % down;
+        for (int x = 0; x < set->width; x++) {
+            const int left = x / across, right = (left + 1) % GRID, u = x % across;
+            const int above = grid[top * GRID + left] * (across - u) + grid[top * GRID + right] * u;
             const int below =
-                grid[bottom * GRID + left] * (CELL - u) + grid[bottom * GRID + right] * u;
-            plane[y * SIDE + x] = (int16_t)((above * (CELL - v) + below * v) / (CELL * CELL));
+                grid[bottom * GRID + left] * (across - u) + grid[bottom * GRID + right] * u;
+            *plane++ = (int16_t)((above * (down - v) + below * v) / (across * down));
         }
     }
 }
 
-static void make_noise(int16_t *noise)
+static void make_noise(int16_t *noise, uint64_t count)
 {
     uint32_t words[4] = {0};
-    for (uint64_t i = 0; i < NOISE_LENGTH + SIDE; i++) {
+    for (uint64_t i = 0; i < count; i++) {
         if (i % 4 == 0)
             ech__rng_block(SEED, ech__rng_stream("noise table"), i / 4, words);
         noise[i] = (int16_t)((int)(words[i % 4] % (2 * NOISE + 1)) - NOISE);
@@ -70,91 +75,103 @@ static void make_noise(int16_t *noise)
 
 /* What chance decided for one image. */
 typedef struct look {
-    int down, right; /* shift of the class pattern */
+    int down, right; /* shift of the class pattern, by less than half of the image */
     int strength;    /* of it, 256ths */
     int other;       /* which pattern of the pool */
     int other_down, other_right;
     int other_strength;
 } look;
 
-static look look_of(uint64_t image)
+static look look_of(const ech__images *set, uint64_t image)
 {
+    const uint32_t height = (uint32_t)set->height, width = (uint32_t)set->width;
+    const uint32_t down = (height + 1) / 2, right = (width + 1) / 2;
     uint32_t w[4];
     ech__rng_block(SEED, ech__rng_stream("look"), image, w);
     return (look){
-        .down = (int)(w[0] % JITTER),
-        .right = (int)(w[0] / JITTER % JITTER),
+        .down = (int)(w[0] % down),
+        .right = (int)(w[0] / down % right),
         .strength = 64 + (int)(w[1] % 128),
         .other = (int)(w[2] % POOL),
-        .other_down = (int)(w[2] / POOL % SIDE),
-        .other_right = (int)(w[2] / POOL / SIDE % SIDE),
+        .other_down = (int)(w[2] / POOL % height),
+        .other_right = (int)(w[2] / POOL / height % width),
         .other_strength = 64 + (int)(w[3] % 192),
     };
 }
 
-/* A row of a pattern, shifted cyclically. */
-static void shift_row(const int16_t *plane, int y, int right, int16_t *row)
+/* Adds a row of a pattern, shifted cyclically, to sums. */
+static void add_row(const int16_t *row, int width, int right, int strength, int *sums)
 {
-    const int16_t *from = plane + (size_t)(y % SIDE) * SIDE;
-    memcpy(row, from + right, (size_t)(SIDE - right) * sizeof *row);
-    memcpy(row + SIDE - right, from, (size_t)right * sizeof *row);
+    const int split = width - right;
+    for (int x = 0; x < split; x++)
+        sums[x] += row[x + right] * strength;
+    for (int x = split; x < width; x++)
+        sums[x] += row[x - split] * strength;
 }
 
 static ech_status synthetic_read(ech_ctx *ctx, const ech__images *set, int64_t stored,
                                  uint8_t *scratch, const uint8_t **pixels)
 {
     (void)ctx;
-    enum { ROWS = CHANNELS * SIDE };
     const synthetic *s = set->state;
+    const int height = set->height, width = set->width, rows = set->channels * height;
+    const int16_t *table = plane_of(set, set->classes + POOL, 0);
     const uint64_t image = (uint64_t)(s->first + stored), stream = ech__rng_stream("noise");
-    const look l = look_of(image);
+    const uint64_t first = image * (uint64_t)((rows + 3) / 4);
+    const look l = look_of(set, image);
+    const int class = (int)(stored % set->classes);
     uint32_t words[4] = {0};
-    for (int row = 0; row < ROWS; row++) {
-        const int c = row / SIDE, y = row % SIDE;
-        int16_t a[SIDE], b[SIDE];
+    for (int row = 0; row < rows; row++) {
+        const int c = row / height, y = row % height;
+        int sums[MOST_WIDTH];
+        memset(sums, 0, (size_t)width * sizeof *sums);
         if (row % 4 == 0)
-            ech__rng_block(SEED, stream, image * (ROWS / 4) + (uint64_t)(row / 4), words);
-        const int16_t *noise = s->noise + words[row % 4] % NOISE_LENGTH;
-        shift_row(s->classes[stored % CLASSES][c], y + l.down, l.right, a);
-        shift_row(s->pool[l.other][c], y + l.other_down, l.other_right, b);
-        for (int x = 0; x < SIDE; x++) {
-            const int value =
-                MIDDLE + ((a[x] * l.strength + b[x] * l.other_strength) >> 8) + noise[x];
-            scratch[row * SIDE + x] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+            ech__rng_block(SEED, stream, first + (uint64_t)(row / 4), words);
+        const int16_t *noise = table + words[row % 4] % NOISE_LENGTH;
+        add_row(plane_of(set, class, c) + (size_t)((y + l.down) % height) * (size_t)width, width,
+                l.right, l.strength, sums);
+        add_row(plane_of(set, set->classes + l.other, c) +
+                    (size_t)((y + l.other_down) % height) * (size_t)width,
+                width, l.other_right, l.other_strength, sums);
+        for (int x = 0; x < width; x++) {
+            const int value = MIDDLE + (sums[x] >> 8) + noise[x];
+            *scratch++ = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
         }
     }
-    *pixels = scratch;
+    *pixels = scratch - (size_t)rows * (size_t)width;
     return ECH_OK;
 }
 
 static void synthetic_close(ech_ctx *ctx, void *state)
 {
-    ech__delete(ctx, state, sizeof(synthetic));
+    synthetic *s = state;
+    if (s)
+        ech__delete(ctx, s, s->bytes);
 }
 
 static const ech__image_source source = {.read = synthetic_read, .close = synthetic_close};
 
 ech_status ech__synthetic_open(ech__images *set, ech__split split)
 {
-    assert(set->channels == CHANNELS && set->height == SIDE && set->width == SIDE &&
-           set->classes == CLASSES);
+    const size_t plane = (size_t)set->height * (size_t)set->width;
+    const size_t planes = (size_t)(set->classes + POOL) * (size_t)set->channels;
+    const size_t noise = NOISE_LENGTH + (size_t)set->width;
+    const size_t bytes = sizeof(synthetic) + (planes * plane + noise) * sizeof(int16_t);
+    assert(set->width <= MOST_WIDTH);
     set->count = split == ECH__SPLIT_TRAIN ? TRAIN : TEST;
     set->labels = malloc((size_t)set->count);
-    synthetic *s = ech__new(set->ctx, sizeof *s);
+    synthetic *s = ech__new(set->ctx, bytes);
     set->state = s;
     set->source = &source;
     if (!set->labels || !s)
         return ech__no_memory(set->ctx, "a set of images");
     s->first = split == ECH__SPLIT_TRAIN ? 0 : TRAIN;
+    s->bytes = bytes;
+    s->plane = plane;
     for (int64_t i = 0; i < set->count; i++)
-        set->labels[i] = (uint8_t)(i % CLASSES);
-    make_noise(s->noise);
-    uint64_t number = 0;
-    for (int c = 0; c < CLASSES; c++)
-        for (int plane = 0; plane < CHANNELS; plane++)
-            make_plane(number++, s->classes[c][plane]);
-    for (int p = 0; p < POOL; p++)
-        for (int plane = 0; plane < CHANNELS; plane++)
-            make_plane(number++, s->pool[p][plane]);
+        set->labels[i] = (uint8_t)(i % set->classes);
+    for (size_t p = 0; p < planes; p++)
+        make_plane(set, p, s->values + p * plane);
+    make_noise(s->values + planes * plane, noise);
     return ECH_OK;
 }

@@ -18,7 +18,8 @@ struct ech_int8 {
 ech_int8_options ech_int8_defaults(void)
 {
     const ech__scale_options s = ech__scale_defaults();
-    return (ech_int8_options){.batch = 64,
+    return (ech_int8_options){.size = sizeof(ech_int8_options),
+                              .batch = 64,
                               .weights = s.weights,
                               .per_channel = s.per_channel,
                               .weight_percentile = s.weight_percentile,
@@ -39,9 +40,12 @@ static ech_status check(ech_ctx *ctx, const ech_int8_options *o)
     return ECH_OK;
 }
 
-static ech_status begin(ech_ctx *ctx, const ech_int8_options *o, ech_int8 **out)
+static ech_status begin(ech_ctx *ctx, const ech_int8_options *given, ech_int8_options *o,
+                        ech_int8 **out)
 {
     *out = NULL;
+    *o = ech_int8_defaults();
+    ECH_TRY(ech__options_take(ctx, "ech_int8_defaults", given, o, sizeof *o));
     ECH_TRY(check(ctx, o));
     ech_int8 *net = ech__new(ctx, sizeof *net);
     if (!net)
@@ -128,15 +132,17 @@ static ech_status end(ech_int8 **out, ech_status status)
 ech_status ech_int8_create(ech_trainer *trainer, ech_value prediction, const float *samples,
                            int64_t count, const ech_int8_options *options, ech_int8 **out)
 {
-    ECH_TRY(begin(trainer->ctx, options, out));
-    return end(out, create(*out, trainer, prediction, samples, count, options));
+    ech_int8_options o;
+    ECH_TRY(begin(trainer->ctx, options, &o, out));
+    return end(out, create(*out, trainer, prediction, samples, count, &o));
 }
 
 ech_status ech_int8_load(ech_ctx *ctx, const ech_graph *graph, ech_value prediction,
                          const char *path, const ech_int8_options *options, ech_int8 **out)
 {
-    ECH_TRY(begin(ctx, options, out));
-    return end(out, load(*out, graph, prediction, path, options));
+    ech_int8_options o;
+    ECH_TRY(begin(ctx, options, &o, out));
+    return end(out, load(*out, graph, prediction, path, &o));
 }
 
 void ech_int8_destroy(ech_int8 *net)

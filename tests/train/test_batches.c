@@ -156,9 +156,88 @@ static void test_wrong_loaders(void **state)
     o.limit = 50001;
     says(ctx, ech_loader_open(ctx, &o, &loader), "50001");
     o.limit = 0;
+    o.height = 4097;
+    says(ctx, ech_loader_open(ctx, &o, &loader), "height of synthetic images: 4097");
+    o.height = 0;
+    o.classes = -1;
+    says(ctx, ech_loader_open(ctx, &o, &loader), "classes of synthetic images: -1");
+    o.classes = 0;
     o.dir = "/nonexistent";
     says(ctx, ech_loader_open(ctx, &o, &loader), "/nonexistent");
+    o.width = 8;
+    says(ctx, ech_loader_open(ctx, &o, &loader), "is for synthetic ones");
+    o = ech_loader_defaults();
+    o.size = 0;
+    says(ctx, ech_loader_open(ctx, &o, &loader), "start from ech_loader_defaults()");
+    o.size = sizeof o + 8;
+    says(ctx, ech_loader_open(ctx, &o, &loader), "a newer one");
     ech_loader_close(NULL);
+    ech_ctx_destroy(ctx);
+}
+
+/* A program that does not know the last members gets what they were. */
+static void test_older_programs(void **state)
+{
+    (void)state;
+    ech_ctx *ctx;
+    ech_loader *loader;
+    ech_batch b;
+    assert_int_equal(ech_ctx_create(NULL, &ctx), ECH_OK);
+    ech_loader_options o = ech_loader_defaults();
+    o.size = offsetof(ech_loader_options, channels);
+    o.channels = o.height = o.width = o.classes = 7; /* not its own */
+    assert_int_equal(ech_loader_open(ctx, &o, &loader), ECH_OK);
+    assert_int_equal(ech_loader_next(loader, &b), ECH_OK);
+    assert_int_equal(b.channels * b.height * b.width, 3 * 32 * 32);
+    assert_int_equal(b.classes, 10);
+    ech_loader_close(loader);
+    ech_ctx_destroy(ctx);
+}
+
+/* Images of another shape can be learnt too. */
+static void test_other_shapes(void **state)
+{
+    (void)state;
+    enum { C = 2, H = 13, W = 10, CLASSES = 7 };
+    ech_ctx *ctx;
+    ech_graph *g;
+    ech_trainer *t;
+    ech_loader *loader;
+    double first = 0, last = 0;
+    assert_int_equal(ech_ctx_create(NULL, &ctx), ECH_OK);
+    assert_int_equal(ech_graph_create(ctx, &g), ECH_OK);
+    ech_value x = ech_input(g, "x", ECH_F32, 4, (int64_t[]){ECH_BATCH, C, H, W});
+    ech_value y = ech_input(g, "y", ECH_S32, 1, (int64_t[]){ECH_BATCH});
+    ech_value h = ech_linear(g, "fc", ech_flatten(g, x), CLASSES, true);
+    const ech_value loss = ech_cross_entropy(g, h, y);
+    ech_train_options o = ech_train_defaults();
+    o.tune = false;
+    o.threads = 1;
+    o.optimizer.lr = 0.02;
+    o.optimizer.momentum = 0.9;
+    ech_loader_options l = ech_loader_defaults();
+    l.channels = C, l.height = H, l.width = W, l.classes = CLASSES;
+    l.augment = false;
+    assert_int_equal(ech_trainer_create(ctx, g, loss, &o, &t), ECH_OK);
+    assert_int_equal(ech_loader_open(ctx, &l, &loader), ECH_OK);
+    unsigned seen = 0;
+    for (int i = 0; i < 200; i++) {
+        ech_batch b;
+        ech_step step;
+        assert_int_equal(ech_loader_next(loader, &b), ECH_OK);
+        assert_true(b.channels == C && b.height == H && b.width == W && b.classes == CLASSES);
+        for (int64_t k = 0; k < b.count; k++)
+            seen |= 1U << b.labels[k];
+        assert_int_equal(ech_trainer_step_batch(t, "x", "y", &b, &step), ECH_OK);
+        first += i < 20 ? step.loss / 20 : 0;
+        last += i >= 180 ? step.loss / 20 : 0;
+    }
+    assert_int_equal(seen, (1U << CLASSES) - 1);
+    if (!(last < 0.9 * first))
+        fail_msg("the loss goes from %g to %g only", first, last);
+    ech_loader_close(loader);
+    ech_trainer_destroy(t);
+    ech_graph_destroy(g);
     ech_ctx_destroy(ctx);
 }
 
@@ -180,13 +259,22 @@ static void test_wrong_batches(void **state)
     o.tune = false;
     o.threads = 1;
     assert_int_equal(ech_trainer_create(ctx, g, loss, &o, &t), ECH_OK);
-    ech_batch b = {.images = images, .labels = labels, .count = 5, .global_count = 5};
+    ech_batch b = {.images = images,
+                   .labels = labels,
+                   .channels = 3,
+                   .height = 32,
+                   .width = 32,
+                   .count = 5,
+                   .global_count = 5};
     says(ctx, ech_trainer_step_batch(t, "images", "labels", &b, NULL), "created for up to 4");
     b.count = 4;
     b.global_count = 3;
     says(ctx, ech_trainer_step_batch(t, "images", "labels", &b, NULL),
          "4 samples is not possible with 3");
     b.global_count = 4;
+    b.width = 0;
+    says(ctx, ech_trainer_step_batch(t, "images", "labels", &b, NULL), "3x32x0");
+    b.width = 32;
     says(ctx, ech_trainer_step_batch(t, "pictures", "labels", &b, NULL), "pictures");
     says(ctx, ech_trainer_evaluate_batch(t, "images", "labels", &b, &(ech_value){0}, 1, &got),
          "neither the loss nor");
@@ -206,6 +294,8 @@ int main(void)
         cmocka_unit_test(test_ranks_see_what_one_sees),
         cmocka_unit_test(test_the_same_seed_gives_the_same_bits),
         cmocka_unit_test(test_wrong_loaders),
+        cmocka_unit_test(test_older_programs),
+        cmocka_unit_test(test_other_shapes),
         cmocka_unit_test(test_wrong_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

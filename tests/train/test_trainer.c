@@ -539,10 +539,60 @@ static void looking_for_it_changes_nothing(void **state)
     free(params[1]);
 }
 
+static void test_sizes_of_options(void **state)
+{
+    fixture *f = *state;
+    ech_trainer *trainer;
+    ech_int8 *net;
+    f->options.size = 0;
+    assert_int_equal(ech_trainer_create(f->ctx, f->graph, f->loss, &f->options, &trainer),
+                     ECH_E_INVALID);
+    assert_says(f, "start from ech_train_defaults()");
+    f->options.size = sizeof f->options + 1;
+    assert_int_equal(ech_trainer_create(f->ctx, f->graph, f->loss, &f->options, &trainer),
+                     ECH_E_INVALID);
+    assert_says(f, "compiled for a newer one");
+    /* A program that does not know the last member gets its default. */
+    f->options.size = offsetof(ech_train_options, pipeline);
+    f->options.pipeline.devices = -5;
+    trainer = create(f);
+    ech_int8_options o = ech_int8_defaults();
+    o.size = 0;
+    assert_int_equal(ech_int8_create(trainer, f->loss, NULL, 0, &o, &net), ECH_E_INVALID);
+    assert_says(f, "start from ech_int8_defaults()");
+    ech_trainer_destroy(trainer);
+}
+
+static void test_layers(void **state)
+{
+    fixture *f = *state;
+    ech_layer layer;
+    assert_true(ech_device_count() >= 1);
+    for (int devices = 0; devices <= 2; devices += 2) {
+        f->options.pipeline.devices = devices;
+        ech_trainer *trainer = create(f);
+        assert_int_equal(ech_trainer_layer_count(trainer), DEPTH);
+        for (int i = 0; i < DEPTH; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "layers.%d", i);
+            assert_int_equal(ech_trainer_layer(trainer, i, &layer), ECH_OK);
+            assert_string_equal(layer.name, name);
+            assert_int_equal(layer.device, i * devices / DEPTH);
+            assert_int_equal(layer.params, DIM * DIM + DIM);
+        }
+        assert_int_equal(ech_trainer_layer(trainer, DEPTH, &layer), ECH_E_INVALID);
+        assert_null(layer.name);
+        assert_int_equal(ech_trainer_layer(trainer, -1, &layer), ECH_E_INVALID);
+        ech_trainer_destroy(trainer);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        TEST(test_sizes_of_options),
+        TEST(test_layers),
         TEST(the_same_seed_gives_the_same_bits),
         TEST(the_hash_is_of_the_parameters),
         TEST(a_learning_rate_of_zero_changes_nothing),

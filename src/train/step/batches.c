@@ -3,6 +3,8 @@
 #include "data/loader.h"
 #include "train/step/trainer.h"
 
+#include <stdlib.h>
+
 struct ech_loader {
     ech_ctx *ctx;
     ech__images *set;
@@ -13,7 +15,8 @@ struct ech_loader {
 
 ech_loader_options ech_loader_defaults(void)
 {
-    return (ech_loader_options){.batch = 64, .shuffle = true, .augment = true};
+    return (ech_loader_options){
+        .size = sizeof(ech_loader_options), .batch = 64, .shuffle = true, .augment = true};
 }
 
 static ech_status open_set(ech_loader *l, const ech_loader_options *o)
@@ -23,6 +26,10 @@ static ech_status open_set(ech_loader *l, const ech_loader_options *o)
     i.dir = o->dir;
     i.split = o->test ? ECH__SPLIT_TEST : ECH__SPLIT_TRAIN;
     i.limit = o->limit;
+    i.channels = o->channels;
+    i.height = o->height;
+    i.width = o->width;
+    i.classes = o->classes;
     if (o->limit < 0)
         return ech__fail(l->ctx, ECH_E_INVALID, "a limit of %lld samples: must be 0 or more",
                          (long long)o->limit);
@@ -50,7 +57,10 @@ ech_status ech_loader_open(ech_ctx *ctx, const ech_loader_options *options, ech_
     if (!l)
         return ech__no_memory(ctx, "a loader");
     l->ctx = ctx;
-    const ech_status status = open_all(l, options);
+    ech_loader_options o = ech_loader_defaults();
+    ech_status status = ech__options_take(ctx, "ech_loader_defaults", options, &o, sizeof o);
+    if (status == ECH_OK)
+        status = open_all(l, &o);
     if (status < 0) {
         ech_loader_close(l);
         return status;
@@ -86,6 +96,10 @@ ech_status ech_loader_next(ech_loader *l, ech_batch *out)
     ECH_TRY(ech__loader_next(l->loader, &b, &waited));
     *out = (ech_batch){.images = b->x,
                        .labels = b->y,
+                       .channels = l->set->channels,
+                       .height = l->set->height,
+                       .width = l->set->width,
+                       .classes = l->set->classes,
                        .count = b->count,
                        .global_count = b->global_count,
                        .epoch = b->epoch,
@@ -96,19 +110,28 @@ ech_status ech_loader_next(ech_loader *l, ech_batch *out)
 
 /* ---- steps over their batches ---- */
 
-enum { IMAGE = 3 * 32 * 32 };
-
 static ech_status write_batch(ech_trainer *trainer, const ech__variant *v, const char *images,
-                              const char *labels, const ech_batch *batch)
+                              const char *labels, const ech_batch *b)
 {
-    /* A rank without a sample computes on a black one that does not count. */
-    static const float black[IMAGE];
     static const int32_t none[1];
     const size_t count = (size_t)v->batch;
-    ECH_TRY(ech__variant_write(trainer, v, images, batch->count ? batch->images : black,
-                               count * IMAGE * sizeof(float)));
-    return ech__variant_write(trainer, v, labels, batch->count ? batch->labels : none,
-                              count * sizeof(int32_t));
+    const int64_t image = (int64_t)b->channels * b->height * b->width;
+    if (b->channels < 1 || b->height < 1 || b->width < 1)
+        return ech__fail(trainer->ctx, ECH_E_INVALID, "a batch of images of %dx%dx%d pixels",
+                         b->channels, b->height, b->width);
+    const size_t bytes = count * (size_t)image * sizeof(float);
+    if (b->count) {
+        ECH_TRY(ech__variant_write(trainer, v, images, b->images, bytes));
+        return ech__variant_write(trainer, v, labels, b->labels, count * sizeof(int32_t));
+    }
+    /* A rank without a sample computes on a black one that does not count. */
+    float *black = calloc(1, bytes);
+    if (!black)
+        return ech__no_memory(trainer->ctx, "a batch");
+    const ech_status status = ech__variant_write(trainer, v, images, black, bytes);
+    free(black);
+    ECH_TRY(status);
+    return ech__variant_write(trainer, v, labels, none, count * sizeof(int32_t));
 }
 
 static ech_status check_count(const ech_trainer *trainer, const ech_batch *batch)

@@ -18,7 +18,8 @@
 
 ech_train_options ech_train_defaults(void)
 {
-    return (ech_train_options){.batch = 64,
+    return (ech_train_options){.size = sizeof(ech_train_options),
+                               .batch = 64,
                                .optimizer.kind = ECH_OPTIMIZER_SGD,
                                .optimizer.lr = 0.01,
                                .optimizer.beta1 = 0.9,
@@ -510,19 +511,48 @@ ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value l
 ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
                               const ech_train_options *options, ech_trainer **out)
 {
-    ech_train_options all = *options;
+    ech_train_options all = ech_train_defaults();
     ech__emulation emulation;
     ech__clock_kind kind;
     ech__crowd crowd;
     *out = NULL;
-    ECH_TRY(ech__clock_asked(ctx, graph, options->ddp.bucket_bytes, &kind, &emulation));
+    ECH_TRY(ech__options_take(ctx, "ech_train_defaults", options, &all, sizeof all));
+    ECH_TRY(ech__clock_asked(ctx, graph, all.ddp.bucket_bytes, &kind, &emulation));
     if (kind != ECH__CLOCK_REAL) {
-        ECH_TRY(ech__crowd_count(ctx, options, &crowd));
+        ECH_TRY(ech__crowd_count(ctx, &all, &crowd));
         ECH_TRY(ech__clock_choose(ctx, &crowd, &all, &kind));
     }
     const ech__trainer_options o = {.train = &all,
                                     .emulation = kind == ECH__CLOCK_VIRTUAL ? &emulation : NULL};
     return ech__trainer_create(ctx, graph, loss, &o, out);
+}
+
+int ech_device_count(void)
+{
+    return ech__device_cores();
+}
+
+/* Layers were found where they were placed; else all are on one device, or on every device alike. */
+static ech_status find_layers(ech_trainer *trainer)
+{
+    return trainer->layers.count ? ECH_OK : ech__layers_find(trainer->model, &trainer->layers);
+}
+
+int ech_trainer_layer_count(ech_trainer *trainer)
+{
+    return find_layers(trainer) < 0 ? 0 : trainer->layers.count;
+}
+
+ech_status ech_trainer_layer(ech_trainer *trainer, int layer, ech_layer *out)
+{
+    *out = (ech_layer){.name = NULL};
+    ECH_TRY(find_layers(trainer));
+    if (layer < 0 || layer >= trainer->layers.count)
+        return ech__fail(trainer->ctx, ECH_E_INVALID, "layer %d: there are 0 to %d", layer,
+                         trainer->layers.count - 1);
+    const ech__layer *l = &trainer->layers.at[layer];
+    *out = (ech_layer){.name = l->name, .device = l->device, .params = l->params};
+    return ECH_OK;
 }
 
 const char *ech_clock_name(ech_clock clock)
