@@ -40,6 +40,9 @@ int ech__command_lab_all(ech_ctx *ctx, const ech__command *command, char **argv)
     .name = "isa", ECH_OPTION(STRING, args, field), .choices = ECH__ISA_CHOICES, .arg = "LEVEL",   \
     .help = ECH__ISA_HELP
 
+/* What echelon info --strategies prints (strategies.c). */
+void ech__cli_strategies(void);
+
 /* ---- helpers of every command (main.c) ---- */
 
 /* Parses argv into args. False when the command is over: *code is then its exit code, and the help or the

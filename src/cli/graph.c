@@ -94,7 +94,7 @@ static ech_train_options train_options(const ech__run_config *c)
     o.tune = false;
     o.pipeline.micro_batches = micros;
     o.dp.devices = c->parallel == ECH__STRATEGY_DP ? (int)c->devices : 0;
-    o.pipeline.devices = ech__strategy_cuts_model(c->parallel) ? (int)c->devices : 0;
+    o.pipeline.devices = ech__strategy_row_of(c->parallel)->cuts_model ? (int)c->devices : 0;
     return o;
 }
 

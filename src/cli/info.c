@@ -8,12 +8,15 @@
 #include <stdio.h>
 
 typedef struct args {
-    bool json;
+    bool json, strategies;
     const char *isa;
 } args;
 
 static const ech__option options[] = {
     {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
+    {.name = "strategies",
+     ECH_OPTION(FLAG, args, strategies),
+     .help = "Print which options each strategy of --parallel supports, and why not."},
     {ECH__ROW_ISA(args, isa)},
 };
 
@@ -87,6 +90,10 @@ int ech__command_info(ech_ctx *ctx, const ech__command *command, char **argv)
     int code;
     if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
         return code;
+    if (a.strategies) {
+        ech__cli_strategies();
+        return ECH__EXIT_GOOD;
+    }
     ech__machine machine;
     ech__device_kind kind;
     if (ech__device_asked(ctx, &kind) < 0 || ech__machine_read(ctx, &machine) < 0)

@@ -7,7 +7,7 @@ static ech_status plan(ech_ctx *ctx, const ech__planned_memory *m, int64_t devic
     ech__run_config c = *m->config;
     ech__capacity capacity;
     ech__need need;
-    const bool layers = ech__strategy_cuts_model(m->strategy) && devices > 1;
+    const bool layers = ech__strategy_row_of(m->strategy)->cuts_model && devices > 1;
     c.global_batch = 0;
     c.train.batch = samples;
     c.train.ddp.group = NULL;

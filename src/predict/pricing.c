@@ -1,5 +1,4 @@
 #include "predict/pricing.h"
-#include "base/names.h"
 #include "data/loader.h"
 #include "device/device.h"
 #include "predict/memory.h"
@@ -29,8 +28,6 @@ struct ech__pricing {
     int64_t *bucket_bytes; /* [nnodes], 0 where there is none */
     int64_t params, exchanged, largest_bucket;
 };
-
-ECH__NAMES(ech__strategy_name, ech__strategy, ECH__STRATEGY_LIST)
 
 ech__run_config ech__pricing_single(const ech__run_config *config, ech__strategy strategy,
                                     int64_t batch)
@@ -547,23 +544,30 @@ static ech_status price_pipe(ech__pricing *p, ech__price *price)
 /* ---- ways of going parallel ---- */
 
 typedef struct strategy {
-    int64_t most;
-    bool cuts_model; /* else the batch */
-    bool one_by_one; /* devices never work at the same time */
+    unsigned unpriced; /* features that can be trained with, and whose price is not known */
     ech_status (*prepare)(ech__pricing *p, ech_value loss);  /* p->graph */
     ech_status (*price)(ech__pricing *p, ech__price *price); /* p->ops have their times */
 } strategy;
 
-static const strategy strategies[ECH__STRATEGY_COUNT] = {
-    [ECH__STRATEGY_DDP] = {1000000, false, false, prepare_ddp, price_ddp},
-    [ECH__STRATEGY_DP] = {ECH__DP_MAX_DEVICES, false, false, prepare_dp, price_dp},
-    [ECH__STRATEGY_MP] = {ECH__MAX_STAGES, true, true, prepare_pipe, price_pipe},
-    [ECH__STRATEGY_PIPELINE] = {ECH__MAX_STAGES, true, false, prepare_pipe, price_pipe},
+static const strategy strategies[] = {
+    [ECH__STRATEGY_DDP] = {0, prepare_ddp, price_ddp},
+    [ECH__STRATEGY_DP] = {ECH__FEATURE_BIT(AMP), prepare_dp, price_dp},
+    [ECH__STRATEGY_MP] = {0, prepare_pipe, price_pipe},
+    [ECH__STRATEGY_PIPELINE] = {0, prepare_pipe, price_pipe},
 };
 
-bool ech__strategy_cuts_model(ech__strategy s)
+_Static_assert(sizeof strategies / sizeof *strategies == ECH__STRATEGY_COUNT,
+               "every strategy has a price");
+
+ech_status ech__pricing_check(ech_ctx *ctx, ech__strategy s, unsigned features)
 {
-    return strategies[s].cuts_model;
+    ECH_TRY(ech__strategy_check_flags(ctx, (ech__spread_by){.strategy = s}, features));
+    for (ech__feature f = (ech__feature)0; f < ECH__FEATURE_COUNT; f++) {
+        if (features & strategies[s].unpriced & (1U << f))
+            return ech__fail(ctx, ECH_E_INVALID, "%s: its price is not known with %s",
+                             ech__feature_flag(f), ech__strategy_row_of(s)->title);
+    }
+    return ECH_OK;
 }
 
 int ech__strategy_micros(ech__strategy s, const ech__run_config *config, int64_t devices,
@@ -578,13 +582,9 @@ int ech__strategy_micros(ech__strategy s, const ech__run_config *config, int64_t
 int64_t ech__strategy_batch(ech__strategy s, const ech__run_config *config, int64_t devices,
                             int64_t global)
 {
-    return strategies[s].cuts_model ? global / ech__strategy_micros(s, config, devices, global)
-                                    : (global + devices - 1) / devices;
-}
-
-int64_t ech__strategy_most(ech__strategy s)
-{
-    return strategies[s].most;
+    return ech__strategy_row_of(s)->cuts_model
+               ? global / ech__strategy_micros(s, config, devices, global)
+               : (global + devices - 1) / devices;
 }
 
 /* Links as given, or those of this machine, as the bucket that costs most sees them. */
@@ -673,7 +673,7 @@ static void add_up(const ech__pricing *p, ech__price *price)
 
 ech_status ech__pricing_at(ech__pricing *p, int64_t devices, int64_t global, ech__price *out)
 {
-    const strategy *s = &strategies[p->options.strategy];
+    const ech__strategy_row *s = ech__strategy_row_of(p->options.strategy);
     if (devices < 1 || devices > s->most)
         return ech__fail(p->ctx, ECH_E_INVALID, "%lld devices: %s supports 1 to %lld",
                          (long long)devices, ech__strategy_name(p->options.strategy),
@@ -706,7 +706,7 @@ ech_status ech__pricing_at(ech__pricing *p, int64_t devices, int64_t global, ech
         at_batch(p, out->batch, false, (both){overhead_seconds, overhead_more}, crowded, NULL);
     out->wait_s = crowded * ech__cost_at(&p->crowded, out->batch, false, wait_seconds, NULL);
     out->loading_s = ech__cost_at(&p->points, out->batch, true, loading_seconds, NULL);
-    ECH_TRY(s->price(p, out));
+    ECH_TRY(strategies[p->options.strategy].price(p, out));
     add_up(p, out);
     add_micro_steps(p, out);
     const double own = out->step.step_s - out->step.exposed_s;
@@ -740,7 +740,7 @@ int ech__pricing_beside(const ech__pricing *p)
 
 int64_t ech__pricing_most(const ech__pricing *p)
 {
-    return strategies[p->options.strategy].most;
+    return ech__strategy_row_of(p->options.strategy)->most;
 }
 
 int ech__pricing_batches(const ech__pricing *p, int64_t *out, int max)

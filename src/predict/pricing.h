@@ -24,11 +24,6 @@
 #include "predict/measure.h"
 #include "price/timeline.h"
 
-const char *ech__strategy_name(ech__strategy strategy);
-/* Most devices that it can have. */
-int64_t ech__strategy_most(ech__strategy strategy);
-/* Whether devices have layers of a model, and not samples of a batch. */
-bool ech__strategy_cuts_model(ech__strategy strategy);
 /* Samples that an operator sees on one of so many devices: its part of the step's, or those of a micro-batch. */
 int64_t ech__strategy_batch(ech__strategy strategy, const ech__run_config *config, int64_t devices,
                             int64_t global);
@@ -90,6 +85,8 @@ int64_t ech__pricing_params(const ech__pricing *pricing);
 /* Bytes that are exchanged for a parameter update, on one device. */
 int64_t ech__pricing_exchanged(const ech__pricing *pricing);
 
+/* Names the first of the features that is not supported, or whose price is not known. */
+ech_status ech__pricing_check(ech_ctx *ctx, ech__strategy strategy, unsigned asked);
 /* Whether the layers of the model can be spread over so many devices: what is wrong is said before anything is measured. */
 ech_status ech__pricing_check_layers(ech_ctx *ctx, const ech__run_config *config, int64_t devices);
 

@@ -53,11 +53,9 @@ ech_status ech__run_check(ech_ctx *ctx, const ech__run_config *c)
         return ech__fail(ctx, ECH_E_INVALID,
                          "a checkpoint every %lld steps: needs a directory and at least 1 step",
                          (long long)c->save_every);
-    if (c->train.pipeline.ranks && (c->save || c->resume))
-        return ech__fail(
-            ctx, ECH_E_UNSUPPORTED,
-            "checkpoints are not supported if the layers are in several processes: train in one "
-            "process to save or resume");
+    if (c->save || c->resume)
+        ECH_TRY(
+            ech__strategy_check(ctx, ech__strategy_of(&c->train), ECH__FEATURE_BIT(CHECKPOINTS)));
     if (c->trace && !c->run_dir)
         return ech__fail(ctx, ECH_E_INVALID, "a trace needs a run directory to be written to");
     return ECH_OK;

@@ -54,13 +54,14 @@ wrong 2 "--loss-scale much: must be a number or off" train --loss-scale much
 wrong 2 "--loss-scale 1e-06: must be at least 6.10352e-05" train --loss-scale 1e-6
 wrong 2 "--loss-scale -2: must be at least 0" train --loss-scale=-2
 wrong 2 "--loss-scale nan: must be a number or off" train --loss-scale nan
-wrong 2 "--parallel dp .*--grad-dtype bf16 requires --parallel ddp" train --parallel dp --grad-dtype bf16
-wrong 2 "--parallel dp .*--clip-norm requires --parallel ddp" train --parallel dp --clip-norm 1
-wrong 2 "--parallel dp .*--amp fp16, whose loss is scaled, requires --parallel ddp" train --parallel dp --amp fp16
+wrong 2 "--grad-dtype bf16 is not supported with DataParallel: device 0 adds" train --parallel dp --grad-dtype bf16
+wrong 2 "--clip-norm is not supported with DataParallel: device 0 adds" train --parallel dp --clip-norm 1
+wrong 2 "--loss-scale, which --amp fp16 implies, is not supported with DataParallel" train --parallel dp --amp fp16
 wrong 2 "--grad-dtype bf16: --reproducible" train --grad-dtype bf16 --reproducible --global-batch 8
 wrong 2 "--against has nothing to compare" train --fit --against x
 wrong 2 "--global-batch 10 must be divisible by --accum 4" plan --global-batch 10 --accum 4
-wrong 2 "not supported with --parallel dp" plan --parallel dp --accum 2
+wrong 2 "--accum is not supported with DataParallel" plan --parallel dp --accum 2
+wrong 2 "--amp: its price is not known with DataParallel" plan --parallel dp --amp bf16
 
 wrong 2 "--ranks 0: must be at least 1" run -n 0 -- true
 wrong 2 "--ranks 257: must be at most 256" run -n 257 -- true

@@ -160,8 +160,8 @@ sentence "an algorithm for shared memory" 'this machine' --algorithm ring
 sentence "more than DataParallel takes" 'dp supports at most 64' --parallel dp --devices 65
 sentence "more devices than layers" '9 model-parallel devices for a model of' --parallel mp --devices 1,9
 sentence "micro-batches that do not divide" 'must divide the batch of 8' --parallel pipeline --batch-size 8 --micro-batches 3 --devices 2
-sentence "micro-batches of ddp" 'require --parallel mp or pipeline' --micro-batches 2
-sentence "advice on layers" 'advise requires --parallel ddp or dp' --parallel mp --devices 1,2 --advise
+sentence "micro-batches of ddp" '--micro-batches is not supported with data parallelism' --micro-batches 2
+sentence "advice on layers" '--advise is not supported with model parallelism' --parallel mp --devices 1,2 --advise
 sentence "no time to measure in" 'measure-seconds' --measure-seconds 0
 sentence "an efficiency of nothing" 'efficiency' --advise --efficiency 0
 echo '{"version": 9}' >broken.json

@@ -56,7 +56,7 @@ check "and goes on to the same bits" test -n "$whole" -a "$whole" = "$resumed"
 
 says "--fit counts the whole batch of device 0" 'A batch of 15 needs' dp "${linear[@]}" --global-batch 15 --devices 2 --fit
 sentence "more devices than there can be" 1 '65 data parallel devices: from 1 to 64' "${linear[@]}" --devices 65
-sentence "accumulation is none of it" 2 'one process.*--accum' "${linear[@]}" --devices 2 --accum 2
-sentence "synchronised batch norms are none of it" 2 'one process.*--sync-bn' "${linear[@]}" --devices 2 --sync-bn
+sentence "accumulation is none of it" 2 '--accum is not supported with DataParallel' "${linear[@]}" --devices 2 --accum 2
+sentence "synchronised batch norms are none of it" 2 '--sync-bn is not supported with DataParallel' "${linear[@]}" --devices 2 --sync-bn
 sentence "memory that is not there" 1 'limit is 20000 bytes' "${linear[@]}" --devices 2 --device-memory 20000
 finish

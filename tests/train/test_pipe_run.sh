@@ -108,10 +108,10 @@ wrong 1 "placement 'evenly'" --parallel mp --devices 2 --placement evenly
 wrong 1 "in the order of the devices" --parallel pipeline --devices 2 --placement 0,1,0 --micro-batches 2
 wrong 2 'micro-batches 3: must divide the batch of 8' --parallel pipeline --devices 2 --batch-size 8 --micro-batches 3
 wrong 1 'a batch of 9 samples in 2 micro-batches' --parallel pipeline --devices 2 --global-batch 9 --micro-batches 2
-wrong 2 'mp has one' --parallel mp --devices 2 --micro-batches 2
+wrong 2 'has one micro-batch; --parallel pipeline has more' --parallel mp --devices 2 --micro-batches 2
 wrong 2 'groups of 2 devices must divide them' --devices 3 --mp 2
-wrong 2 'require --parallel' --placement half
-wrong 2 '--mp 2: --parallel dp' --parallel dp --mp 2
+wrong 2 '--placement is not supported with data parallelism' --placement half
+wrong 2 '--mp is not supported with DataParallel' --parallel dp --mp 2
 wrong 2 '--sync-bn is not supported with model parallelism' --parallel mp --devices 2 --sync-bn
 wrong 2 '--reproducible is not supported with model parallelism' --parallel mp --devices 2 --reproducible
 wrong 2 '--amp is not supported with model parallelism' --parallel mp --devices 2 --amp bf16

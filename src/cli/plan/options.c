@@ -187,17 +187,10 @@ static ech_status check_layers(ech_ctx *ctx, const args *a, const ech__load *loa
 {
     const ech__run_config config = ech__plan_config(a), *t = &config;
     const int micros = t->train.pipeline.micro_batches;
-    if (t->parallel == ECH__STRATEGY_MP && micros > 1)
-        return ech__fail(
-            ctx, ECH_E_INVALID,
-            "--micro-batches %d: --parallel mp uses one; --parallel pipeline supports more",
-            micros);
     if (micros && load->global % micros)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--micro-batches %d must divide the batch of %lld samples", micros,
                          (long long)load->global);
-    if (a->advise)
-        return ech__fail(ctx, ECH_E_INVALID, "--advise requires --parallel ddp or dp");
     for (size_t i = 0; i < devices->count; i++) {
         if (devices->n[i] > 1)
             ECH_TRY(ech__pricing_check_layers(ctx, &config, devices->n[i]));
@@ -234,16 +227,12 @@ ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
     if (t->global_batch % t->train.accum)
         return ech__fail(ctx, ECH_E_INVALID, "--global-batch %lld must be divisible by --accum %d",
                          (long long)t->global_batch, t->train.accum);
-    if (t->parallel == ECH__STRATEGY_DP &&
-        (t->train.accum > 1 || t->train.amp.type || t->train.ddp.grad_dtype))
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--accum, --amp and --grad-dtype are not supported with --parallel dp");
-    const bool layers = ech__strategy_cuts_model(t->parallel);
-    if (!layers && (t->train.pipeline.placement || t->train.pipeline.micro_batches))
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--placement and --micro-batches require --parallel mp or pipeline");
+    ECH_TRY(ech__pricing_check(ctx, t->parallel,
+                               ech__training_asked(t, t->parallel) |
+                                   (a->advise ? ECH__FEATURE_BIT(ADVISE) : 0)));
+    const bool layers = ech__strategy_row_of(t->parallel)->cuts_model;
     for (size_t i = 0; i < devices->count; i++) {
-        const int64_t n = devices->n[i], most = ech__strategy_most(t->parallel);
+        const int64_t n = devices->n[i], most = ech__strategy_row_of(t->parallel)->most;
         if (n > most)
             return ech__fail(ctx, ECH_E_INVALID,
                              "--devices %lld: --parallel %s supports at most %lld", (long long)n,

@@ -24,7 +24,7 @@ static ech_status price_all(ech_ctx *ctx, const args *a, const counts *devices, 
         ECH_TRY(ech__scale(r->pricing, &r->load, devices->n[i], &r->rows[i]));
         most = devices->n[i] > most ? devices->n[i] : most;
     }
-    if (!ech__strategy_cuts_model(r->strategy))
+    if (!ech__strategy_row_of(r->strategy)->cuts_model)
         ECH_TRY(ech__find_break_even(r->pricing, &r->load, &r->half));
     if (a->advise)
         ECH_TRY(ech__advise(r->pricing, &r->load, most, a->efficiency, a->run.train.device_memory,
@@ -116,7 +116,7 @@ static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const ar
                                : t->train.batch ? t->train.batch
                                                 : 64,
                       .global = t->global_batch / t->train.accum};
-    if (ech__strategy_cuts_model(t->parallel)) /* the batch is that of all devices */
+    if (ech__strategy_row_of(t->parallel)->cuts_model) /* the batch is that of all devices */
         load = (ech__load){.global = t->global_batch ? t->global_batch : load.batch};
     ech__cluster cluster;
     if (ech__plan_check(ctx, a, &load, devices) < 0 ||

@@ -193,7 +193,7 @@ void ech__plan_show(const ech__plan_result *r)
     for (size_t i = 0; i < r->count; i++)
         show_row(&r->rows[i]);
     show_notes(r);
-    if (ech__strategy_cuts_model(r->strategy)) {
+    if (ech__strategy_row_of(r->strategy)->cuts_model) {
         show_pipeline(r);
         return;
     }
@@ -313,7 +313,7 @@ ech_json *ech__plan_json(const ech__plan_result *r)
     else
         ech__json_set_string(&half, "devices", NULL);
     ech__json_set_int(&half, "batch_on_2_devices", r->half.batch);
-    if (ech__strategy_cuts_model(r->strategy))
+    if (ech__strategy_row_of(r->strategy)->cuts_model)
         ech__json_destroy(half);
     else
         ech__json_set(&json, "communication_is_half", half);

@@ -1,4 +1,4 @@
-/* Options of model parallelism: groups of devices, micro-batches, and what is not supported. */
+/* Groups of devices that have the layers of one model, micro-batches, and what is not supported. */
 #include "cli/train/options.h"
 #include "comm/mpi/mpi.h"
 
@@ -6,28 +6,19 @@ typedef ech__train_args args;
 
 static bool is_spread(const args *a)
 {
-    return ech__strategy_cuts_model(a->run.parallel) || a->run.train.pipeline.devices > 1;
+    return ech__strategy_row_of(a->run.parallel)->cuts_model || a->run.train.pipeline.devices > 1;
 }
 
 /* Groups of devices that have the layers of one model, and their micro-batches. */
-ech_status ech__train_find_groups(ech_ctx *ctx, const ech__command *command,
-                                  const ech__option_result *r, args *a)
+ech_status ech__train_find_groups(ech_ctx *ctx, args *a)
 {
     ech__run_config *c = &a->run;
     ech_pipeline_options *p = &c->train.pipeline;
     a->ranks = (int)c->devices;
     if (!is_spread(a)) {
-        if (p->placement || p->micro_batches || ech__option_given(command, r, "pipeline-schedule"))
-            return ech__fail(
-                ctx, ECH_E_INVALID,
-                "--placement, --micro-batches and --pipeline-schedule require --parallel mp or "
-                "pipeline, or --mp above 1");
         p->devices = 0;
         return ECH_OK;
     }
-    if (c->parallel == ECH__STRATEGY_DP)
-        return ech__fail(ctx, ECH_E_INVALID, "--mp %d: --parallel dp has the model on every device",
-                         p->devices);
     const int devices = c->devices ? (int)c->devices : p->devices ? p->devices : 1;
     p->ranks = !p->devices && (c->backend || ech__mpi_wanted());
     if (!p->devices)
@@ -39,10 +30,6 @@ ech_status ech__train_find_groups(ech_ctx *ctx, const ech__command *command,
         return ech__fail(ctx, ECH_E_INVALID,
                          "--devices %d with --mp %d: groups of %d devices must divide them",
                          devices, p->devices, p->devices);
-    if (c->parallel == ECH__STRATEGY_MP && p->micro_batches > 1)
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--micro-batches %d: --parallel mp has one; --parallel pipeline has more",
-                         p->micro_batches);
     const int groups = devices / p->devices;
     const int64_t batch = c->train.batch    ? c->train.batch
                           : c->global_batch ? c->global_batch / groups
@@ -62,20 +49,34 @@ ech_status ech__train_find_groups(ech_ctx *ctx, const ech__command *command,
     return ECH_OK;
 }
 
-ech_status ech__train_check_groups(ech_ctx *ctx, const args *a)
+/* With --mp, ranks are groups that have a model each. */
+static ech__spread_by spread_by(const ech__run_config *c)
+{
+    const ech_pipeline_options *p = &c->train.pipeline;
+    const bool groups = ech__strategy_row_of(c->parallel)->has_ranks && p->devices > 1;
+    return (ech__spread_by){.strategy = !groups                ? c->parallel
+                                        : p->micro_batches > 1 ? ECH__STRATEGY_PIPELINE
+                                                               : ECH__STRATEGY_MP,
+                            .in_ranks = p->ranks};
+}
+
+ech_status ech__train_check_strategy(ech_ctx *ctx, const ech__command *command,
+                                     const ech__option_result *r, const args *a)
 {
     const ech__run_config *c = &a->run;
-    const ech_train_options *o = &c->train;
-    const char *other = o->accum > 1                   ? "--accum"
-                        : c->straggle                  ? "--straggle"
-                        : o->ddp.sync_bn               ? "--sync-bn"
-                        : o->ddp.reproducible          ? "--reproducible"
-                        : o->amp.type != ECH_AMP_OFF   ? "--amp"
-                        : o->amp.loss_scale != 0       ? "--loss-scale"
-                        : o->optimizer.clip_norm > 0   ? "--clip-norm"
-                        : o->ddp.grad_dtype != ECH_F32 ? "--grad-dtype"
-                                                       : NULL;
-    return !is_spread(a) || !other
-               ? ECH_OK
-               : ech__fail(ctx, ECH_E_INVALID, "%s is not supported with model parallelism", other);
+    const ech__spread_by by = spread_by(c);
+    unsigned asked = ech__training_asked(c, by.strategy);
+    if (c->backend)
+        asked |= ECH__FEATURE_BIT(RANKS);
+    if (c->straggle)
+        asked |= ECH__FEATURE_BIT(STRAGGLE);
+    if (c->max_restarts)
+        asked |= ECH__FEATURE_BIT(RESTARTS);
+    if (c->clock == ECH__CLOCK_VIRTUAL)
+        asked |= ECH__FEATURE_BIT(VIRTUAL);
+    if (c->save || c->resume)
+        asked |= ECH__FEATURE_BIT(CHECKPOINTS);
+    if (ech__option_given(command, r, "pipeline-schedule"))
+        asked |= ECH__FEATURE_BIT(SCHEDULE);
+    return ech__strategy_check_flags(ctx, by, asked);
 }

@@ -22,10 +22,10 @@ ech_status ech__train_find_links(ech_ctx *ctx, ech__run_config *config);
 
 /* How many devices have the layers of one model, how many such groups there are, and their micro-batches: fills in
  * run.train.pipeline and ranks. */
-ech_status ech__train_find_groups(ech_ctx *ctx, const ech__command *command,
-                                  const ech__option_result *result, ech__train_args *args);
-/* Refuses options that are not supported with model parallelism. */
-ech_status ech__train_check_groups(ech_ctx *ctx, const ech__train_args *args);
+ech_status ech__train_find_groups(ech_ctx *ctx, ech__train_args *args);
+/* Refuses options that the strategy does not support (parallel/strategy.h). */
+ech_status ech__train_check_strategy(ech_ctx *ctx, const ech__command *command,
+                                     const ech__option_result *result, const ech__train_args *args);
 
 /* ---- precision.c ---- */
 

@@ -71,11 +71,6 @@ static ech_status check_train(ech_ctx *ctx, const ech__command *command,
 {
     const ech__run_config *c = &a->run;
     const ech_train_options *o = &c->train;
-    if (c->parallel == ECH__STRATEGY_DP &&
-        (o->ddp.sync_bn || o->ddp.reproducible || c->max_restarts))
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--parallel dp has one process: --sync-bn, --reproducible and "
-                         "--max-restarts require --parallel ddp");
     if (o->ddp.reproducible && ech__option_given(command, r, "threads") && o->threads != 1)
         return ech__fail(ctx, ECH_E_INVALID, "--threads %d: --reproducible requires 1", o->threads);
     if (o->ddp.reproducible && o->ddp.slots & (o->ddp.slots - 1))
@@ -114,7 +109,6 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
                                      const ech__option_result *r, const args *a)
 {
     const ech__run_config *c = &a->run;
-    const ech_train_options *o = &c->train;
     ECH_TRY(ech__training_check_batch(ctx, c));
     if (c->trace && !c->run_dir)
         return ech__fail(ctx, ECH_E_INVALID,
@@ -129,11 +123,7 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
             ctx, ECH_E_INVALID,
             "--warmup %lld with --steps %lld: at least one step must be left to be timed",
             (long long)c->warmup, (long long)c->steps);
-    if (c->parallel == ECH__STRATEGY_DP && (o->accum > 1 || c->straggle || c->backend))
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--parallel dp has one process: --accum, --straggle and --backend require "
-                         "--parallel ddp");
-    ECH_TRY(ech__train_check_groups(ctx, a));
+    ECH_TRY(ech__train_check_strategy(ctx, command, r, a));
     return strcmp(command->name, "train") ? ECH_OK : check_train(ctx, command, r, a);
 }
 
@@ -170,7 +160,7 @@ bool ech__train_parse(ech_ctx *ctx, const ech__command *command, char **argv, ar
         c->devices = ech__device_cores();
     if (c->data && !strcmp(c->data, "synthetic"))
         c->data = NULL;
-    if (ech__train_find_groups(ctx, command, &result, a) < 0 || find_straggler(ctx, c) < 0 ||
+    if (ech__train_find_groups(ctx, a) < 0 || find_straggler(ctx, c) < 0 ||
         check_links(ctx, c) < 0 || ech__precision_check(ctx, command, &result, c) < 0 ||
         check_combinations(ctx, command, &result, a) < 0) {
         *code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);

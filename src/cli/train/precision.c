@@ -19,14 +19,6 @@ ech_status ech__precision_check(ech_ctx *ctx, const ech__command *command,
     const ech_train_options *o = &c->train;
     ECH_TRY(check_loss_scale(ctx, command, r, c));
     const bool bf16 = o->ddp.grad_dtype == ECH_BF16;
-    if (c->parallel == ECH__STRATEGY_DP && (ech__checks_gradients(o) || bf16))
-        return ech__fail(ctx, ECH_E_INVALID,
-                         "--parallel dp sums gradients in f32 and uses them at once: %s requires "
-                         "--parallel ddp",
-                         bf16                         ? "--grad-dtype bf16"
-                         : o->optimizer.clip_norm > 0 ? "--clip-norm"
-                         : o->amp.loss_scale > 0      ? "--loss-scale"
-                                                      : "--amp fp16, whose loss is scaled,");
     if (bf16 && o->ddp.reproducible)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--grad-dtype bf16: --reproducible gives the same bits on one device, "

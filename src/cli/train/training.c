@@ -1,5 +1,13 @@
 #include "cli/train/training.h"
 
+unsigned ech__training_asked(const ech__run_config *c, ech__strategy strategy)
+{
+    const ech_pipeline_options *p = &c->train.pipeline;
+    const int one = ech__strategy_row_of(strategy)->cuts_model ? 1 : 0;
+    return ech__strategy_asked(&c->train) | (p->placement ? ECH__FEATURE_BIT(PLACEMENT) : 0) |
+           (p->micro_batches > one ? ECH__FEATURE_BIT(MICRO_BATCHES) : 0);
+}
+
 ech_status ech__training_check_batch(ech_ctx *ctx, const ech__run_config *c)
 {
     return c->train.batch && c->global_batch

@@ -85,11 +85,7 @@ int ech__run_devices(const ech__run *run)
 
 ech__strategy ech__run_strategy(const ech__run *run)
 {
-    const ech_train_options *o = &run->config.train;
-    return o->dp.devices                   ? ECH__STRATEGY_DP
-           : !o->pipeline.devices          ? ECH__STRATEGY_DDP
-           : o->pipeline.micro_batches > 1 ? ECH__STRATEGY_PIPELINE
-                                           : ECH__STRATEGY_MP;
+    return ech__strategy_of(&run->config.train).strategy;
 }
 
 int64_t ech__run_memory(const ech__run *run, int device, bool planned)

@@ -3,6 +3,7 @@
 #include "base/system/cpus.h"
 #include "comm/comm.h"
 #include "device/device.h"
+#include "parallel/strategy.h"
 #include "price/costs.h"
 
 #include <stdlib.h>
@@ -38,8 +39,7 @@ static bool is_scarcer(const ech__crowd *a, const ech__crowd *b)
 ech_status ech__crowd_count(ech_ctx *ctx, const ech_train_options *o, ech__crowd *out)
 {
     ech__comm *comm = o->ddp.group ? o->ddp.group->comm : NULL;
-    const int inside = o->dp.devices ? o->dp.devices : o->pipeline.ranks ? 0 : o->pipeline.devices;
-    const int each = inside > 0 ? inside : 1;
+    const int each = ech__strategy_devices(o);
     *out = (ech__crowd){.devices = each, .cores = ech__device_cores(), .one_machine = true};
     if (!comm || comm->world == 1)
         return ECH_OK;
@@ -66,15 +66,14 @@ ech_status ech__crowd_count(ech_ctx *ctx, const ech_train_options *o, ech__crowd
 ech_status ech__clock_choose(ech_ctx *ctx, const ech__crowd *crowd, ech_train_options *o,
                              ech__clock_kind *kind)
 {
-    const bool possible = !o->dp.devices && !o->pipeline.ranks && o->threads <= 1;
+    const ech__spread_by by = ech__strategy_of(o);
+    const bool possible = !ech__strategy_refusal(by, ECH__FEATURE_VIRTUAL) && o->threads <= 1;
     if (*kind == ECH__CLOCK_AUTO)
         *kind = crowd->devices > crowd->cores && crowd->one_machine && possible ? ECH__CLOCK_VIRTUAL
                                                                                 : ECH__CLOCK_REAL;
     if (*kind == ECH__CLOCK_REAL)
         return ECH_OK;
-    if (o->dp.devices)
-        return ech__fail(ctx, ECH_E_UNSUPPORTED,
-                         "the virtual clock is not supported with DataParallel");
+    ECH_TRY(ech__strategy_check(ctx, by, ECH__FEATURE_BIT(VIRTUAL)));
     if (o->threads > 1)
         return ech__fail(ctx, ECH_E_INVALID,
                          "%d threads: the virtual clock supports one thread per device",

@@ -181,9 +181,6 @@ static ech_status join(ech_trainer *trainer, const ech__trainer_options *o)
             return ech__fail(trainer->ctx, ECH_E_INVALID,
                              "%d model-parallel devices in %d ranks: each rank has one",
                              options->pipeline.devices, world);
-        if (o->emulation)
-            return ech__fail(trainer->ctx, ECH_E_UNSUPPORTED,
-                             "the virtual clock has model-parallel devices in one process");
         trainer->stages = options->ddp.group ? options->ddp.group->comm : NULL;
         return ECH_OK;
     }
@@ -327,8 +324,11 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     ech_ctx *ctx = trainer->ctx;
     const ech_train_options *options = o->train;
     const int64_t start = ech__clock_wall();
+    const ech__spread_by by = ech__strategy_of(options);
     ECH_TRY(check(ctx, options));
     ECH_TRY(ech_graph_status(graph));
+    ECH_TRY(ech__strategy_check(
+        ctx, by, ech__strategy_asked(options) | (o->emulation ? ECH__FEATURE_BIT(VIRTUAL) : 0)));
     ECH_TRY(ech__device_asked(ctx, &trainer->device_kind));
     ECH_TRY(join(trainer, o));
     ECH_TRY(check_slots(trainer, options));
@@ -436,10 +436,7 @@ static ech_status check_available(const ech_trainer *trainer, const ech_train_op
         trainer->pipe ? ech__trainer_pipe_planned(trainer) : trainer->plan->total_bytes;
     int64_t can;
     ECH_TRY(find_available(trainer, &can));
-    const int devices = options->dp.devices ? options->dp.devices
-                        : options->pipeline.devices && !options->pipeline.ranks
-                            ? options->pipeline.devices
-                            : 1;
+    const int devices = ech__strategy_devices(options);
     if (need <= can / sharers)
         return ech__memory_check(trainer->ctx, "training", need, 1,
                                  trainer->device->threads * devices);

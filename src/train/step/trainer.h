@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "parallel/ddp/step_report.h"
 #include "parallel/dp/dp.h"
+#include "parallel/strategy.h"
 #include "plan/plan.h"
 #include "train/step/graphs.h"
 #include "train/step/scaler.h"

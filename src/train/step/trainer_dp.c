@@ -7,23 +7,6 @@ static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
                          "%d data parallel devices: from 1 to %d are possible, or 0 for none",
                          o->dp.devices, ECH__DP_MAX_DEVICES);
-    if (trainer->comm || o->accum > 1 || o->ddp.reproducible || o->ddp.sync_bn)
-        return ech__fail(trainer->ctx, ECH_E_UNSUPPORTED,
-                         "%d data parallel devices %s: DataParallel is one process, one micro-step "
-                         "and the batch norms of its parts",
-                         o->dp.devices,
-                         trainer->comm         ? "in each of several ranks"
-                         : o->accum > 1        ? "with accumulation"
-                         : o->ddp.reproducible ? "in the reproducible mode"
-                                               : "with synchronised batch norms");
-    if (trainer->checks || o->ddp.grad_dtype != ECH_F32)
-        return ech__fail(trainer->ctx, ECH_E_UNSUPPORTED,
-                         "%d data parallel devices %s: DataParallel adds gradients up in f32 and "
-                         "uses them at once",
-                         o->dp.devices,
-                         trainer->scaler.on       ? "with a loss scale"
-                         : trainer->clip_norm > 0 ? "with clipped gradients"
-                                                  : "with gradients in bf16");
     return ECH_OK;
 }
 

@@ -3,20 +3,6 @@
 #include "train/step/optimizer.h"
 #include "train/step/passes.h"
 
-/* What does not go together with it, or NULL. */
-static const char *too_much(const ech_train_options *o)
-{
-    return o->dp.devices                  ? "with DataParallel"
-           : o->accum > 1                 ? "with accumulation"
-           : o->ddp.reproducible          ? "in the reproducible mode"
-           : o->ddp.sync_bn               ? "with synchronised batch norms"
-           : o->amp.type != ECH_AMP_OFF   ? "in mixed precision"
-           : o->amp.loss_scale != 0       ? "with a scaled loss"
-           : o->optimizer.clip_norm != 0  ? "with clipped gradients"
-           : o->ddp.grad_dtype != ECH_F32 ? "with gradients in 16 bits"
-                                          : NULL;
-}
-
 static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
 {
     ech_ctx *ctx = trainer->ctx;
@@ -24,12 +10,6 @@ static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
         return ech__fail(ctx, ECH_E_INVALID,
                          "%d model-parallel devices: from 1 to %d are possible, or 0 for none",
                          o->pipeline.devices, ECH__MAX_STAGES);
-    if (too_much(o))
-        return ech__fail(
-            ctx, ECH_E_UNSUPPORTED,
-            "%d model-parallel devices %s: a model that is spread over devices has its "
-            "micro-batches, f32, and the batch norms of each micro-batch",
-            o->pipeline.devices, too_much(o));
     if (o->pipeline.micro_batches < 0 || o->pipeline.micro_batches > ECH__PIPE_MOST_MICROS)
         return ech__fail(ctx, ECH_E_INVALID, "%d micro-batches: from 1 to %d are possible",
                          o->pipeline.micro_batches, ECH__PIPE_MOST_MICROS);
