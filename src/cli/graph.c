@@ -93,8 +93,7 @@ static ech_train_options train_options(const ech__run_config *c)
     o.threads = 1;
     o.tune = false;
     o.pipeline.micro_batches = micros;
-    o.dp.devices = c->parallel == ECH__STRATEGY_DP ? (int)c->devices : 0;
-    o.pipeline.devices = ech__strategy_row_of(c->parallel)->cuts_model ? (int)c->devices : 0;
+    ech__strategy_set(&o, c->parallel, (int)c->devices);
     return o;
 }
 
@@ -104,10 +103,10 @@ static ech_status show(ech_ctx *ctx, const args *a, watcher *w, ech_graph *graph
     ech_trainer *trainer;
     const ech__run_config *c = &a->run;
     const ech_train_options train = train_options(c);
-    const ech__trainer_options o = {.train = &train,
-                                    .only_graphs = true,
-                                    .pretended_ranks =
-                                        c->parallel == ECH__STRATEGY_DDP ? (int)c->devices : 0};
+    const ech__trainer_options o = {
+        .train = &train,
+        .only_graphs = true,
+        .pretended_ranks = ech__strategy_row_of(c->parallel)->has_ranks ? (int)c->devices : 0};
     ECH_TRY(ech__training_check_optimizer(ctx, c));
     ECH_TRY(ech__model_build(graph, &c->model, &model));
     graph->on_pass = on_pass;

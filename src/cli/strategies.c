@@ -1,5 +1,5 @@
-/* echelon info --strategies: which options each strategy supports, as a table in Markdown, and the reasons. docs/architecture.md
- * holds what it prints. */
+/* echelon info --strategies: which options each strategy supports, as a table in Markdown, and the
+ * reasons. docs/architecture.md holds what it prints. */
 #include "parallel/strategy.h"
 #include "cli/cli.h"
 

@@ -32,18 +32,30 @@ const char *ech__feature_flag(ech__feature feature)
 ech__spread_by ech__strategy_of(const ech_train_options *o)
 {
     ech__spread_by by = {.strategy = ECH__STRATEGY_DDP};
-    if (o->dp.devices)
-        by.strategy = ECH__STRATEGY_DP;
-    else if (o->pipeline.devices)
-        by = (ech__spread_by){.strategy = o->pipeline.micro_batches > 1 ? ECH__STRATEGY_PIPELINE
-                                                                        : ECH__STRATEGY_MP,
-                              .in_ranks = o->pipeline.ranks};
+    for (int s = 0; s < ECH__STRATEGY_COUNT; s++) {
+        if (!rows[s]->asked || !rows[s]->asked(o))
+            continue;
+        by.strategy = (ech__strategy)s;
+        by.in_ranks = rows[s]->refused_in_ranks && o->pipeline.ranks;
+        break;
+    }
     return by;
+}
+
+void ech__strategy_set(ech_train_options *o, ech__strategy strategy, int devices)
+{
+    for (int s = 0; s < ECH__STRATEGY_COUNT; s++) {
+        if (rows[s]->ask)
+            rows[s]->ask(o, 0);
+    }
+    if (rows[strategy]->ask)
+        rows[strategy]->ask(o, devices);
 }
 
 int ech__strategy_devices(const ech_train_options *o)
 {
-    const int devices = o->dp.devices ? o->dp.devices : o->pipeline.ranks ? 1 : o->pipeline.devices;
+    const ech__spread_by by = ech__strategy_of(o);
+    const int devices = rows[by.strategy]->asked && !by.in_ranks ? rows[by.strategy]->asked(o) : 1;
     return devices > 1 ? devices : 1;
 }
 

@@ -1,16 +1,15 @@
-/* Strategies: how a training step is spread over devices. A strategy is one row in each of the tables below, in its own folder or
- * file; a table without the row of a new strategy does not compile.
+/* Strategies: how a training step is spread over devices. A strategy is one row in each of these
+ * tables; a table without the row of a new strategy does not compile.
  *
- *     parallel/strategy.c        what it is, and which options it does not support    parallel/<folder>/strategy.c
- *     train/step/strategy.c      graphs, devices, plans, steps, memory                train/step/trainer_<strategy>.c
- *     train/record/totals.c      what a run records of its devices                    train/record/<strategy>_totals.c
- *     predict/strategy.c         prices                                               predict/pricing_<strategy>.c
- *     cli/train/show_strategy.c  what is shown of it                                  cli/train/show_<strategy>.c
+ *     parallel/strategy.c      what it is, and which options it does not support
+ *     train/step/strategy.c    graphs, devices, plans, steps and memory of a trainer
+ *     train/record/totals.c    what a run records and traces of its devices
+ *     predict/pricing.c        its price
  *
  * What may not be combined is data:
  *
  *     const ech__spread_by by = ech__strategy_of(&options);
- *     ECH_TRY(ech__strategy_check(ctx, by, ech__strategy_asked(&options)));     names the first that is not supported
+ *     ECH_TRY(ech__strategy_check(ctx, by, ech__strategy_asked(&options)));
  */
 #ifndef ECH_PARALLEL_STRATEGY_H
 #define ECH_PARALLEL_STRATEGY_H
@@ -30,7 +29,8 @@ typedef enum ech__strategy {
         ECH__STRATEGY_COUNT
 } ech__strategy;
 
-/* Options that some strategy does not support: on the command line, and as the end of "a strategy ...". */
+/* Options that some strategy does not support: on the command line, and as the end of "a strategy
+ * ...". */
 /* clang-format off */
 #define ECH__FEATURE_LIST(X)                                                                       \
     X(ACCUM, "--accum", "with accumulation")                                                       \
@@ -70,12 +70,18 @@ typedef struct ech__refusal {
 typedef struct ech__strategy_row {
     const char *title; /* in a sentence: "DataParallel" */
     const char *about; /* what the devices do */
+    const char *moves; /* how data gets from device to device in one memory; NULL: by collectives */
     int64_t most;      /* devices */
     bool cuts_model;   /* devices have layers of the model, and not samples of the batch */
     bool one_by_one;   /* devices never work at the same time */
     bool has_ranks;    /* each device is a rank with a share of the samples */
+    bool one_process;  /* its devices are never ranks */
+    bool first_has_loss; /* device 0 has the loss of all samples, beside its part of them */
+    /* Devices that options ask it for (0: they ask for another strategy), and options that do. */
+    int (*asked)(const ech_train_options *options);
+    void (*ask)(ech_train_options *options, int devices);
     const ech__refusal *refused; /* up to one without a reason */
-    /* What it does not support besides where its devices are in ranks of their own; NULL: they never are. */
+    /* What else it does not support where its devices are ranks, one each; NULL: they never are. */
     const ech__refusal *refused_in_ranks;
 } ech__strategy_row;
 
@@ -92,6 +98,8 @@ typedef struct ech__spread_by {
 } ech__spread_by;
 
 ech__spread_by ech__strategy_of(const ech_train_options *options);
+/* Options of that strategy instead of any other, on so many devices, with 0 on one without it. */
+void ech__strategy_set(ech_train_options *options, ech__strategy strategy, int devices);
 /* Devices of one process, or of one rank of several. */
 int ech__strategy_devices(const ech_train_options *options);
 /* The features that options ask for. */
@@ -100,7 +108,8 @@ unsigned ech__strategy_asked(const ech_train_options *options);
 /* Why a strategy does not support it; NULL: it does. */
 const char *ech__strategy_refusal(ech__spread_by by, ech__feature feature);
 const char *ech__feature_flag(ech__feature feature);
-/* Names the first of the features that is not supported, in the words of the library or of the command line. */
+/* Names the first of the features that is not supported, in the words of the library or of the
+ * command line. */
 ech_status ech__strategy_check(ech_ctx *ctx, ech__spread_by by, unsigned asked);
 ech_status ech__strategy_check_flags(ech_ctx *ctx, ech__spread_by by, unsigned asked);
 

@@ -2,6 +2,11 @@
 #include "base/size.h"
 #include "plan/largest.h"
 
+static bool cuts_model(const ech_train_options *train)
+{
+    return ech__strategy_row_of(ech__strategy_of(train).strategy)->cuts_model;
+}
+
 ech_status ech__capacity_init(ech_ctx *ctx, const ech__run_config *config, int devices,
                               ech__capacity *out)
 {
@@ -10,12 +15,12 @@ ech_status ech__capacity_init(ech_ctx *ctx, const ech__run_config *config, int d
         .ctx = ctx, .config = *config, .devices = devices, .limit = config->train.device_memory};
     ech_train_options *train = &out->config.train;
     ECH_TRY(ech__run_batch(ctx, config, devices, &out->batch));
+    train->pipeline.ranks = false;
     if (!out->limit) {
         ECH_TRY(ech__machine_read(ctx, &machine));
-        out->limit = machine.memory_bytes / (train->dp.devices ? 1 : devices) /
-                     (train->pipeline.devices ? train->pipeline.devices : 1);
+        out->limit =
+            machine.memory_bytes / devices / (cuts_model(train) ? ech__strategy_devices(train) : 1);
     }
-    train->pipeline.ranks = false;
     train->ddp.group = NULL; /* a device of several needs what one alone needs, and what travels */
     if (train->ddp.reproducible && train->ddp.slots >= devices)
         train->ddp.slots /= devices;
@@ -27,7 +32,7 @@ ech_status ech__capacity_init(ech_ctx *ctx, const ech__run_config *config, int d
 static int64_t micros_of(const ech__capacity *c)
 {
     const ech_train_options *o = &c->config.train;
-    return o->pipeline.devices && o->pipeline.micro_batches ? o->pipeline.micro_batches : 1;
+    return cuts_model(o) ? ech__micro_batches(o) : 1;
 }
 
 ech_status ech__capacity_plan(const ech__capacity *c, int64_t batch, ech_trainer **out)
@@ -43,17 +48,6 @@ ech_status ech__capacity_plan(const ech__capacity *c, int64_t batch, ech_trainer
         status = ech__trainer_plan(c->ctx, graph, model.loss, &train, out);
     ech_graph_destroy(graph);
     return status;
-}
-
-/* The device that needs most. */
-static int fullest_of(const ech__pipe *pipe)
-{
-    int fullest = 0;
-    for (int d = 1; d < ech__pipe_devices(pipe); d++) {
-        if (ech__pipe_planned(pipe, d) > ech__pipe_planned(pipe, fullest))
-            fullest = d;
-    }
-    return fullest;
 }
 
 /* Gradients in the type that they travel in, beside those that are computed. */
@@ -81,12 +75,9 @@ static ech_status need_of(const ech__capacity *c, int64_t batch, ech__need *out)
     }
     if (!trainer)
         return status;
-    if (trainer->pipe)
-        ech__pipe_memory(trainer->pipe, fullest_of(trainer->pipe), out->memory);
-    for (int k = 0; k < ECH__MEMORY_COUNT && !trainer->pipe; k++)
-        out->memory[k] =
-            trainer->plan->memory[k] + (trainer->whole ? trainer->whole->memory[k] : 0);
-    const int64_t sent = trainer->pipe ? 0 : sent_bytes(c, trainer->plan);
+    ech__trainer_memory(trainer, ech__trainer_fullest(trainer), out->memory);
+    const bool travel = ech__strategy_row_of(trainer->by.strategy)->has_ranks;
+    const int64_t sent = travel ? sent_bytes(c, trainer->plan) : 0;
     out->memory[ECH__MEMORY_GRADIENTS] += sent;
     out->total = ech_trainer_planned_memory(trainer) + sent;
     out->countable = true;

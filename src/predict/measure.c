@@ -5,6 +5,11 @@
 #include <math.h>
 #include <string.h>
 
+static bool first_has_loss(const ech_train_options *train)
+{
+    return ech__strategy_row_of(ech__strategy_of(train).strategy)->first_has_loss;
+}
+
 ech__costs_key ech__costs_key_of(const ech__run_config *c)
 {
     ech__costs_key key;
@@ -17,7 +22,7 @@ ech__costs_key ech__costs_key_of(const ech__run_config *c)
              c->train.optimizer.momentum != 0 ? " momentum" : "",
              c->train.optimizer.weight_decay != 0 ? " decay" : "",
              c->train.recompute ? "" : ", nothing recomputed", c->train.tune ? "" : ", untuned",
-             c->train.dp.devices ? ", dp" : "", c->train.amp.type != ECH_AMP_OFF ? ", " : "",
+             first_has_loss(&c->train) ? ", dp" : "", c->train.amp.type != ECH_AMP_OFF ? ", " : "",
              c->train.amp.type != ECH_AMP_OFF ? ech__amp_name(c->train.amp.type) : "",
              ech__checks_gradients(&c->train) ? ", gradients checked" : "");
     return key;
@@ -189,7 +194,7 @@ static ech_status sum_up_phases(const ech__run *run, ech__comm *comm, double *sa
 {
     static const ech__dp_phase others[] = {ECH__DP_REPLICATE, ECH__DP_FORWARD, ECH__DP_BACKWARD,
                                            ECH__DP_REDUCE, ECH__DP_OPTIMIZER};
-    if (!run->trainer->dp)
+    if (!first_has_loss(&run->config.train))
         return ECH_OK;
     for (int p = 0; p < ECH__DP_PHASES; p++) {
         cost->phase_s[p] = run->dp_totals.own_s[p];
@@ -272,7 +277,7 @@ ech_status ech__costs_measure(ech_ctx *ctx, ech__costs *costs, const ech__run_co
     c.train.ddp.group = NULL;
     c.clock = ECH__CLOCK_REAL;
     c.straggler = -1;
-    if (c.train.dp.devices)
+    if (first_has_loss(&c.train)) /* one process cuts the batch */
         c.global_batch = c.train.batch;
     ECH_TRY(size_run(ctx, comm, seconds, &c));
     ECH_TRY(run_steps(ctx, &c, comm, &run));

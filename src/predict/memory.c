@@ -7,16 +7,16 @@ static ech_status plan(ech_ctx *ctx, const ech__planned_memory *m, int64_t devic
     ech__run_config c = *m->config;
     ech__capacity capacity;
     ech__need need;
-    const bool layers = ech__strategy_row_of(m->strategy)->cuts_model && devices > 1;
+    const ech__strategy_row *row = ech__strategy_row_of(m->strategy);
+    const bool layers = row->cuts_model && devices > 1;
     c.global_batch = 0;
     c.train.batch = samples;
     c.train.ddp.group = NULL;
-    c.train.dp.devices = m->strategy == ECH__STRATEGY_DP ? (int)devices : 0;
-    c.train.pipeline.devices = layers ? (int)devices : 0;
+    ech__strategy_set(&c.train, m->strategy, row->cuts_model && !layers ? 0 : (int)devices);
     c.train.pipeline.micro_batches =
         layers ? ech__strategy_micros(m->strategy, m->config, devices, global) : 0;
     ECH_TRY(ech__capacity_init(ctx, &c, 1, &capacity));
-    if (m->strategy == ECH__STRATEGY_DDP && devices > 1)
+    if (row->has_ranks && devices > 1)
         capacity.devices = 2; /* with more ranks each needs as much */
     ECH_TRY(ech__capacity_need(&capacity, samples, &need));
     if (!need.countable)
@@ -30,7 +30,7 @@ static ech_status plan(ech_ctx *ctx, const ech__planned_memory *m, int64_t devic
 ech_status ech__planned_memory_at(ech_ctx *ctx, ech__planned_memory *m, int64_t devices,
                                   int64_t global, int64_t *out)
 {
-    const bool ranks = m->strategy == ECH__STRATEGY_DDP;
+    const bool ranks = ech__strategy_row_of(m->strategy)->has_ranks;
     const int64_t samples =
         ranks ? ech__strategy_batch(m->strategy, m->config, devices, global) : global;
     const int64_t alike = ranks && devices > 1 ? 2 : devices;

@@ -39,8 +39,7 @@ ech__run_config ech__pricing_single(const ech__run_config *config, ech__strategy
     c.train.accum = 1;
     if (ech__loss_scale(&c.train) == 0) /* as it is, without a word about why */
         c.train.amp.loss_scale = -1;
-    c.train.dp.devices = strategy == ECH__STRATEGY_DP ? 1 : 0;
-    c.train.pipeline.devices = 0;
+    ech__strategy_set(&c.train, strategy, ech__strategy_row_of(strategy)->cuts_model ? 0 : 1);
     return c;
 }
 
@@ -573,7 +572,8 @@ ech_status ech__pricing_check(ech_ctx *ctx, ech__strategy s, unsigned features)
 int ech__strategy_micros(ech__strategy s, const ech__run_config *config, int64_t devices,
                          int64_t global)
 {
-    if (s != ECH__STRATEGY_PIPELINE || devices == 1)
+    if (ech__strategy_refusal((ech__spread_by){.strategy = s}, ECH__FEATURE_MICRO_BATCHES) ||
+        devices == 1)
         return 1;
     return config->train.pipeline.micro_batches ? config->train.pipeline.micro_batches
                                                 : ech__pipe_default_micros(global, (int)devices);

@@ -6,7 +6,9 @@
 #include "device/device.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/record/record.h"
+#include "train/record/totals.h"
 #include "train/record/trace.h"
+#include "train/step/strategy.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -229,19 +231,13 @@ void ech__run_clean_up(ech_ctx *ctx, const ech__run_config *c)
         ech__checkpoint_dir_close(checkpoints);
 }
 
-/* Devices whose operators are timed apart: all that have other ones. */
-static int devices_with_plans(const ech_trainer *trainer)
-{
-    return trainer->pipe ? ech__trainer_devices(trainer) : 1;
-}
-
 enum { MOST_OP_STEPS = 2000 }; /* whose operators are kept apart: enough for medians */
 
 static ech_status allocate(ech__run *run)
 {
     const ech__run_config *c = &run->config;
     const int64_t timed = remaining(run) - c->warmup;
-    for (int d = 0; d < devices_with_plans(run->trainer); d++) {
+    for (int d = 0; d < ech__trainer_planned_devices(run->trainer); d++) {
         const ech__plan *plan = ech__trainer_plan_of(run->trainer, d);
         run->nops += plan ? plan->ninstrs : 0;
     }
@@ -257,7 +253,7 @@ static ech_status allocate(ech__run *run)
     if (!run->epochs || !run->ops || !run->op_seconds)
         return ech__no_memory(run->ctx, "the records of %lld steps", (long long)c->steps);
     size_t n = 0;
-    for (int d = 0; d < devices_with_plans(run->trainer); d++) {
+    for (int d = 0; d < ech__trainer_planned_devices(run->trainer); d++) {
         const ech__plan *plan = ech__trainer_plan_of(run->trainer, d);
         for (size_t i = 0; plan && i < plan->ninstrs; i++)
             run->ops[n++] = (ech__run_op){.device = d, .instr = &plan->instrs[i]};
@@ -273,8 +269,8 @@ static ech_status allocate_totals(ech__run *run)
     ECH_TRY(ech__traffic_init(&run->traffic, run->trainer, run->op_steps));
     if (!run->config.train.ddp.broadcast_buffers)
         ECH_TRY(ech__drift_init(&run->drift, run->trainer, run->nepochs));
-    ECH_TRY(ech__dp_totals_init(&run->dp_totals, run->trainer, run->op_steps));
-    return ech__pipe_totals_init(&run->pipe_totals, run->trainer, run->op_steps);
+    const ech__totals_row *totals = ech__totals_of(run->trainer);
+    return totals->init ? totals->init(run) : ECH_OK;
 }
 
 /* Finds and checks the checkpoint, and that this run is the one it belongs to. */
@@ -402,8 +398,8 @@ void ech__run_destroy(ech__run *run)
     ech__baseline_close(run->ctx, run->baseline);
     ech__traffic_fini(&run->traffic);
     ech__drift_fini(&run->drift);
-    ech__dp_totals_fini(&run->dp_totals);
-    ech__pipe_totals_fini(&run->pipe_totals);
+    if (run->trainer && ech__totals_of(run->trainer)->fini)
+        ech__totals_of(run->trainer)->fini(run);
     ech__trace_close(run->trace);
     ech__records_close(run->records);
     ech__claim_release(&run->claim);
@@ -426,7 +422,7 @@ void ech__run_destroy(ech__run *run)
 static void keep_op_times(ech__run *run)
 {
     float *row = run->op_seconds + (size_t)run->op_done * run->nops;
-    for (int d = 0; d < devices_with_plans(run->trainer); d++) {
+    for (int d = 0; d < ech__trainer_planned_devices(run->trainer); d++) {
         const ech__plan *plan = ech__trainer_plan_of(run->trainer, d);
         if (!plan)
             continue;
@@ -448,24 +444,6 @@ static void count_samples(const ech__run *run, ech__run_step *step)
         step->correct += ech__reports_of(&t->reports, rank)->correct;
     }
     step->samples = (int64_t)samples;
-}
-
-/* What a micro-step spent in the kernels of one plan. */
-static void add_kernel_times(const ech_trainer *trainer, const ech__plan *plan,
-                             const ech__exec *exec, ech__run_step *step)
-{
-    const ech__span *spans = ech__exec_spans(exec);
-    int64_t all = 0, sums = 0;
-    for (size_t n = 0; n < plan->ninstrs; n++) {
-        const int64_t ns = spans[n].end_ns - spans[n].start_ns;
-        if (spans[n].start_ns < trainer->report.start_ns) /* of an earlier step: left to the last */
-            continue;
-        all += ns;
-        if (plan->instrs[n].node->op == ECH__OP_ACCUMULATE)
-            sums += ns;
-    }
-    step->kernels_s += ech__seconds(all);
-    step->sums_s += ech__seconds(sums);
 }
 
 static int64_t loader_cpu(const ech__run *run)
@@ -504,15 +482,7 @@ static ech_status compute(ech__run *run, ech__run_step *step, const ech__variant
         ECH_TRY(ech__variant_step(run->trainer, *variant, &micro, &step->result));
         count_loading(run, step, loading);
         ech__trace_ops(run->trace, run->trainer, *variant);
-        if (run->trainer->pipe)
-            step->kernels_s += ech__pipe_busy_s(run->trainer->pipe);
-        else
-            add_kernel_times(run->trainer, (*variant)->plan, (*variant)->exec, step);
-        const ech__plan *plan;
-        const ech__exec
-            *exec; /* of DataParallel: device 0 has its part of the batch beside the loss */
-        if (run->trainer->dp && ech__dp_last(run->trainer->dp, 0, &plan, &exec))
-            add_kernel_times(run->trainer, plan, exec, step);
+        step->kernels_s += run->trainer->ops->kernels(run->trainer, *variant, &step->sums_s);
         start = ech__clock_wall();
     }
     step->data_s = ech__seconds(data);
@@ -544,8 +514,8 @@ static void sum_up_step(ech__run *run, const ech__run_step *step, const ech__var
     if (!is_timed)
         return;
     ech__traffic_add(&run->traffic, run->trainer, time_s);
-    ech__dp_totals_add(&run->dp_totals, run->trainer, time_s);
-    ech__pipe_totals_add(&run->pipe_totals, run->trainer, time_s);
+    if (ech__totals_of(run->trainer)->add)
+        ech__totals_of(run->trainer)->add(run, time_s);
     if (run->op_done < run->op_steps && variant == &run->trainer->variants[0])
         keep_op_times(run);
 }
@@ -665,9 +635,8 @@ static ech_status sum_up(ech__run *run)
         leave_times_out(&run->summary);
     ech__delete(run->ctx, samples, bytes);
     ECH_TRY(ech__traffic_sum_up(&run->traffic, run->trainer));
-    ECH_TRY(ech__dp_totals_sum_up(&run->dp_totals, run->trainer));
-    ech__run_sum_up_layers(run);
-    ECH_TRY(ech__pipe_totals_sum_up(&run->pipe_totals, run->trainer));
+    if (ech__totals_of(run->trainer)->sum_up)
+        ECH_TRY(ech__totals_of(run->trainer)->sum_up(run));
     hash_losses(run);
     ECH_TRY(ech__trainer_hash(run->trainer, run->summary.params_sha256));
     return same_everywhere(run);

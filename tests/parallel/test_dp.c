@@ -4,7 +4,7 @@
 #include "support/cmocka_first.h"
 #include "support/golden.h"
 #include "train/step/trainer.h"
-#include "train/step/trainer_dp.h"
+#include "train/step/trainer.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -110,7 +110,7 @@ static size_t wanted_batches(const args *a, const ech__load *load, const counts 
     for (size_t i = 0; i < devices->count; i++)
         out[count++] = ech__strategy_batch(a->run.parallel, &config, devices->n[i],
                                            ech__load_of(load, devices->n[i]));
-    if (a->run.parallel == ECH__STRATEGY_DP) /* device 0 has the loss of all samples */
+    if (ech__strategy_row_of(a->run.parallel)->first_has_loss)
         out[count++] = ech__load_of(load, devices->n[devices->count - 1]);
     if (a->advise && load->batch) {
         out[count++] = load->batch * 2;
@@ -192,8 +192,8 @@ static int measure_machine(work *w)
         code = launch(w, 2, "--measure-link");
     }
     const ech__run_config *t = &m->args->run;
-    const bool copies =
-        t->parallel != ECH__STRATEGY_DDP || t->train.accum > 1 || t->train.ddp.grad_dtype;
+    const bool copies = !ech__strategy_row_of(t->parallel)->has_ranks || t->train.accum > 1 ||
+                        t->train.ddp.grad_dtype;
     if (code == ECH__EXIT_GOOD && copies && (known.copy.count == 0 || m->args->measure)) {
         fprintf(stderr, "echelon plan: measuring copies between two devices\n");
         code = launch(w, 1, "--measure-copies");

@@ -81,7 +81,7 @@ static ech_status price(const ech__plan_measuring *m, ech__costs *costs,
                                     .algorithm = a->run.algorithm,
                                     .beside = m->beside};
     ech_status status = ech__pricing_create(ctx, &o, &r.pricing);
-    if (status == ECH_OK && r.strategy == ECH__STRATEGY_DDP)
+    if (status == ECH_OK && ech__strategy_row_of(r.strategy)->has_ranks)
         status = find_capacity(ctx, a, ech__load_of(load, 1), &r);
     if (status == ECH_OK) {
         r.beside = ech__pricing_beside(r.pricing);
@@ -153,7 +153,7 @@ static int memory(ech_ctx *ctx, const ech__command *command, const args *a)
     ech__run_config config = ech__plan_config(a);
     config.train.device_memory = t->train.device_memory;
     const bool other = t->train.batch || t->global_batch || a->advise || a->plot || a->measure;
-    if (other || t->parallel != ECH__STRATEGY_DDP) {
+    if (other || !ech__strategy_row_of(t->parallel)->has_ranks) {
         ech__fail(
             ctx, ECH_E_INVALID, "--memory lists the batches and measures nothing: %s",
             other ? "--batch-size, --global-batch, --advise, --plot and --measure do not apply"

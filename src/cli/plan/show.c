@@ -23,11 +23,10 @@ static const char *clock_of(const ech__price *price)
 
 static void show_links(const ech__plan_result *r)
 {
+    const ech__strategy_row *row = ech__strategy_row_of(r->strategy);
     const ech__cluster *c = ech__pricing_cluster(r->pricing);
-    if (r->strategy != ECH__STRATEGY_DDP && !r->given_links) {
-        printf("Devices share this machine's memory; %s at the measured speed.\n",
-               r->strategy == ECH__STRATEGY_DP ? "device 0 copies and sums"
-                                               : "activations and gradients are copied");
+    if (row->moves && !r->given_links) {
+        printf("Devices share this machine's memory; %s at the measured speed.\n", row->moves);
         return;
     }
     printf("%s: %.3g GB/s, %s",

@@ -111,7 +111,7 @@ static ech_status show_devices(const ech__capacity *c)
     ech_trainer *trainer;
     ECH_TRY(ech__capacity_plan(c, c->batch, &trainer));
     puts("\nThis is the device that needs the most. All devices:\n");
-    ech__show_pipe_memory(trainer->pipe);
+    ech__show_memory_of_devices(trainer);
     ech_trainer_destroy(trainer);
     return ECH_OK;
 }

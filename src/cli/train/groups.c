@@ -39,9 +39,11 @@ ech_status ech__train_find_groups(ech_ctx *ctx, args *a)
         p->devices = 0;
         return ECH_OK;
     }
+    const ech__spread_by by = {.strategy = c->parallel};
     if (!p->micro_batches)
-        p->micro_batches =
-            c->parallel == ECH__STRATEGY_PIPELINE ? ech__pipe_default_micros(batch, p->devices) : 1;
+        p->micro_batches = ech__strategy_refusal(by, ECH__FEATURE_MICRO_BATCHES)
+                               ? 1
+                               : ech__pipe_default_micros(batch, p->devices);
     if (c->train.batch % p->micro_batches)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--micro-batches %d: must divide the batch of %lld samples",

@@ -136,7 +136,7 @@ static void settle(const ech__command *command, const ech__option_result *r, ech
         if (!ech__option_given(command, r, "tune"))
             o->tune = false;
     }
-    if (c->parallel != ECH__STRATEGY_DP)
+    if (!ech__strategy_row_of(c->parallel)->one_process)
         return;
     /* One process has all of the batch and cuts it. A file says how many samples there are. */
     const bool file = c->data && strcmp(c->data, "cifar10");

@@ -37,6 +37,7 @@ void ech__show_head(const ech__run *run)
 {
     const ech__run_config *c = &run->config;
     const ech_trainer *t = run->trainer;
+    const ech__strategy_row *row = ech__strategy_row_of(t->by.strategy);
     printf("%s", ech__model_name(c->model.kind));
     if (c->model.kind == ECH__MODEL_LINEAR)
         printf(" %lldx%lld", (long long)c->model.dim, (long long)c->model.depth);
@@ -47,24 +48,18 @@ void ech__show_head(const ech__run *run)
     const int devices = ech__run_devices(run);
     printf(", %s, %d device%s with %d thread%s%s%s\n", ech__optimizer_name(c->train.optimizer.kind),
            devices, devices == 1 ? "" : "s", t->device->threads, t->device->threads == 1 ? "" : "s",
-           devices == 1 ? "" : " each", c->train.dp.devices ? ", DataParallel" : "");
-    if (c->train.pipeline.devices)
-        printf("%d layers on %d devices%s, placement %s, %d micro-batch%s%s%s\n", t->layers.count,
-               c->train.pipeline.devices, run->world > 1 ? " per group" : "",
-               c->train.pipeline.placement ? c->train.pipeline.placement : "even",
-               ech__pipe_micros(t->pipe), ech__pipe_micros(t->pipe) == 1 ? "" : "es",
-               ech__pipe_micros(t->pipe) == 1 ? "" : ", ",
-               ech__pipe_micros(t->pipe) == 1 ? ""
-                                              : ech__pipeline_name(c->train.pipeline.schedule));
+           devices == 1 ? "" : " each", row->one_process ? ", DataParallel" : "");
+    if (row->cuts_model)
+        ech__show_pipe_head(run);
     show_precision(&c->train);
     printf("planned in %s", ech__format_seconds(t->planning_s).s);
     if (t->timed_kernels)
         printf(", %d kernels timed", t->timed_kernels);
     printf("; memory %s%s\n", ech__format_bytes(ech_trainer_planned_memory(t)).s,
-           c->train.pipeline.devices ? " on the device that needs the most"
-           : run->world > 1          ? " per device"
-           : c->train.dp.devices     ? " on device 0"
-                                     : "");
+           row->cuts_model       ? " on the device that needs the most"
+           : run->world > 1      ? " per device"
+           : row->first_has_loss ? " on device 0"
+                                 : "");
     if (t->tree)
         printf("reproducible: %d slots of %lld samples, %d per device, summed in a fixed tree; "
                "%s of the memory holds the sums\n",

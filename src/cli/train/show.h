@@ -14,8 +14,10 @@ void ech__show_kernels(const ech__run *run);
 /* Layers on several devices: where they are, what moves between them, and what each device does (show_pipe.c). Nothing for
  * other runs. */
 void ech__show_pipe(const ech__run *run);
+/* A line of the head. */
+void ech__show_pipe_head(const ech__run *run);
 /* The memory of each device by kind. */
-void ech__show_pipe_memory(const ech__pipe *pipe);
+void ech__show_memory_of_devices(const ech_trainer *trainer);
 
 /* A line that is written over on a terminal; elsewhere a plain line every few seconds. */
 typedef struct ech__progress {

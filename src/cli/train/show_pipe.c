@@ -54,20 +54,31 @@ static void show_devices(const ech__run *run)
     }
 }
 
-void ech__show_pipe_memory(const ech__pipe *pipe)
+void ech__show_memory_of_devices(const ech_trainer *trainer)
 {
     printf("%8s", "device");
     for (int k = 0; k < ECH__MEMORY_COUNT; k++)
         printf("  %11s", ech__memory_name((ech__memory_kind)k));
     printf("  %11s\n", "total");
-    for (int d = 0; d < ech__pipe_devices(pipe); d++) {
+    for (int d = 0; d < ech__trainer_devices(trainer); d++) {
         int64_t memory[ECH__MEMORY_COUNT];
-        ech__pipe_memory(pipe, d, memory);
+        ech__trainer_memory(trainer, d, memory);
         printf("%8d", d);
         for (int k = 0; k < ECH__MEMORY_COUNT; k++)
             printf("  %11s", ech__format_bytes(memory[k]).s);
-        printf("  %11s\n", ech__format_bytes(ech__pipe_planned(pipe, d)).s);
+        printf("  %11s\n", ech__format_bytes(ech__trainer_planned(trainer, d)).s);
     }
+}
+
+void ech__show_pipe_head(const ech__run *run)
+{
+    const ech_trainer *t = run->trainer;
+    const ech_pipeline_options *o = &run->config.train.pipeline;
+    const int micros = ech__pipe_micros(t->pipe);
+    printf("%d layers on %d devices%s, placement %s, %d micro-batch%s%s%s\n", t->layers.count,
+           o->devices, run->world > 1 ? " per group" : "", o->placement ? o->placement : "even",
+           micros, micros == 1 ? "" : "es", micros == 1 ? "" : ", ",
+           micros == 1 ? "" : ech__pipeline_name(o->schedule));
 }
 
 void ech__show_pipe(const ech__run *run)
@@ -79,7 +90,7 @@ void ech__show_pipe(const ech__run *run)
     show_moves(run);
     show_devices(run);
     putchar('\n');
-    ech__show_pipe_memory(run->trainer->pipe);
+    ech__show_memory_of_devices(run->trainer);
     printf("\nbubble       devices idle %.1f %% of the time until the pipeline drains (%s); "
            "(D-1)/(M+D-1) is %.1f %%\n",
            100 * t->bubble, ech__run_clock(run), 100 * t->ideal);

@@ -102,7 +102,7 @@ static int run_it(ech_ctx *ctx, const ech__command *command, const ech__train_ar
                   show_fn show)
 {
     const ech__run_config *c = &a->run;
-    if (c->parallel == ECH__STRATEGY_DP)
+    if (ech__strategy_row_of(c->parallel)->one_process)
         return train(ctx, command, a, NULL, show);
     if (ech__cli_is_rank() || ech__mpi_wanted())
         return train_as_rank(ctx, command, a, show);
@@ -130,8 +130,8 @@ int ech__command_train(ech_ctx *ctx, const ech__command *command, char **argv)
     if (ech__train_find_links(ctx, &a.run) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     if (a.run.memory) {
-        const bool one =
-            a.run.parallel == ECH__STRATEGY_DP || a.run.train.pipeline.ranks || !a.ranks;
+        const bool one = ech__strategy_row_of(a.run.parallel)->one_process ||
+                         a.run.train.pipeline.ranks || !a.ranks;
         return ech__cli_memory(ctx, command, &a.run, one ? 1 : a.ranks);
     }
     return run_it(ctx, command, &a, argv, ech__show_run);

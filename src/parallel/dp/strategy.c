@@ -24,9 +24,24 @@ static const ech__refusal refused[] = {
     {0},
 };
 
+static int asked(const ech_train_options *o)
+{
+    return o->dp.devices;
+}
+
+static void ask(ech_train_options *o, int devices)
+{
+    o->dp.devices = devices;
+}
+
 const ech__strategy_row ech__strategy_dp = {
     .title = "DataParallel",
     .about = "one process; device 0 has the model, hands out parts of the batch and updates",
+    .moves = "device 0 copies and sums",
     .most = ECH__DP_MAX_DEVICES,
+    .one_process = true,
+    .first_has_loss = true,
+    .asked = asked,
+    .ask = ask,
     .refused = refused,
 };

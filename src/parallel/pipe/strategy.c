@@ -31,12 +31,30 @@ static const ech__refusal in_ranks[] = {
     {0},
 };
 
+static int mp_asked(const ech_train_options *o)
+{
+    return o->pipeline.micro_batches > 1 ? 0 : o->pipeline.devices;
+}
+
+static int pipeline_asked(const ech_train_options *o)
+{
+    return o->pipeline.micro_batches > 1 ? o->pipeline.devices : 0;
+}
+
+static void ask(ech_train_options *o, int devices)
+{
+    o->pipeline.devices = devices;
+}
+
 const ech__strategy_row ech__strategy_mp = {
     .title = "model parallelism",
     .about = "layers are spread over the devices, which work one after the other",
+    .moves = "activations and gradients are copied",
     .most = ECH__MAX_STAGES,
     .cuts_model = true,
     .one_by_one = true,
+    .asked = mp_asked,
+    .ask = ask,
     .refused = of_mp,
     .refused_in_ranks = in_ranks,
 };
@@ -44,8 +62,11 @@ const ech__strategy_row ech__strategy_mp = {
 const ech__strategy_row ech__strategy_pipeline = {
     .title = "a pipeline",
     .about = "layers are spread over the devices, which micro-batches keep busy",
+    .moves = "activations and gradients are copied",
     .most = ECH__MAX_STAGES,
     .cuts_model = true,
+    .asked = pipeline_asked,
+    .ask = ask,
     .refused = of_pipeline,
     .refused_in_ranks = in_ranks,
 };

@@ -4,7 +4,7 @@
 #include "device/device.h"
 #include "train/checkpoint/buffers.h"
 #include "train/step/params.h"
-#include "train/step/trainer_pipe.h"
+#include "train/step/strategy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,8 +170,9 @@ static ech_status save_state(const ech__run *run, const char *path)
         .epochs = run->epochs,
         .nepochs = (size_t)run->epochs_done,
     };
-    ech_json *choices = run->trainer->pipe ? ech__trainer_pipe_choices(run->trainer)
-                                           : ech__choices_json(run->trainer->plan);
+    const ech_trainer *trainer = run->trainer;
+    ech_json *choices =
+        trainer->ops->choices ? trainer->ops->choices(trainer) : ech__choices_json(trainer->plan);
     ech_json *json = ech__checkpoint_state_json(&state, choices);
     const ech_status status = ech__json_save(run->ctx, path, json, ECH_JSON_INDENT);
     ech__json_destroy(json);

@@ -23,10 +23,6 @@ typedef struct ech__dp_totals {
     double hand_over_s;             /* of a step, besides device 0's own work; medians */
 } ech__dp_totals;
 
-ech_status ech__dp_totals_init(ech__dp_totals *totals, const ech_trainer *trainer, int64_t steps);
-void ech__dp_totals_fini(ech__dp_totals *totals);
-void ech__dp_totals_add(ech__dp_totals *totals, const ech_trainer *trainer, double step_s);
-ech_status ech__dp_totals_sum_up(ech__dp_totals *totals, const ech_trainer *trainer);
 /* Device 0's own work in a phase, step by step: out[kept]. */
 void ech__dp_totals_own(const ech__dp_totals *totals, ech__dp_phase phase, double *out);
 

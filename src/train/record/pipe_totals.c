@@ -30,8 +30,6 @@ static void find_moves(ech__pipe_totals *t, const ech_trainer *trainer)
 ech_status ech__pipe_totals_init(ech__pipe_totals *t, const ech_trainer *trainer, int64_t steps)
 {
     *t = (ech__pipe_totals){.ctx = trainer->ctx, .steps = steps};
-    if (!trainer->pipe)
-        return ECH_OK;
     t->devices = ech__pipe_devices(trainer->pipe);
     t->micros = ech__pipe_micros(trainer->pipe);
     t->ideal = ech__pipe_bubble(t->devices, t->micros);
@@ -76,7 +74,7 @@ static void add_stage(const ech__stage *stage, double *row)
 
 void ech__pipe_totals_add(ech__pipe_totals *t, const ech_trainer *trainer, double step_s)
 {
-    if (!t->devices || t->kept == t->steps)
+    if (t->kept == t->steps)
         return;
     double *row = t->samples + (size_t)t->kept++ * width_of(t);
     for (int d = 0; d < t->devices; d++)
@@ -150,9 +148,9 @@ static ech_status share(ech__pipe_totals *t, ech__comm *comm)
 
 ech_status ech__pipe_totals_sum_up(ech__pipe_totals *t, const ech_trainer *trainer)
 {
-    if (t->devices && trainer->stages)
+    if (trainer->stages)
         ECH_TRY(share(t, trainer->stages));
-    if (!t->devices || !t->kept)
+    if (!t->kept)
         return ECH_OK;
     const size_t bytes = (size_t)t->kept * sizeof(double);
     double *samples = ech__new(t->ctx, bytes);

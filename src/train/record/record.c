@@ -4,6 +4,7 @@
 #include "base/system/clock.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/record/step_lines.h"
+#include "train/record/totals.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -78,9 +79,7 @@ const char *ech__run_clock(const ech__run *run)
 
 int ech__run_devices(const ech__run *run)
 {
-    return run->dp_totals.devices     ? run->dp_totals.devices
-           : run->pipe_totals.devices ? run->pipe_totals.devices * run->world
-                                      : run->world;
+    return ech__trainer_devices(run->trainer) * run->world;
 }
 
 ech__strategy ech__run_strategy(const ech__run *run)
@@ -90,20 +89,7 @@ ech__strategy ech__run_strategy(const ech__run *run)
 
 int64_t ech__run_memory(const ech__run *run, int device, bool planned)
 {
-    if (run->dp_totals.devices) {
-        const ech__dp_device_total *d = &run->dp_totals.device[device];
-        return planned ? d->planned : d->memory;
-    }
-    if (run->pipe_totals.devices) { /* groups are alike */
-        const ech__stage_total *s = &run->pipe_totals.stage[device % run->pipe_totals.devices];
-        return planned ? s->planned : s->memory;
-    }
-    if (run->world > 1) {
-        const ech__rank_traffic *r = &run->traffic.ranks[device];
-        return planned ? r->planned_memory : r->peak_memory;
-    }
-    return planned ? ech_trainer_planned_memory(run->trainer)
-                   : ech_trainer_peak_memory(run->trainer);
+    return ech__totals_of(run->trainer)->memory(run, device, planned);
 }
 
 static ech_json *memory_list(const ech__run *run, bool planned)
@@ -118,31 +104,8 @@ static ech_json *utilisation_list(const ech__run *run)
 {
     ech_json *array = ech__json_array();
     for (int d = 0; d < ech__run_devices(run); d++)
-        ech__json_append_real(&array,
-                              run->dp_totals.devices ? run->dp_totals.device[d].busy_share
-                              : run->pipe_totals.devices
-                                  ? run->pipe_totals.stage[d % run->pipe_totals.devices].busy_share
-                              : run->world > 1 ? run->traffic.ranks[d].busy
-                                               : run->summary.utilisation);
+        ech__json_append_real(&array, ech__totals_of(run->trainer)->busy(run, d));
     return array;
-}
-
-/* DataParallel: what each device moved and did, and the parts of a step. */
-static ech_json *data_parallel_json(const ech__dp_totals *t)
-{
-    ech_json *json = ech__json_object(), *devices = ech__json_array(), *parts = ech__json_object();
-    for (int d = 0; d < t->devices; d++) {
-        ech_json *device = ech__json_object();
-        ech__json_set_int(&device, "bytes_in", t->device[d].bytes_in);
-        ech__json_set_int(&device, "bytes_out", t->device[d].bytes_out);
-        ech__json_set_real(&device, "busy_s", t->device[d].busy_s);
-        ech__json_append(&devices, device);
-    }
-    for (int p = 0; p < ECH__DP_PHASES; p++)
-        ech__json_set_real(&parts, ech__dp_phase_name((ech__dp_phase)p), t->phase_s[p]);
-    ech__json_set(&json, "devices", devices);
-    ech__json_set(&json, "parts_s", parts);
-    return json;
 }
 
 static ech_json *rank_json(const ech__rank_traffic *r)
@@ -214,11 +177,7 @@ static ech_json *memory_json(const ech__run *run)
     for (int d = 0; d < ech__run_devices(run); d++) {
         ech_json *kinds = ech__json_object();
         int64_t bytes[ECH__MEMORY_COUNT];
-        memcpy(bytes, trainer->plan->memory, sizeof bytes);
-        if (trainer->dp)
-            ech__dp_memory(trainer->dp, d, bytes);
-        if (trainer->pipe)
-            ech__pipe_memory(trainer->pipe, d % ech__pipe_devices(trainer->pipe), bytes);
+        ech__trainer_memory(trainer, d % ech__trainer_devices(trainer), bytes);
         for (int k = 0; k < ECH__MEMORY_COUNT; k++)
             ech__json_set_int(&kinds, ech__memory_name((ech__memory_kind)k), bytes[k]);
         ech__json_append(&array, kinds);
@@ -234,7 +193,7 @@ static ech_json *kernels_json(const ech__run *run)
         if (ech__plan_is_idle(ech__trainer_plan_of(run->trainer, run->ops[n].device), instr))
             continue;
         ech_json *op = ech__json_object();
-        if (run->trainer->pipe)
+        if (ech__strategy_row_of(run->trainer->by.strategy)->cuts_model)
             ech__json_set_int(&op, "device", run->ops[n].device);
         ech__json_set_string(&op, "op", ech__op_name(instr->node->op));
         ech__json_set_string(&op, "name", instr->node->name);
@@ -329,16 +288,10 @@ static ech_json *summary_json(const ech__run *run)
     ech__json_set_real(&json, "outside_kernels", s->outside_kernels);
     ech__json_set_real(&json, "samples_per_s", s->samples_per_s);
     const ech__ddp_bytes *bytes = &run->traffic.bytes;
-    const ech__dp_device_total *first = &run->dp_totals.device[0]; /* all goes through it */
-    ech__json_set_int(&json, "comm_bytes_per_step",
-                      run->dp_totals.devices ? first->bytes_in + first->bytes_out
-                      : run->pipe_totals.devices
-                          ? run->pipe_totals.moved_bytes + bytes->gradients + bytes->buffers
-                          : bytes->gradients + bytes->buffers + bytes->statistics);
-    if (run->dp_totals.devices)
-        ech__json_set(&json, "data_parallel", data_parallel_json(&run->dp_totals));
-    if (run->pipe_totals.devices)
-        ech__record_pipe(run, &json);
+    const ech__totals_row *totals = ech__totals_of(run->trainer);
+    ech__json_set_int(&json, "comm_bytes_per_step", totals->bytes(run));
+    if (totals->json)
+        totals->json(run, &json);
     if (run->world > 1) {
         ech__json_set_int(&json, "buffer_bytes_per_step", bytes->buffers);
         ech__json_set_real(&json, "buffer_s", run->traffic.buffers_s);

@@ -16,10 +16,6 @@ void ech__records_trace_failed(ech__records *records, const char *why);
 /* The list of incomplete files of the run directory for run.json; NULL if there are none. records
  * may be NULL. */
 ech_json *ech__records_incomplete(const ech__records *records);
-/* Of layers on several devices (record_pipe.c): fills in their times from those of the operators, once; and what a summary has
- * of them. */
-void ech__run_sum_up_layers(ech__run *run);
-void ech__record_pipe(const ech__run *run, ech_json **summary);
 /* Closes everything. NULL is fine. */
 void ech__records_close(ech__records *records);
 

@@ -1,10 +1,14 @@
 /* The part of a record that is about layers on several devices. */
-#include "train/record/record.h"
+#include "train/record/totals.h"
+#include "train/record/trace_events.h"
 
-void ech__run_sum_up_layers(ech__run *run)
+#include <stdio.h>
+
+/* Times of layers, from those of the operators. */
+static void sum_up_layers(ech__run *run)
 {
     const ech_trainer *t = run->trainer;
-    for (size_t n = 0; run->pipe_totals.devices && n < run->nops; n++) {
+    for (size_t n = 0; n < run->nops; n++) {
         const ech__node *node = run->ops[n].instr->node;
         const bool often = node->phase == ECH__PHASE_FORWARD || node->phase == ECH__PHASE_BACKWARD;
         const int layer =
@@ -86,7 +90,7 @@ static ech_json *stage_json(const ech__run *run, int device)
     return json;
 }
 
-void ech__record_pipe(const ech__run *run, ech_json **summary)
+static void set_json(const ech__run *run, ech_json **summary)
 {
     const ech__pipe_totals *t = &run->pipe_totals;
     ech_json *stages = ech__json_array(), *bubble = ech__json_object();
@@ -99,3 +103,116 @@ void ech__record_pipe(const ech__run *run, ech_json **summary)
     ech__json_set(summary, "stages", stages);
     ech__json_set(summary, "bubble", bubble);
 }
+
+/* ---- trace ---- */
+
+/* A transfer: waiting for it, fetching it, and an arrow from where it was sent. */
+static void trace_move(ech__trace *t, const ech__mail *mail, const char *name, int64_t start_ns)
+{
+    char text[128];
+    ech_json *args = ech__json_object();
+    const int64_t from = start_ns > mail->fetch_ns ? start_ns : mail->fetch_ns;
+    /* On the virtual clock it may have arrived before the device came to it. */
+    const int64_t until = mail->taken_ns > from ? mail->taken_ns : from;
+    snprintf(text, sizeof text, "wait for device %d", mail->from);
+    if (from > start_ns)
+        ech__trace_bar(t, text, "wait", mail->to, (ech__span){start_ns, from}, NULL);
+    ech__json_set_int(&args, "bytes", mail->bytes);
+    snprintf(text, sizeof text, "transfer %s, device %d to %d", name, mail->from, mail->to);
+    ech__trace_bar(t, text, "transfer", mail->to, (ech__span){from, until}, args);
+    if (mail->sent_ns)
+        ech__trace_arrow(t, "transfer", mail->from, mail->sent_ns, mail->to, until);
+}
+
+/* One micro-batch on one device: operators, and its ends of transfers. */
+static void trace_micro(ech__trace *t, const ech_trainer *trainer, const ech__pass *pass,
+                        int device, int micro)
+{
+    const ech__plan *plan = pass->plans[device * pass->micros + micro];
+    if (!plan) /* another process has it */
+        return;
+    const ech__span *spans = ech__exec_spans(pass->execs[device * pass->micros + micro]);
+    for (size_t n = 0; n < plan->ninstrs; n++) {
+        const ech__node *node = plan->instrs[n].node;
+        if (ech__plan_is_idle(plan, &plan->instrs[n]) ||
+            spans[n].start_ns < trainer->report.start_ns)
+            continue;
+        if (node->op == ECH__OP_RECV) {
+            const int at = (int)node->attrs.link * pass->micros + micro;
+            trace_move(t, &pass->mails[at], node->name, spans[n].start_ns);
+            continue;
+        }
+        char name[128];
+        ech_json *args = ech__json_object();
+        ech__json_set_string(&args, "kernel", plan->instrs[n].choice.name);
+        ech__json_set_int(&args, "micro_batch", micro);
+        snprintf(name, sizeof name, "%s %s", ech__op_name(node->op), node->name);
+        ech__trace_bar(t, name, ech__phase_name(node->phase), device, spans[n], args);
+    }
+}
+
+static void trace(ech__trace *t, const ech_trainer *trainer, const ech__variant *variant)
+{
+    const ech__pass *pass = ech__pipe_last(trainer->pipe);
+    (void)variant;
+    for (int d = 0; d < ech__pipe_devices(trainer->pipe); d++) {
+        for (int m = 0; m < pass->micros; m++)
+            trace_micro(t, trainer, pass, d, m);
+    }
+}
+
+/* ---- the row ---- */
+
+static ech_status init(ech__run *run)
+{
+    return ech__pipe_totals_init(&run->pipe_totals, run->trainer, run->op_steps);
+}
+
+static void fini(ech__run *run)
+{
+    ech__pipe_totals_fini(&run->pipe_totals);
+}
+
+static void add(ech__run *run, double step_s)
+{
+    ech__pipe_totals_add(&run->pipe_totals, run->trainer, step_s);
+}
+
+static ech_status sum_up(ech__run *run)
+{
+    sum_up_layers(run);
+    return ech__pipe_totals_sum_up(&run->pipe_totals, run->trainer);
+}
+
+/* Groups are alike. */
+static const ech__stage_total *total_of(const ech__run *run, int device)
+{
+    return &run->pipe_totals.stage[device % run->pipe_totals.devices];
+}
+
+static int64_t memory(const ech__run *run, int device, bool planned)
+{
+    return planned ? total_of(run, device)->planned : total_of(run, device)->memory;
+}
+
+static double busy(const ech__run *run, int device)
+{
+    return total_of(run, device)->busy_share;
+}
+
+static int64_t bytes(const ech__run *run)
+{
+    return run->pipe_totals.moved_bytes + run->traffic.bytes.gradients + run->traffic.bytes.buffers;
+}
+
+const ech__totals_row ech__totals_pipe = {
+    .init = init,
+    .fini = fini,
+    .add = add,
+    .sum_up = sum_up,
+    .memory = memory,
+    .busy = busy,
+    .bytes = bytes,
+    .json = set_json,
+    .trace = trace,
+};

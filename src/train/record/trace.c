@@ -1,5 +1,7 @@
 #include "train/record/trace.h"
 #include "base/file/json.h"
+#include "train/record/totals.h"
+#include "train/record/trace_events.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -94,9 +96,8 @@ static bool begin(ech__trace *t, const ech_trainer *trainer)
     if (t->events)
         return true;
     t->rank = ech__trainer_rank(trainer);
-    t->offset_ns = trainer->comm     ? trainer->comm->clock_offset_ns
-                   : trainer->stages ? trainer->stages->clock_offset_ns
-                                     : 0;
+    const ech__comm *comm = ech__trainer_everyone(trainer);
+    t->offset_ns = comm ? comm->clock_offset_ns : 0;
     if (!t->origin_ns) /* near enough to rank 0's: all begin their first step together */
         t->origin_ns = trainer->report.start_ns + t->offset_ns;
     t->events = open_memstream(&t->text, &t->bytes);
@@ -110,11 +111,11 @@ static bool begin(ech__trace *t, const ech_trainer *trainer)
     snprintf(name, sizeof name, "rank %d", t->rank);
     add_name(t, "process_name", DEVICE, name);
     const int devices = ech__trainer_devices(trainer);
-    const int first = trainer->pipe ? t->rank * devices : t->rank;
+    const int first = trainer->stages ? 0 : t->rank * devices;
     for (int d = 0; d < devices; d++) {
         if (trainer->stages && d != t->rank)
             continue;
-        snprintf(name, sizeof name, "device %d", trainer->stages ? d : first + d);
+        snprintf(name, sizeof name, "device %d", first + d);
         add_name(t, "thread_name", DEVICE + d, name);
     }
     if (trainer->ranks)
@@ -123,8 +124,31 @@ static bool begin(ech__trace *t, const ech_trainer *trainer)
     return true;
 }
 
-static void add_ops(ech__trace *t, const ech_trainer *trainer, const ech__plan *plan,
-                    const ech__exec *exec, int thread)
+void ech__trace_bar(ech__trace *t, const char *name, const char *category, int device,
+                    ech__span span, ech_json *args)
+{
+    add_span(t, name, category, DEVICE + device,
+             (ech__span){span.start_ns + t->offset_ns, span.end_ns + t->offset_ns}, args);
+}
+
+void ech__trace_arrow(ech__trace *t, const char *name, int from, int64_t from_ns, int to,
+                      int64_t to_ns)
+{
+    t->arrows++;
+    for (int end = 0; end < 2; end++) {
+        ech_json *arrow = new_event(t, name, end ? "f" : "s", DEVICE + (end ? to : from));
+        const int64_t at = (end ? to_ns : from_ns) + t->offset_ns;
+        ech__json_set_string(&arrow, "cat", name);
+        ech__json_set_int(&arrow, "id", t->arrows);
+        ech__json_set_real(&arrow, "ts", (double)(at - t->origin_ns) * 1e-3);
+        if (end)
+            ech__json_set_string(&arrow, "bp", "e");
+        add_event(t, arrow);
+    }
+}
+
+void ech__trace_plan(ech__trace *t, const ech_trainer *trainer, const ech__plan *plan,
+                     const ech__exec *exec, int device)
 {
     const ech__span *spans = ech__exec_spans(exec);
     for (size_t n = 0; n < plan->ninstrs; n++) {
@@ -136,109 +160,14 @@ static void add_ops(ech__trace *t, const ech_trainer *trainer, const ech__plan *
         ech_json *args = ech__json_object();
         ech__json_set_string(&args, "kernel", instr->choice.name);
         snprintf(name, sizeof name, "%s %s", ech__op_name(instr->node->op), instr->node->name);
-        add_span(t, name, ech__phase_name(instr->node->phase), thread,
-                 (ech__span){spans[n].start_ns + t->offset_ns, spans[n].end_ns + t->offset_ns},
-                 args);
-    }
-}
-
-/* DataParallel: the parts of the step on each device, and in them its operators. */
-static void add_parts(ech__trace *t, const ech_trainer *trainer)
-{
-    const ech__dp *dp = trainer->dp;
-    for (int d = 0; d < ech__dp_devices(dp); d++) {
-        const ech__span *parts = ech__dp_work_of(dp, d)->phases;
-        const ech__plan *plan;
-        const ech__exec *exec;
-        for (int p = 0; p < ECH__DP_PHASES; p++) {
-            if (parts[p].end_ns > parts[p].start_ns)
-                add_span(t, ech__dp_phase_name((ech__dp_phase)p), "part", DEVICE + d, parts[p],
-                         NULL);
-        }
-        if (ech__dp_last(dp, d, &plan, &exec))
-            add_ops(t, trainer, plan, exec, DEVICE + d);
-    }
-}
-
-/* A transfer: waiting for it, fetching it, and an arrow from where it was sent. */
-static void add_move(ech__trace *t, const ech__mail *mail, const char *name, int64_t start_ns,
-                     int id)
-{
-    char text[128];
-    ech_json *args = ech__json_object();
-    const int64_t from = start_ns > mail->fetch_ns ? start_ns : mail->fetch_ns;
-    /* On the virtual clock it may have arrived before the device came to it. */
-    const int64_t until = mail->taken_ns > from ? mail->taken_ns : from;
-    snprintf(text, sizeof text, "wait for device %d", mail->from);
-    if (from > start_ns)
-        add_span(t, text, "wait", DEVICE + mail->to,
-                 (ech__span){start_ns + t->offset_ns, from + t->offset_ns}, NULL);
-    ech__json_set_int(&args, "bytes", mail->bytes);
-    snprintf(text, sizeof text, "transfer %s, device %d to %d", name, mail->from, mail->to);
-    add_span(t, text, "transfer", DEVICE + mail->to,
-             (ech__span){from + t->offset_ns, until + t->offset_ns}, args);
-    for (int end = 0; mail->sent_ns && end < 2; end++) {
-        ech_json *arrow =
-            new_event(t, "transfer", end ? "f" : "s", DEVICE + (end ? mail->to : mail->from));
-        const int64_t at = (end ? until : mail->sent_ns) + t->offset_ns;
-        ech__json_set_string(&arrow, "cat", "transfer");
-        ech__json_set_int(&arrow, "id", id);
-        ech__json_set_real(&arrow, "ts", (double)(at - t->origin_ns) * 1e-3);
-        if (end)
-            ech__json_set_string(&arrow, "bp", "e");
-        add_event(t, arrow);
-    }
-}
-
-/* One micro-batch on one device of a pipe: operators, and its ends of transfers. */
-static void add_micro(ech__trace *t, const ech_trainer *trainer, const ech__pass *pass, int device,
-                      int micro)
-{
-    const ech__plan *plan = pass->plans[device * pass->micros + micro];
-    if (!plan) /* another process has it */
-        return;
-    const ech__span *spans = ech__exec_spans(pass->execs[device * pass->micros + micro]);
-    for (size_t n = 0; n < plan->ninstrs; n++) {
-        const ech__node *node = plan->instrs[n].node;
-        if (ech__plan_is_idle(plan, &plan->instrs[n]) ||
-            spans[n].start_ns < trainer->report.start_ns)
-            continue;
-        if (node->op == ECH__OP_RECV) {
-            const int at = (int)node->attrs.link * pass->micros + micro;
-            add_move(t, &pass->mails[at], node->name, spans[n].start_ns, ++t->arrows);
-            continue;
-        }
-        char name[128];
-        ech_json *args = ech__json_object();
-        ech__json_set_string(&args, "kernel", plan->instrs[n].choice.name);
-        ech__json_set_int(&args, "micro_batch", micro);
-        snprintf(name, sizeof name, "%s %s", ech__op_name(node->op), node->name);
-        add_span(t, name, ech__phase_name(node->phase), DEVICE + device,
-                 (ech__span){spans[n].start_ns + t->offset_ns, spans[n].end_ns + t->offset_ns},
-                 args);
-    }
-}
-
-static void add_pipe(ech__trace *t, const ech_trainer *trainer)
-{
-    const ech__pass *pass = ech__pipe_last(trainer->pipe);
-    for (int d = 0; d < ech__pipe_devices(trainer->pipe); d++) {
-        for (int m = 0; m < pass->micros; m++)
-            add_micro(t, trainer, pass, d, m);
+        ech__trace_bar(t, name, ech__phase_name(instr->node->phase), device, spans[n], args);
     }
 }
 
 void ech__trace_ops(ech__trace *t, const ech_trainer *trainer, const ech__variant *variant)
 {
-    if (!t || !begin(t, trainer))
-        return;
-    if (trainer->pipe) {
-        add_pipe(t, trainer);
-        return;
-    }
-    if (trainer->dp) /* before the loss's own operators, which lie inside a part */
-        add_parts(t, trainer);
-    add_ops(t, trainer, variant->plan, variant->exec, DEVICE);
+    if (t && begin(t, trainer))
+        ech__totals_of(trainer)->trace(t, trainer, variant);
 }
 
 /* On its way a bucket waits until it is ready everywhere, and then is reduced. */
@@ -272,7 +201,7 @@ static void write_lines(ech__trace *t, char *text)
 
 static ech_status write_step(ech__trace *t, const ech_trainer *trainer)
 {
-    ech__comm *comm = trainer->comm ? trainer->comm : trainer->stages;
+    ech__comm *comm = ech__trainer_everyone(trainer);
     if (!comm) {
         write_lines(t, t->text);
         return ECH_OK;

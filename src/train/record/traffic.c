@@ -23,7 +23,7 @@ ech_status ech__traffic_init(ech__traffic *t, const ech_trainer *trainer, int64_
         return ECH_OK;
     t->world = trainer->comm->world;
     t->nbuckets = trainer->reports.nbuckets;
-    for (int d = 0; d < (trainer->pipe ? ech__trainer_devices(trainer) : 1); d++) {
+    for (int d = 0; d < ech__trainer_planned_devices(trainer); d++) {
         const ech__ddp_bytes own = ech__ddp_count(ech__trainer_plan_of(trainer, d)->graph);
         t->bytes.gradients += own.gradients;
         t->bytes.buffers += own.buffers;

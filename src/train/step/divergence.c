@@ -1,6 +1,7 @@
 #include "train/step/divergence.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/run.h"
+#include "train/step/strategy.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,14 +20,12 @@ static const ech__value *original(const ech_graph *graph, ech_value v)
 ech__blame ech__blame_of(const ech_trainer *trainer, const ech__variant *variant)
 {
     int device = 0;
-    const ech__culprit found = trainer->pipe ? ech__pipe_culprit(trainer->pipe, &device)
-                               : trainer->dp ? ech__dp_culprit(trainer->dp, &device)
-                                             : ech__exec_culprit(variant->exec);
+    const ech__culprit found = trainer->ops->culprit(trainer, variant, &device);
     ech__blame blame = {.what = ""};
     char where[32] = "";
     if (!found.node)
         return blame;
-    if ((trainer->pipe && !trainer->stages) || trainer->dp)
+    if (device >= 0 && !trainer->stages)
         snprintf(where, sizeof where, " on device %d", device);
     const ech__op op = found.node->op;
     const ech__value *value = original(found.graph, found.value);
@@ -51,15 +50,10 @@ ech__blame ech__blame_of(const ech_trainer *trainer, const ech__variant *variant
 
 /* ---- what ranks know together ---- */
 
-static ech__comm *comm_of(const ech__run *run)
-{
-    return run->trainer->stages ? run->trainer->stages : run->trainer->comm;
-}
-
 /* That of the first rank that has one, and which it is. */
 static ech_status first_blame(const ech__run *run, ech__blame *blame, int *rank)
 {
-    ech__comm *comm = comm_of(run);
+    ech__comm *comm = ech__trainer_everyone(run->trainer);
     *rank = 0;
     if (!comm || comm->world == 1)
         return ECH_OK;
@@ -117,7 +111,7 @@ static void tell_cause(const ech__run *run, const ech__blame *blame, int rank, e
 {
     const long long before = (long long)run->done - 1;
     char text[320], where[32] = "";
-    if (comm_of(run) && comm_of(run)->world > 1)
+    if (ech__trainer_everyone(run->trainer) && ech__trainer_everyone(run->trainer)->world > 1)
         snprintf(where, sizeof where, " on rank %d", rank);
     if (!blame->what[0])
         snprintf(text, sizeof text, "; which operator was the first is not known");

@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "plan/transfer.h"
 #include "tensor/safetensors.h"
+#include "train/step/strategy.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -182,17 +183,17 @@ ech_status ech__params_init(ech_trainer *trainer)
 
 /* ---- the program's own data ---- */
 
-/* Of a model on several devices, which cut their inputs themselves. */
-static bool is_piped_input(const ech_trainer *trainer, const char *name)
+/* Of several devices, which cut their inputs themselves. */
+static bool is_cut_input(const ech_trainer *trainer, const char *name)
 {
-    const ech_value v = trainer->pipe ? ech__graph_find(trainer->graph, name) : -1;
+    const ech_value v = trainer->ops->write ? ech__graph_find(trainer->graph, name) : -1;
     return v >= 0 && trainer->graph->values[v].kind == ECH__VALUE_INPUT;
 }
 
 static ech_status find(ech_trainer *trainer, const ech__variant *variant, const char *name,
                        size_t bytes, tensor *out)
 {
-    const ech_graph *graph = trainer->pipe ? trainer->graph : variant->plan->graph;
+    const ech_graph *graph = trainer->ops->write ? trainer->graph : variant->plan->graph;
     ech_value v = ech__graph_find(graph, name);
     bool known =
         v >= 0 && (graph->values[v].kind == ECH__VALUE_INPUT || is_saved(graph, (size_t)v));
@@ -220,8 +221,8 @@ ech_status ech__variant_write(ech_trainer *trainer, const ech__variant *variant,
                               const void *data, size_t bytes)
 {
     tensor t;
-    if (is_piped_input(trainer, name))
-        return ech__pipe_write(trainer->pipe, variant->pass, name, data, bytes);
+    if (is_cut_input(trainer, name))
+        return trainer->ops->write(trainer, variant, &(ech__input){name, (void *)data, bytes});
     ECH_TRY(find(trainer, variant, name, bytes, &t));
     return put_anew(&t, 0, t.elems, data);
 }
@@ -234,8 +235,8 @@ ech_status ech_trainer_write(ech_trainer *trainer, const char *name, const void 
 ech_status ech_trainer_read(ech_trainer *trainer, const char *name, void *data, size_t bytes)
 {
     tensor t;
-    if (is_piped_input(trainer, name))
-        return ech__pipe_read(trainer->pipe, trainer->variants[0].pass, name, data, bytes);
+    if (is_cut_input(trainer, name))
+        return trainer->ops->read(trainer, &trainer->variants[0], &(ech__input){name, data, bytes});
     ECH_TRY(find(trainer, &trainer->variants[0], name, bytes, &t));
     return get(&t, 0, t.elems, data);
 }
@@ -249,8 +250,8 @@ static ech_status move_chunk(void *user, const tensor *t, int64_t first, int64_t
 ech_status ech__variant_take_inputs(ech_trainer *trainer, const ech__variant *from,
                                     const ech__variant *to)
 {
-    if (trainer->pipe)
-        return ech__pipe_take_inputs(trainer->pipe, from->pass, to->pass);
+    if (trainer->ops->take_inputs)
+        return trainer->ops->take_inputs(trainer, from, to);
     for (size_t v = 0; v < to->plan->graph->nvalues; v++) {
         if (to->plan->graph->values[v].kind != ECH__VALUE_INPUT || !to->plan->places[v].used)
             continue;

@@ -7,8 +7,7 @@
 #include "train/step/clock.h"
 #include "train/step/graphs.h"
 #include "train/step/params.h"
-#include "train/step/trainer_dp.h"
-#include "train/step/trainer_pipe.h"
+#include "train/step/strategy.h"
 
 #include <float.h>
 #include <math.h>
@@ -50,8 +49,7 @@ int ech__trainer_rank(const ech_trainer *trainer)
     return trainer->comm ? trainer->comm->rank : trainer->stages ? trainer->stages->rank : 0;
 }
 
-/* All ranks that work on this training. */
-static ech__comm *everyone(const ech_trainer *trainer)
+ech__comm *ech__trainer_everyone(const ech_trainer *trainer)
 {
     return trainer->comm ? trainer->comm : trainer->stages;
 }
@@ -75,13 +73,7 @@ static ech_status make_graphs(ech_trainer *trainer, const ech_graph *graph, ech_
     const ech__graphs_options options = graphs_options(trainer, o);
     trainer->nroles = ech__roles(o->train, options.ranks);
     ECH_TRY(ech__graph_clone(graph, &trainer->model));
-    if (o->train->dp.devices)
-        return ech__trainer_dp_graph(trainer, loss, &options);
-    if (o->train->pipeline.devices)
-        return ech__trainer_pipe_graph(trainer, &options);
-    ECH_TRY(ech__graphs_of_rank(graph, loss, &options, trainer->graphs));
-    trainer->graph = trainer->graphs[0];
-    return ECH_OK;
+    return trainer->ops->graphs(trainer, loss, &options);
 }
 
 const char *ech__amp_name(ech_amp amp)
@@ -221,7 +213,7 @@ static void describe(const ech_trainer *trainer, const ech_train_options *o, FIL
 
 static ech_status agree(ech_trainer *trainer, const ech_train_options *options)
 {
-    if (!everyone(trainer))
+    if (!ech__trainer_everyone(trainer))
         return ECH_OK;
     char *text = NULL;
     size_t bytes = 0;
@@ -232,7 +224,7 @@ static ech_status agree(ech_trainer *trainer, const ech_train_options *options)
         free(text);
         return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory to compare ranks");
     }
-    const ech_status status = ech__comm_agree(everyone(trainer), text);
+    const ech_status status = ech__comm_agree(ech__trainer_everyone(trainer), text);
     free(text);
     return status;
 }
@@ -264,7 +256,7 @@ static ech_status send_timings(ech_trainer *trainer)
 {
     char *text, *none;
     ECH_TRY(ech__tuning_text(trainer->tuning, &text));
-    const ech_status status = ech__comm_share_text(everyone(trainer), text, &none);
+    const ech_status status = ech__comm_share_text(ech__trainer_everyone(trainer), text, &none);
     free(text);
     if (status == ECH_OK)
         free(none);
@@ -274,45 +266,19 @@ static ech_status send_timings(ech_trainer *trainer)
 static ech_status receive_timings(ech_trainer *trainer)
 {
     char *text;
-    ECH_TRY(ech__comm_share_text(everyone(trainer), NULL, &text));
+    ECH_TRY(ech__comm_share_text(ech__trainer_everyone(trainer), NULL, &text));
     const ech_status status = ech__tuning_merge_text(trainer->tuning, text);
     free(text);
     return status;
 }
 
-/* By the choices that are handed in where that is possible, or else by measurement. */
-static ech_status choose(ech_trainer *trainer, int64_t batch, const ech__choices *choices)
-{
-    ech_ctx *ctx = trainer->ctx;
-    ech__plan_options options = {.batch = batch,
-                                 .choices = choices,
-                                 .exchange = ech__ranks_exchange(trainer->ranks),
-                                 .clock = ech__trainer_clock(trainer),
-                                 .variants = trainer->graphs + 1,
-                                 .nvariants = trainer->nroles - 1};
-    if (choices) {
-        const ech_status status =
-            ech__plan_create(trainer->graph, trainer->device, &options, &trainer->plan);
-        if (status != ECH_E_UNSUPPORTED && status != ECH_E_LIMIT)
-            return status;
-        ech__log(ctx, "kernels are chosen anew, so results will agree in rounding only: %s",
-                 ctx->error);
-        ctx->error[0] = 0;
-        trainer->chosen_anew = true;
-    }
-    options.choices = NULL;
-    options.tuning = trainer->tuning;
-    return ech__plan_create(trainer->graph, trainer->device, &options, &trainer->plan);
-}
-
 /* Rank 0 first, since it times kernels while nobody else computes. */
 static ech_status plan_in_turn(ech_trainer *trainer, ech_value loss, const ech__trainer_options *o)
 {
-    const bool shared = everyone(trainer) && trainer->tuning;
+    const bool shared = ech__trainer_everyone(trainer) && trainer->tuning;
     if (shared && ech__trainer_rank(trainer) != 0)
         ECH_TRY(receive_timings(trainer));
-    ECH_TRY(trainer->pipe ? ech__trainer_pipe_plan(trainer, loss, o->train, o->choices)
-                          : choose(trainer, ech__trainer_dp_batch(o->train), o->choices));
+    ECH_TRY(trainer->ops->plan(trainer, loss, o->train, o->choices));
     trainer->timed_kernels = trainer->tuning ? ech__tuning_added(trainer->tuning) : 0;
     save_tuning(trainer);
     return shared && ech__trainer_rank(trainer) == 0 ? send_timings(trainer) : ECH_OK;
@@ -324,34 +290,26 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     ech_ctx *ctx = trainer->ctx;
     const ech_train_options *options = o->train;
     const int64_t start = ech__clock_wall();
-    const ech__spread_by by = ech__strategy_of(options);
     ECH_TRY(check(ctx, options));
     ECH_TRY(ech_graph_status(graph));
-    ECH_TRY(ech__strategy_check(
-        ctx, by, ech__strategy_asked(options) | (o->emulation ? ECH__FEATURE_BIT(VIRTUAL) : 0)));
+    ECH_TRY(ech__strategy_check(ctx, trainer->by,
+                                ech__strategy_asked(options) |
+                                    (o->emulation ? ECH__FEATURE_BIT(VIRTUAL) : 0)));
     ECH_TRY(ech__device_asked(ctx, &trainer->device_kind));
     ECH_TRY(join(trainer, o));
     ECH_TRY(check_slots(trainer, options));
     if (options->init) /* a wrong file is found before anything takes time */
         ECH_TRY(ech__params_check(graph, options->init));
     ECH_TRY(make_graphs(trainer, graph, loss, o));
-    if (o->only_graphs && !options->pipeline.devices)
+    if (o->only_graphs && !trainer->ops->plans_graphs)
         return ECH_OK;
-    const ech__device_options device = {.kind = trainer->device_kind,
-                                        .threads = options->threads,
-                                        .memory_limit = options->device_memory,
-                                        .sharers = trainer->comm ? trainer->comm->local_world : 1};
-    ECH_TRY(options->dp.devices         ? ech__trainer_dp_device(trainer, options)
-            : options->pipeline.devices ? ech__trainer_pipe_open(trainer, loss, options)
-                                        : ech__device_create(ctx, &device, &trainer->device));
+    ECH_TRY(trainer->ops->open(trainer, loss, options));
     ECH_TRY(agree(trainer, options));
     if (options->tune)
         ECH_TRY(open_tuning(trainer, options));
     if (options->tune && o->only_plan)
         ech__tuning_freeze(trainer->tuning);
     ECH_TRY(plan_in_turn(trainer, loss, o));
-    if (options->dp.devices)
-        ECH_TRY(ech__trainer_dp_plan(trainer, options));
     trainer->planning_s = ech__seconds(ech__clock_wall() - start);
     return ECH_OK;
 }
@@ -364,6 +322,8 @@ static ech_status plan_it(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
     if (!trainer)
         return ech__fail(ctx, ECH_E_NOMEM, "no memory for a trainer");
     trainer->ctx = ctx;
+    trainer->by = ech__strategy_of(options->train);
+    trainer->ops = ech__strategy_ops_of(trainer->by.strategy);
     trainer->seed = options->train->seed;
     trainer->amp = options->train->amp.type;
     trainer->counted = -1;
@@ -391,25 +351,13 @@ ech_status ech__trainer_plan(ech_ctx *ctx, const ech_graph *graph, ech_value los
     return plan_it(ctx, graph, loss, &o, out);
 }
 
-/* Every rank starts from rank 0's parameters and buffers. */
-static ech_status share_weights(ech_trainer *trainer)
-{
-    if (trainer->pipe)
-        return ech__trainer_pipe_share_weights(trainer);
-    if (!trainer->comm)
-        return ECH_OK;
-    int64_t bytes;
-    void *weights = ech__exec_block(trainer->exec, ECH__MEMORY_WEIGHTS, &bytes);
-    return ech__ranks_broadcast(trainer->comm, trainer->device, weights, bytes);
-}
-
 /* The least that a rank of this machine has found, so that all of them say the same. */
 static ech_status find_available(const ech_trainer *trainer, int64_t *out)
 {
     typedef struct found {
         int64_t node, bytes;
     } found;
-    ech__comm *comm = everyone(trainer);
+    ech__comm *comm = ech__trainer_everyone(trainer);
     *out = ech__machine_available();
     if (!comm)
         return ECH_OK;
@@ -431,9 +379,10 @@ static ech_status find_available(const ech_trainer *trainer, int64_t *out)
  * it has memory, and would kill a rank later. */
 static ech_status check_available(const ech_trainer *trainer, const ech_train_options *options)
 {
-    const int sharers = everyone(trainer) ? everyone(trainer)->local_world : 1;
+    const int sharers =
+        ech__trainer_everyone(trainer) ? ech__trainer_everyone(trainer)->local_world : 1;
     const int64_t need =
-        trainer->pipe ? ech__trainer_pipe_planned(trainer) : trainer->plan->total_bytes;
+        trainer->ops->need ? trainer->ops->need(trainer) : trainer->plan->total_bytes;
     int64_t can;
     ECH_TRY(find_available(trainer, &can));
     const int devices = ech__strategy_devices(options);
@@ -466,24 +415,15 @@ static ech_status make_exec(ech_trainer *trainer, const ech_train_options *optio
 {
     ECH_TRY(check_available(trainer, options));
     ECH_TRY(find_crowd(trainer, options));
-    if (trainer->pipe) {
-        ECH_TRY(ech__trainer_pipe_ready(trainer, options));
-    } else {
-        ECH_TRY(ech__exec_create(trainer->plan, NULL, &trainer->exec));
-        trainer->variants[trainer->nvariants++] = (ech__variant){.batch = options->batch,
-                                                                 .training = true,
-                                                                 .plan = trainer->plan,
-                                                                 .exec = trainer->exec};
-    }
+    ECH_TRY(trainer->ops->ready(trainer, options));
     ECH_TRY(options->init ? ech_trainer_load(trainer, options->init) : ech__params_init(trainer));
-    ECH_TRY(share_weights(trainer));
+    if (trainer->ops->share_weights)
+        ECH_TRY(trainer->ops->share_weights(trainer));
     trainer->stale = true;
     if (options->amp.type == ECH_AMP_BF16 && options->amp.loss_scale == 0 &&
         ech__trainer_rank(trainer) == 0)
         ech__log(trainer->ctx, "the loss is not scaled: bf16 has the exponents of f32, so that "
                                "nothing vanishes or overflows in it that would not in f32");
-    if (options->dp.devices)
-        return ech__trainer_dp_create(trainer, options);
     return trainer->ranks ? ech__reports_init(&trainer->reports, trainer->ranks) : ECH_OK;
 }
 
@@ -573,15 +513,15 @@ void ech_trainer_destroy(ech_trainer *trainer)
 {
     if (!trainer)
         return;
-    for (int i = trainer->nvariants - 1; i > 0; i--) {
-        if (trainer->pipe || (trainer->dp && trainer->variants[i].training))
-            continue; /* they belong to it */
+    for (int i = trainer->nvariants - 1; i >= 0; i--) {
+        if (!trainer->variants[i].owned)
+            continue;
         ech__exec_destroy(trainer->variants[i].exec);
         ech__plan_destroy(trainer->variants[i].plan);
     }
     ech__turns_close(trainer->turns);
-    ech__trainer_dp_destroy(trainer);
-    ech__trainer_pipe_destroy(trainer);
+    if (trainer->ops->destroy)
+        trainer->ops->destroy(trainer);
     ech__reports_fini(&trainer->reports);
     ech__exec_destroy(trainer->exec);
     ech__plan_destroy(trainer->plan);
@@ -600,61 +540,90 @@ void ech_trainer_set_lr(ech_trainer *trainer, double lr)
     trainer->scalars.lr = lr;
 }
 
+/* ---- devices ---- */
+
 int ech__trainer_devices(const ech_trainer *trainer)
 {
-    return trainer->pipe ? ech__pipe_devices(trainer->pipe)
-           : trainer->dp ? ech__dp_devices(trainer->dp)
-                         : 1;
+    return trainer->ops->devices(trainer);
+}
+
+int ech__trainer_planned_devices(const ech_trainer *trainer)
+{
+    return trainer->ops->planned_devices ? trainer->ops->planned_devices(trainer) : 1;
 }
 
 const ech__plan *ech__trainer_plan_of(const ech_trainer *trainer, int device)
 {
-    return trainer->pipe ? ech__pipe_stage(trainer->pipe, device)->plan : trainer->plan;
+    return trainer->ops->plan_of(trainer, device);
 }
 
 const ech__exec *ech__trainer_exec_of(const ech_trainer *trainer, int device)
 {
-    return trainer->pipe ? ech__pipe_stage(trainer->pipe, device)->exec : trainer->exec;
+    return trainer->ops->exec_of(trainer, device);
 }
 
 bool ech__trainer_home(const ech_trainer *trainer, ech_value value, const ech__plan **plan,
                        const ech__exec **exec, ech_value *there)
 {
-    *plan = trainer->plan;
-    *exec = trainer->exec;
-    *there = value;
-    if (trainer->pipe) {
-        const char *name = trainer->graph->values[value].name;
-        const ech__stage *stage = ech__pipe_find(trainer->pipe, name, there);
-        if (!stage)
-            return false;
-        *plan = stage->plan;
-        *exec = stage->exec;
-    }
-    return (*plan)->places[*there].used;
+    return trainer->ops->home(trainer, value, plan, exec, there);
 }
 
-/* The most of any device of a pipe. */
-static int64_t most_of(const ech__pipe *pipe, bool planned)
+void ech__trainer_memory(const ech_trainer *trainer, int device, int64_t out[ECH__MEMORY_COUNT])
 {
-    int64_t most = 0;
-    for (int d = 0; d < ech__pipe_devices(pipe); d++) {
-        const ech__stage *stage = ech__pipe_stage(pipe, d);
-        const int64_t taken = stage->device ? stage->device->memory_peak : stage->work.peak;
-        const int64_t bytes = planned ? ech__pipe_planned(pipe, d) : taken;
-        most = bytes > most ? bytes : most;
+    trainer->ops->memory(trainer, device, out);
+}
+
+int64_t ech__trainer_planned(const ech_trainer *trainer, int device)
+{
+    int64_t memory[ECH__MEMORY_COUNT], sum = 0;
+    ech__trainer_memory(trainer, device, memory);
+    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
+        sum += memory[k];
+    return sum;
+}
+
+int ech__trainer_fullest(const ech_trainer *trainer)
+{
+    int fullest = 0;
+    for (int d = 1; d < ech__trainer_devices(trainer); d++) {
+        if (ech__trainer_planned(trainer, d) > ech__trainer_planned(trainer, fullest))
+            fullest = d;
     }
-    return most;
+    return fullest;
 }
 
 int64_t ech_trainer_planned_memory(const ech_trainer *trainer)
 {
-    if (trainer->pipe)
-        return most_of(trainer->pipe, true);
-    return trainer->plan->total_bytes + (trainer->whole ? trainer->whole->total_bytes : 0);
+    return ech__trainer_planned(trainer, ech__trainer_fullest(trainer));
 }
 
 int64_t ech_trainer_peak_memory(const ech_trainer *trainer)
 {
-    return trainer->pipe ? most_of(trainer->pipe, false) : trainer->device->memory_peak;
+    int64_t most = 0;
+    for (int d = 0; d < ech__trainer_devices(trainer); d++) {
+        const int64_t peak = trainer->ops->peak(trainer, d);
+        most = peak > most ? peak : most;
+    }
+    return most;
+}
+
+ech_status ech_trainer_device_stats(const ech_trainer *trainer, int device, ech_device_stats *out)
+{
+    const int devices = ech__trainer_devices(trainer);
+    int64_t memory[ECH__MEMORY_COUNT];
+    *out = (ech_device_stats){.samples = 0};
+    if (device < 0 || device >= devices)
+        return ech__fail(trainer->ctx, ECH_E_INVALID,
+                         "there is no device %d; this training has %d, from 0 on", device, devices);
+    trainer->ops->work(trainer, device, out);
+    out->memory = trainer->ops->peak(trainer, device);
+    ech__trainer_memory(trainer, device, memory);
+    out->weights = memory[ECH__MEMORY_WEIGHTS] + memory[ECH__MEMORY_COPIES];
+    out->gradients = memory[ECH__MEMORY_GRADIENTS] + memory[ECH__MEMORY_SUMS];
+    out->optimizer = memory[ECH__MEMORY_OPTIMIZER];
+    out->inputs = memory[ECH__MEMORY_INPUTS];
+    out->activations = memory[ECH__MEMORY_ACTIVATIONS] + memory[ECH__MEMORY_WORKSPACE];
+    out->copies = memory[ECH__MEMORY_COPIES];
+    out->workspace = memory[ECH__MEMORY_WORKSPACE];
+    return ECH_OK;
 }

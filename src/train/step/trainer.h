@@ -30,6 +30,7 @@ typedef struct ech__variant {
     int role;
     ech__plan *plan;
     ech__exec *exec;
+    bool owned; /* the trainer destroys plan and exec; else they are another's */
     const ech__pass
         *pass; /* of trainer->pipe, to which plan and exec then belong; NULL without it */
 } ech__variant;
@@ -55,8 +56,12 @@ typedef struct ech__emulation {
     ech__algorithm algorithm;
 } ech__emulation;
 
+typedef struct ech__strategy_ops ech__strategy_ops;
+
 struct ech_trainer {
     ech_ctx *ctx;
+    ech__spread_by by;
+    const ech__strategy_ops *ops;      /* of its strategy (strategy.h) */
     ech_graph *graphs[ECH__MAX_ROLES]; /* with all passes; [nroles] */
     int nroles;
     ech_graph *graph;     /* the first of them */
@@ -106,7 +111,7 @@ struct ech_trainer {
     bool chosen_anew;  /* the choices that were asked for are not possible here */
     int timed_kernels; /* candidates that were timed to make the plan */
     double planning_s;
-    ech__dp *dp;        /* DataParallel, see trainer_dp.h; NULL: one device */
+    ech__dp *dp;        /* DataParallel, see trainer_dp.c; NULL: one device */
     ech__halves halves; /* of the model, for it */
     ech__plan *whole;   /* of the head, on device 0 beside plan; NULL without it */
     ech__comm *
@@ -168,6 +173,8 @@ ech__virtual_clock *ech__trainer_clock(ech_trainer *trainer);
 /* Ranks that have samples of their own, and which this process is, among them or among the ranks of one model. */
 int ech__trainer_world(const ech_trainer *trainer);
 int ech__trainer_rank(const ech_trainer *trainer);
+/* All ranks that work on this training; NULL: this process alone. */
+ech__comm *ech__trainer_everyone(const ech_trainer *trainer);
 
 /* Where a value of trainer->graph that lasts (a parameter, buffer or state) has its memory: the plan and the exec, and its
  * number there. False: no operator uses it. */
@@ -176,9 +183,16 @@ bool ech__trainer_home(const ech_trainer *trainer, ech_value value, const ech__p
 
 /* The devices of this process and their plans. */
 int ech__trainer_devices(const ech_trainer *trainer);
+/* Of them, those that have operators of their own. */
+int ech__trainer_planned_devices(const ech_trainer *trainer);
 /* NULL for a device that is in another process. */
 const ech__plan *ech__trainer_plan_of(const ech_trainer *trainer, int device);
 const ech__exec *ech__trainer_exec_of(const ech_trainer *trainer, int device);
+
+/* Bytes of a device by kind, as planned, and their sum; and the device that needs most. */
+void ech__trainer_memory(const ech_trainer *trainer, int device, int64_t out[ECH__MEMORY_COUNT]);
+int64_t ech__trainer_planned(const ech_trainer *trainer, int device);
+int ech__trainer_fullest(const ech_trainer *trainer);
 
 /* SHA-256 of all parameters in the order of their definition, each in canonical order, as 64 hex digits. */
 ech_status ech__trainer_hash(ech_trainer *trainer, char out[65]);

@@ -1,5 +1,9 @@
-#include "train/step/trainer_dp.h"
+/* DataParallel under a trainer. The trainer's own graph, plan and exec are then device 0's part of a
+ * batch; a variant for training is the whole batch on device 0, where inputs are written and the
+ * loss is read; evaluation stays on device 0. */
+#include "parallel/dp/dp.h"
 #include "base/system/clock.h"
+#include "train/step/strategy.h"
 
 static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
 {
@@ -10,14 +14,8 @@ static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
     return ECH_OK;
 }
 
-int64_t ech__trainer_dp_batch(const ech_train_options *options)
-{
-    return options->dp.devices ? ech__dp_first_part(options->batch, options->dp.devices)
-                               : options->batch;
-}
-
-ech_status ech__trainer_dp_graph(ech_trainer *trainer, ech_value loss,
-                                 const ech__graphs_options *options)
+static ech_status make_graphs(ech_trainer *trainer, ech_value loss,
+                              const ech__graphs_options *options)
 {
     ech__halves *halves = &trainer->halves;
     ECH_TRY(check(trainer, options->train));
@@ -39,34 +37,54 @@ static ech__device_options device_options(const ech_trainer *trainer,
                                  .memory_limit = options->device_memory};
 }
 
-ech_status ech__trainer_dp_device(ech_trainer *trainer, const ech_train_options *options)
+static ech_status open_device(ech_trainer *trainer, ech_value loss,
+                              const ech_train_options *options)
 {
+    (void)loss;
     const ech__device_options device = device_options(trainer, options);
     return ech__dp_open_device(trainer->ctx, 0, options->dp.devices, &device, &trainer->device);
 }
 
-ech_status ech__trainer_dp_plan(ech_trainer *trainer, const ech_train_options *options)
+/* Device 0 has the plan of its part, and that of the head for the whole batch. */
+static ech_status make_plans(ech_trainer *trainer, ech_value loss, const ech_train_options *options,
+                             const ech__choices *choices)
 {
+    (void)loss;
+    ECH_TRY(ech__rank_choose(trainer, ech__dp_first_part(options->batch, options->dp.devices),
+                             choices));
     ECH_TRY(ech__plan_create(trainer->halves.head, trainer->device,
                              &(ech__plan_options){.batch = options->batch}, &trainer->whole));
     return ech__dp_check_memory(trainer->plan, trainer->whole);
 }
 
-ech_status ech__trainer_dp_create(ech_trainer *trainer, const ech_train_options *options)
+/* Plan and exec of the whole batch are DataParallel's; evaluation stays on device 0. */
+static ech_status make_variant(ech_trainer *trainer, ech__variant *variant)
 {
-    const ech__dp_options o = {.devices = options->dp.devices,
-                               .batch = options->batch,
-                               .model = &trainer->halves,
-                               .plan = trainer->plan,
-                               .exec = trainer->exec,
-                               .whole = trainer->whole,
-                               .device = device_options(trainer, options),
-                               .tuning = trainer->tuning};
-    ECH_TRY(ech__dp_create(trainer->ctx, &o, &trainer->dp));
-    return ech__trainer_dp_variant(trainer, &trainer->variants[0]);
+    const ech__dp_whole *whole;
+    if (!variant->training)
+        return ech__rank_variant(trainer, variant);
+    ECH_TRY(ech__dp_whole_of(trainer->dp, variant->batch, &whole));
+    variant->plan = whole->plan;
+    variant->exec = whole->exec;
+    return ECH_OK;
 }
 
-void ech__trainer_dp_destroy(ech_trainer *trainer)
+static ech_status make_ready(ech_trainer *trainer, const ech_train_options *options)
+{
+    ech__dp_options o = {.devices = options->dp.devices,
+                         .batch = options->batch,
+                         .model = &trainer->halves,
+                         .plan = trainer->plan,
+                         .whole = trainer->whole,
+                         .device = device_options(trainer, options),
+                         .tuning = trainer->tuning};
+    ECH_TRY(ech__rank_ready(trainer, options));
+    o.exec = trainer->exec;
+    ECH_TRY(ech__dp_create(trainer->ctx, &o, &trainer->dp));
+    return make_variant(trainer, &trainer->variants[0]);
+}
+
+static void destroy(ech_trainer *trainer)
 {
     ech__dp_destroy(trainer->dp);
     ech__plan_destroy(trainer->whole);
@@ -75,18 +93,12 @@ void ech__trainer_dp_destroy(ech_trainer *trainer)
     trainer->halves.head = NULL;
 }
 
-ech_status ech__trainer_dp_variant(ech_trainer *trainer, ech__variant *variant)
+/* A whole step of all devices. What device 0 copies and adds for the others counts as exchange, the
+ * loss and its gradient as forward. */
+static ech_status run(ech_trainer *trainer, const ech__variant *variant, unsigned phases_asked,
+                      const ech__scalars *scalars, ech__phase_times *times)
 {
-    const ech__dp_whole *whole;
-    ECH_TRY(ech__dp_whole_of(trainer->dp, variant->batch, &whole));
-    variant->plan = whole->plan;
-    variant->exec = whole->exec;
-    return ECH_OK;
-}
-
-ech_status ech__trainer_dp_run(ech_trainer *trainer, const ech__variant *variant,
-                               const ech__scalars *scalars, ech__phase_times *times)
-{
+    (void)phases_asked;
     static const ech__phase kinds[ECH__DP_PHASES] = {
         [ECH__DP_SCATTER] = ECH__PHASE_EXCHANGE,
         [ECH__DP_REPLICATE] = ECH__PHASE_EXCHANGE,
@@ -105,54 +117,78 @@ ech_status ech__trainer_dp_run(ech_trainer *trainer, const ech__variant *variant
     return ECH_OK;
 }
 
-/* ---- what each device did ---- */
-
-static double busy_seconds(const ech_trainer *trainer)
+static int64_t updates(const ech_trainer *trainer)
 {
-    const ech__span *spans = ech__exec_spans(trainer->exec);
-    int64_t busy = 0;
-    for (size_t n = 0; n < trainer->plan->ninstrs; n++)
-        busy += spans[n].end_ns - spans[n].start_ns;
-    return ech__seconds(busy);
+    return ech__dp_updates(trainer->dp);
 }
 
-ech_status ech_trainer_device_stats(const ech_trainer *trainer, int device, ech_device_stats *out)
+static ech__culprit culprit(const ech_trainer *trainer, const ech__variant *variant, int *device)
 {
-    const int devices = ech__trainer_devices(trainer);
-    *out = (ech_device_stats){.samples = 0};
-    if (device < 0 || device >= devices)
-        return ech__fail(trainer->ctx, ECH_E_INVALID,
-                         "there is no device %d; this training has %d, from 0 on", device, devices);
-    int64_t memory[ECH__MEMORY_COUNT];
-    if (trainer->dp) {
-        const ech__dp_work *work = ech__dp_work_of(trainer->dp, device);
-        out->samples = work->samples;
-        out->bytes_in = work->bytes_in;
-        out->bytes_out = work->bytes_out;
-        out->busy_s = ech__seconds(work->busy_ns);
-        out->memory = ech__dp_device(trainer->dp, device)->memory_peak;
-        ech__dp_memory(trainer->dp, device, memory);
-    } else if (trainer->pipe) {
-        const ech__stage *stage = ech__pipe_stage(trainer->pipe, device);
-        out->samples = trainer->variants[0].batch;
-        out->bytes_in = stage->work.bytes_in;
-        out->bytes_out = stage->work.bytes_out;
-        out->busy_s = ech__stage_busy_s(stage);
-        out->memory = stage->device ? stage->device->memory_peak : stage->work.peak;
-        ech__pipe_memory(trainer->pipe, device, memory);
-    } else {
-        out->samples = trainer->plan->batch;
-        out->busy_s = busy_seconds(trainer);
-        out->memory = trainer->device->memory_peak;
-        for (int k = 0; k < ECH__MEMORY_COUNT; k++)
-            memory[k] = trainer->plan->memory[k];
-    }
-    out->weights = memory[ECH__MEMORY_WEIGHTS] + memory[ECH__MEMORY_COPIES];
-    out->gradients = memory[ECH__MEMORY_GRADIENTS] + memory[ECH__MEMORY_SUMS];
-    out->optimizer = memory[ECH__MEMORY_OPTIMIZER];
-    out->inputs = memory[ECH__MEMORY_INPUTS];
-    out->activations = memory[ECH__MEMORY_ACTIVATIONS] + memory[ECH__MEMORY_WORKSPACE];
-    out->copies = memory[ECH__MEMORY_COPIES];
-    out->workspace = memory[ECH__MEMORY_WORKSPACE];
-    return ECH_OK;
+    (void)variant;
+    return ech__dp_culprit(trainer->dp, device);
 }
+
+/* Device 0 has its part of the batch beside the loss. */
+static double kernels(const ech_trainer *trainer, const ech__variant *variant, double *sums_s)
+{
+    const ech__plan *plan;
+    const ech__exec *exec;
+    double seconds = ech__rank_kernels(trainer, variant->plan, variant->exec, sums_s);
+    if (ech__dp_last(trainer->dp, 0, &plan, &exec))
+        seconds += ech__rank_kernels(trainer, plan, exec, sums_s);
+    return seconds;
+}
+
+/* ---- devices ---- */
+
+static int devices(const ech_trainer *trainer)
+{
+    return trainer->dp ? ech__dp_devices(trainer->dp) : 1;
+}
+
+/* Before there are devices, of the first. */
+static void memory(const ech_trainer *trainer, int device, int64_t out[ECH__MEMORY_COUNT])
+{
+    if (trainer->dp)
+        ech__dp_memory(trainer->dp, device, out);
+    for (int k = 0; !trainer->dp && k < ECH__MEMORY_COUNT; k++)
+        out[k] = trainer->plan->memory[k] + trainer->whole->memory[k];
+}
+
+static int64_t peak(const ech_trainer *trainer, int device)
+{
+    return ech__dp_device(trainer->dp, device)->memory_peak;
+}
+
+static void work(const ech_trainer *trainer, int device, ech_device_stats *out)
+{
+    const ech__dp_work *done = ech__dp_work_of(trainer->dp, device);
+    out->samples = done->samples;
+    out->bytes_in = done->bytes_in;
+    out->bytes_out = done->bytes_out;
+    out->busy_s = ech__seconds(done->busy_ns);
+}
+
+const ech__strategy_ops ech__ops_dp = {
+    .graphs = make_graphs,
+    .open = open_device,
+    .plan = make_plans,
+    .ready = make_ready,
+    .destroy = destroy,
+    .variant = make_variant,
+    .whole_steps = true,
+    .run = run,
+    .evaluate = ech__rank_evaluate,
+    .refresh = ech__rank_refresh,
+    .scalar = ech__rank_scalar,
+    .updates = updates,
+    .culprit = culprit,
+    .kernels = kernels,
+    .devices = devices,
+    .plan_of = ech__rank_plan_of,
+    .exec_of = ech__rank_exec_of,
+    .home = ech__rank_home,
+    .memory = memory,
+    .peak = peak,
+    .work = work,
+};

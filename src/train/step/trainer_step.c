@@ -3,49 +3,12 @@
 #include "base/format.h"
 #include "train/step/divergence.h"
 #include "train/step/params.h"
-#include "train/step/passes.h"
-#include "train/step/trainer.h"
-#include "train/step/trainer_dp.h"
-#include "train/step/trainer_pipe.h"
+#include "train/step/strategy.h"
 
 #include <math.h>
 #include <stdio.h>
 
 /* ---- variants ---- */
-
-static ech_status evaluated_graph(ech_trainer *trainer)
-{
-    if (trainer->evaluated)
-        return ECH_OK;
-    ECH_TRY(ech__graph_clone(trainer->model, &trainer->evaluated));
-    ech__graph_keep(trainer->evaluated, trainer->graph->loss);
-    ECH_TRY(ech__passes_infer(trainer->evaluated));
-    /* Copies of weights are refreshed by the training's own plan. */
-    return ech__passes_infer_end(trainer->evaluated, trainer->amp);
-}
-
-static ech_status make_variant(ech_trainer *trainer, ech__variant *v)
-{
-    if (trainer->pipe)
-        return ech__trainer_pipe_variant(trainer, v);
-    if (v->training && trainer->dp)
-        return ech__trainer_dp_variant(trainer, v);
-    if (!v->training)
-        ECH_TRY(evaluated_graph(trainer));
-    const ech__plan_options options = {.batch = v->batch,
-                                       .like = trainer->plan,
-                                       .exchange =
-                                           v->training ? ech__ranks_exchange(trainer->ranks) : NULL,
-                                       .clock = v->training ? ech__trainer_clock(trainer) : NULL};
-    ECH_TRY(ech__plan_create(v->training ? trainer->graphs[v->role] : trainer->evaluated,
-                             trainer->device, &options, &v->plan));
-    const ech_status status = ech__exec_create(v->plan, trainer->exec, &v->exec);
-    if (status < 0) {
-        ech__plan_destroy(v->plan);
-        v->plan = NULL;
-    }
-    return status;
-}
 
 ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, const ech__micro *micro,
                                 const ech__variant **out)
@@ -66,7 +29,7 @@ ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, const ech__
                          ECH__MAX_VARIANTS);
     ech__variant *v = &trainer->variants[trainer->nvariants];
     *v = (ech__variant){.batch = batch, .training = training, .role = role};
-    ECH_TRY(make_variant(trainer, v));
+    ECH_TRY(trainer->ops->variant(trainer, v));
     trainer->nvariants++;
     *out = v;
     return ECH_OK;
@@ -74,22 +37,10 @@ ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, const ech__
 
 /* ---- steps that fail ---- */
 
-static int64_t updates_of(const ech_trainer *trainer)
-{
-    int64_t sum = 0;
-    if (trainer->pipe)
-        return ech__pipe_updates(trainer->pipe);
-    if (trainer->dp)
-        return ech__dp_updates(trainer->dp);
-    for (int i = 0; i < trainer->nvariants; i++)
-        sum += ech__exec_updates(trainer->variants[i].exec);
-    return sum;
-}
-
 /* A step that fails before anything was updated can be tried again; after that, parameters may be those of two steps. */
 static ech_status end_step(ech_trainer *trainer, ech_status status)
 {
-    if (status < 0 && !trainer->broken[0] && updates_of(trainer) != trainer->updates)
+    if (status < 0 && !trainer->broken[0] && trainer->ops->updates(trainer) != trainer->updates)
         snprintf(trainer->broken, sizeof trainer->broken, "step %lld failed: %.340s",
                  (long long)trainer->steps_done + 1, trainer->ctx->error);
     return status;
@@ -109,10 +60,7 @@ ech_status ech__trainer_check(const ech_trainer *trainer)
 ech_status ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant,
                                ech_value value, double *out)
 {
-    if (trainer->pipe)
-        *out = ech__pipe_result(trainer->pipe, value);
-    else
-        ECH_TRY(ech__exec_scalar(variant->exec, value, out));
+    ECH_TRY(trainer->ops->scalar(trainer, variant, value, out));
     *out = ech__unsigned_nan(*out);
     return ECH_OK;
 }
@@ -121,9 +69,7 @@ ech_status ech__variant_scalar(const ech_trainer *trainer, const ech__variant *v
 static ech_status refresh(ech_trainer *trainer)
 {
     if (trainer->stale)
-        ECH_TRY(trainer->pipe ? ech__pipe_refresh(trainer->pipe, &trainer->scalars)
-                              : ech__exec_run(trainer->exec, ECH__PHASE_BIT(REFRESH),
-                                              &trainer->scalars, NULL));
+        ECH_TRY(trainer->ops->refresh(trainer));
     trainer->stale = false;
     return ECH_OK;
 }
@@ -239,7 +185,7 @@ static void begin(ech_trainer *trainer)
     trainer->report = (ech__report){.start_ns = now(trainer)};
     trainer->verdict = (ech__verdict){.scale = trainer->scaler.scale};
     trainer->blame = (ech__blame){.what = ""};
-    trainer->updates = updates_of(trainer);
+    trainer->updates = trainer->ops->updates(trainer);
     if (trainer->ranks)
         trainer->ranks->sync_ns = trainer->ranks->buffers_ns = trainer->ranks->wait_ns =
             trainer->ranks->update_ns = 0;
@@ -259,10 +205,7 @@ static ech_status run_micro_step(ech_trainer *trainer, const ech__variant *varia
     const int64_t start = now(trainer);
     trainer->clock.now_ns += trainer->loading_ns;
     trainer->loading_ns = 0;
-    ECH_TRY(trainer->dp ? ech__trainer_dp_run(trainer, variant, &scalars, &trainer->times)
-            : trainer->pipe
-                ? ech__trainer_pipe_run(trainer, variant, &scalars, &trainer->times)
-                : ech__exec_run(variant->exec, compute | more, &scalars, &trainer->times));
+    ECH_TRY(trainer->ops->run(trainer, variant, compute | more, &scalars, &trainer->times));
     trainer->time_ns += now(trainer) - start;
     trainer->micro = micro->index + 1;
     double loss, correct;
@@ -385,10 +328,7 @@ ech_status ech__variant_evaluate(ech_trainer *trainer, const ech__variant *varia
 {
     ECH_TRY(ech__trainer_check(trainer));
     ECH_TRY(refresh(trainer));
-    if (trainer->pipe)
-        return ech__pipe_run(trainer->pipe, variant->pass, &trainer->scalars,
-                             trainer->clock.now_ns);
-    return ech__exec_run(variant->exec, ECH__PHASE_BIT(FORWARD), &trainer->scalars, NULL);
+    return trainer->ops->evaluate(trainer, variant);
 }
 
 /* ---- a program's own steps ---- */
@@ -434,10 +374,10 @@ ech_status ech_trainer_accumulate(ech_trainer *trainer)
 {
     ech__micro micro;
     const ech__variant *variant;
-    if (trainer->dp || trainer->pipe)
+    if (trainer->ops->whole_steps)
         return ech__fail(trainer->ctx, ECH_E_INVALID,
                          "%s does all of a step at once: ech_trainer_step",
-                         trainer->dp ? "DataParallel" : "a model on several devices");
+                         ech__strategy_row_of(trainer->by.strategy)->title);
     ECH_TRY(next_micro_step(trainer, &micro, &variant));
     return ech__variant_gradients(trainer, variant, &micro);
 }

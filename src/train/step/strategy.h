@@ -1,0 +1,108 @@
+/* What a strategy does for a trainer: a table of functions, one row each
+ * (parallel/strategy.h has the list). The trainer knows no strategy by name; it
+ * calls trainer->ops. Members that are NULL do nothing, or as the comment says.
+ *
+ *     trainer_rank.c     one device, alone or as one of several ranks
+ *     trainer_dp.c       DataParallel
+ *     trainer_pipe.c     layers on several devices, plain and as a pipeline
+ */
+#ifndef ECH_TRAIN_STEP_STRATEGY_H
+#define ECH_TRAIN_STEP_STRATEGY_H
+
+#include "train/step/trainer.h"
+
+/* One input of the program, row-major. */
+typedef struct ech__input {
+    const char *name;
+    void *data; /* of a write, it is only read */
+    size_t bytes;
+} ech__input;
+
+struct ech__strategy_ops {
+    /* ---- creation, in this order ---- */
+    /* Fills in the graphs; checks numbers that only this strategy has. */
+    ech_status (*graphs)(ech_trainer *trainer, ech_value loss, const ech__graphs_options *options);
+    bool plans_graphs; /* they are complete only when they are planned */
+    /* Fills in trainer->device, and opens the others. */
+    ech_status (*open)(ech_trainer *trainer, ech_value loss, const ech_train_options *options);
+    /* Fills in trainer->plan, by choices where that is possible (NULL: choose). */
+    ech_status (*plan)(ech_trainer *trainer, ech_value loss, const ech_train_options *options,
+                       const ech__choices *choices);
+    /* Allocates: fills in trainer->exec and the first variant. */
+    ech_status (*ready)(ech_trainer *trainer, const ech_train_options *options);
+    /* Every rank starts from rank 0's parameters and buffers. */
+    ech_status (*share_weights)(ech_trainer *trainer);
+    /* What it has filled in that is not the trainer's own; at any time. */
+    void (*destroy)(ech_trainer *trainer);
+    /* The choices of all plans; NULL: of trainer->plan. */
+    ech_json *(*choices)(const ech_trainer *trainer);
+
+    /* ---- steps ---- */
+    /* Plan and exec of a batch size, and whether the trainer owns them. */
+    ech_status (*variant)(ech_trainer *trainer, ech__variant *variant);
+    /* Phases of a micro-step, or all of a step at once. */
+    bool whole_steps;
+    ech_status (*run)(ech_trainer *trainer, const ech__variant *variant, unsigned phases,
+                      const ech__scalars *scalars, ech__phase_times *times);
+    ech_status (*evaluate)(ech_trainer *trainer, const ech__variant *variant);
+    /* Copies of parameters that were written from outside. */
+    ech_status (*refresh)(ech_trainer *trainer);
+    /* A kept scalar after a step. */
+    ech_status (*scalar)(const ech_trainer *trainer, const ech__variant *variant, ech_value value,
+                         double *out);
+    /* How often parameters began to change, over all steps. */
+    int64_t (*updates)(const ech_trainer *trainer);
+    /* What first was not finite, and its device; -1: there is one. */
+    ech__culprit (*culprit)(const ech_trainer *trainer, const ech__variant *variant, int *device);
+    /* Seconds in kernels of the last micro-step, and of them in adding gradients up. */
+    double (*kernels)(const ech_trainer *trainer, const ech__variant *variant, double *sums_s);
+
+    /* ---- inputs of several devices; NULL: they are those of the variant's plan ---- */
+    ech_status (*write)(ech_trainer *trainer, const ech__variant *variant, const ech__input *input);
+    ech_status (*read)(ech_trainer *trainer, const ech__variant *variant, const ech__input *input);
+    ech_status (*take_inputs)(ech_trainer *trainer, const ech__variant *from,
+                              const ech__variant *to);
+
+    /* ---- devices ---- */
+    int (*devices)(const ech_trainer *trainer); /* that one model or batch is spread over */
+    /* That have operators of their own, of which records keep times; NULL: the first. */
+    int (*planned_devices)(const ech_trainer *trainer);
+    /* NULL for a device that is in another process. */
+    const ech__plan *(*plan_of)(const ech_trainer *trainer, int device);
+    const ech__exec *(*exec_of)(const ech_trainer *trainer, int device);
+    /* As ech__trainer_home. */
+    bool (*home)(const ech_trainer *trainer, ech_value value, const ech__plan **plan,
+                 const ech__exec **exec, ech_value *there);
+    /* Bytes by kind, as planned, and bytes that were taken at most. */
+    void (*memory)(const ech_trainer *trainer, int device, int64_t out[ECH__MEMORY_COUNT]);
+    int64_t (*peak)(const ech_trainer *trainer, int device);
+    /* Bytes that this process will allocate; NULL: those of trainer->plan. */
+    int64_t (*need)(const ech_trainer *trainer);
+    /* Samples, bytes in and out, and busy seconds of the last step. */
+    void (*work)(const ech_trainer *trainer, int device, ech_device_stats *out);
+};
+
+extern const ech__strategy_ops ech__ops_rank, ech__ops_dp, ech__ops_pipe;
+
+const ech__strategy_ops *ech__strategy_ops_of(ech__strategy strategy);
+
+/* ---- of one device, for strategies that have it too (trainer_rank.c) ---- */
+
+/* By the choices where that is possible, or else by measurement. */
+ech_status ech__rank_choose(ech_trainer *trainer, int64_t batch, const ech__choices *choices);
+/* The exec of trainer->plan, and the first variant. */
+ech_status ech__rank_ready(ech_trainer *trainer, const ech_train_options *options);
+ech_status ech__rank_variant(ech_trainer *trainer, ech__variant *variant);
+ech_status ech__rank_evaluate(ech_trainer *trainer, const ech__variant *variant);
+ech_status ech__rank_refresh(ech_trainer *trainer);
+ech_status ech__rank_scalar(const ech_trainer *trainer, const ech__variant *variant,
+                            ech_value value, double *out);
+const ech__plan *ech__rank_plan_of(const ech_trainer *trainer, int device);
+const ech__exec *ech__rank_exec_of(const ech_trainer *trainer, int device);
+bool ech__rank_home(const ech_trainer *trainer, ech_value value, const ech__plan **plan,
+                    const ech__exec **exec, ech_value *there);
+/* Of one plan since the step began. */
+double ech__rank_kernels(const ech_trainer *trainer, const ech__plan *plan, const ech__exec *exec,
+                         double *sums_s);
+
+#endif
