@@ -44,6 +44,17 @@ static void a_program_runs_to_its_end(void **state)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
+/* Where SIGCHLD is ignored the system keeps no exit codes: not known is not success. */
+static void a_child_that_is_lost_has_not_succeeded(void **state)
+{
+    char text[16];
+    (void)state;
+    signal(SIGCHLD, SIG_IGN);
+    const int status = run(nothing, "exit 0", text, sizeof text);
+    signal(SIGCHLD, SIG_DFL);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == ECH__PROCESS_LOST);
+}
+
 static void it_gets_what_it_is_given(void **state)
 {
     char text[256], script[64], want[32];
@@ -181,10 +192,14 @@ static void an_environment_takes_changes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_program_runs_to_its_end),    cmocka_unit_test(it_gets_what_it_is_given),
-        cmocka_unit_test(it_leads_a_group_where_asked), cmocka_unit_test(signals_are_unblocked),
-        cmocka_unit_test(what_cannot_start_says_why),   cmocka_unit_test(it_dies_with_its_parent),
+        cmocka_unit_test(a_program_runs_to_its_end),
+        cmocka_unit_test(it_gets_what_it_is_given),
+        cmocka_unit_test(it_leads_a_group_where_asked),
+        cmocka_unit_test(signals_are_unblocked),
+        cmocka_unit_test(what_cannot_start_says_why),
+        cmocka_unit_test(it_dies_with_its_parent),
         cmocka_unit_test(an_environment_takes_changes),
+        cmocka_unit_test(a_child_that_is_lost_has_not_succeeded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

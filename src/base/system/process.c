@@ -80,8 +80,10 @@ static ech__process_failure become(const ech__process_options *o, pid_t parent)
 int ech__process_wait(pid_t pid)
 {
     int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR)
+            return W_EXITCODE(ECH__PROCESS_LOST, 0);
+    }
     return status;
 }
 

@@ -19,6 +19,7 @@
 enum {
     ECH__PROCESS_INHERIT = -1, /* the descriptor of this process */
     ECH__PROCESS_NULL = -2,    /* /dev/null */
+    ECH__PROCESS_LOST = 255,   /* exit code of a child that cannot be waited for: no success */
 };
 
 typedef struct ech__process_options {
@@ -58,7 +59,7 @@ typedef struct ech__process_failure {
 /* Returns when the program runs. -1: it does not, and no child is left. */
 pid_t ech__process_start(const ech__process_options *o, ech__process_failure *why);
 
-/* Waits for its end: the status as waitpid gives it. */
+/* Waits for its end: the status as waitpid gives it, ECH__PROCESS_LOST where waitpid fails. */
 int ech__process_wait(pid_t pid);
 
 /* This process's environment with count changes: "NAME=VALUE" sets, "NAME" removes. The caller frees the list, not the
