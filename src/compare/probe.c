@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 enum { MOST_CORES = 256, LOOPS = 5, CHAINS = 6, LOOP_STEPS = 20000, HISTORY = 64 };
+enum { MESSAGES = 200 };                /* between two cores in one look */
 enum { MOST_ALONE = 4 };                /* cores that are timed alone in one look */
 static const int64_t MEET_NS = 1000000; /* that cores wait for each other at most */
 
@@ -19,6 +20,8 @@ typedef struct core {
     int cpu;
     double now_s;              /* of the loop, on all cores at once */
     double alone_s;            /* and on this core alone */
+    double message_s;          /* to the next core and back; 0: not known */
+    double shortest_s;         /* of all that were seen; 0: none yet */
     double history_s[HISTORY]; /* the last ones, in a ring */
     uint64_t measured;
     double busy_s, stolen_s;
@@ -31,10 +34,14 @@ struct ech__probe {
     pthread_mutex_t mutex;
     pthread_cond_t go, done;
     uint64_t turn;      /* that the cores are to measure */
-    int alone;          /* the one core that is to measure; -1: all at once */
+    int first, last;    /* the cores that are to measure */
+    bool messages;      /* these two send messages instead of running the loop */
     int waiting;        /* cores that have not measured it yet */
     atomic_int arrived; /* cores that are about to measure */
-    int next_alone;
+    int next;           /* core of the next turn that is not for all */
+    char before[128];   /* nothing else is in the cache line of the ball */
+    atomic_int ball;    /* number of the message under way */
+    char after[128];
     bool
         hyperthreads; /* the system says that cores share a physical core: that is no disturbance */
     bool ends;
@@ -76,8 +83,32 @@ static void meet(ech__probe *p)
 {
     const int64_t start = ech__clock_wall();
     atomic_fetch_add(&p->arrived, 1);
-    while (atomic_load(&p->arrived) < p->started && ech__clock_wall() - start < MEET_NS)
+    while (atomic_load(&p->arrived) <= p->last - p->first && ech__clock_wall() - start < MEET_NS)
         ;
+}
+
+/* Until the other core has answered with this number. False: it does not, in any time that counts. */
+static bool await_ball(ech__probe *p, int number)
+{
+    for (int i = 0; i < 1 << 20; i++) {
+        if (atomic_load_explicit(&p->ball, memory_order_acquire) == number)
+            return true;
+    }
+    return false;
+}
+
+/* Seconds of a message and its answer, for the core that begins; 0 where that was not found out. */
+static double send_messages(ech__probe *p, bool begins)
+{
+    const int64_t start = ech__clock_wall();
+    for (int i = 0; i < MESSAGES; i++) {
+        if (!begins && !await_ball(p, 2 * i + 1))
+            return 0;
+        atomic_store_explicit(&p->ball, 2 * i + (begins ? 1 : 2), memory_order_release);
+        if (begins && !await_ball(p, 2 * i + 2))
+            return 0;
+    }
+    return begins ? ech__seconds(ech__clock_wall() - start) / MESSAGES : 0;
 }
 
 static void *watch_core(void *arg)
@@ -95,19 +126,22 @@ static void *watch_core(void *arg)
         if (p->ends)
             break;
         turn = p->turn;
-        const bool all = p->alone < 0;
-        if (!all && c != &p->cores[p->alone])
+        const int index = (int)(c - p->cores), first = p->first, last = p->last;
+        const bool messages = p->messages;
+        if (index < first || index > last)
             continue;
         pthread_mutex_unlock(&p->mutex);
-        if (all)
+        if (last > first)
             meet(p);
-        const double median = median_loop();
+        const double seconds = messages ? send_messages(p, index == first) : median_loop();
         pthread_mutex_lock(&p->mutex);
-        if (all) {
-            c->now_s = median;
-            c->history_s[c->measured++ % HISTORY] = median;
-        } else {
-            c->alone_s = median;
+        if (messages && index == first) {
+            c->message_s = seconds;
+        } else if (!messages && last == first) {
+            c->alone_s = seconds;
+        } else if (!messages) {
+            c->now_s = seconds;
+            c->history_s[c->measured++ % HISTORY] = seconds;
         }
         if (--p->waiting == 0)
             pthread_cond_signal(&p->done);
@@ -116,16 +150,29 @@ static void *watch_core(void *arg)
     return NULL;
 }
 
-/* With the mutex held: one core (or all, -1) runs the loop. */
-static void take_turn(ech__probe *p, int alone)
+/* With the mutex held: these cores run the loop, or send messages. */
+static void take_turn(ech__probe *p, int first, int last, bool messages)
 {
     p->turn++;
-    p->alone = alone;
-    p->waiting = alone < 0 ? p->started : 1;
+    p->first = first;
+    p->last = last;
+    p->messages = messages;
+    p->waiting = last - first + 1;
     atomic_store(&p->arrived, 0);
+    atomic_store(&p->ball, 0);
     pthread_cond_broadcast(&p->go);
     while (p->waiting)
         pthread_cond_wait(&p->done, &p->mutex);
+}
+
+/* How long messages from a core to the next one take, by the shortest that were ever seen. */
+static double distance(ech__probe *p, int index)
+{
+    core *c = &p->cores[index];
+    take_turn(p, index, index + 1, true);
+    if (c->message_s > 0 && (c->shortest_s == 0 || c->message_s < c->shortest_s))
+        c->shortest_s = c->message_s;
+    return c->message_s > 0 ? c->message_s / c->shortest_s : 1;
 }
 
 /* What the loop usually takes: a processor that is always slower than its best is not disturbed. */
@@ -137,20 +184,27 @@ static double usual_s(const core *c)
     return ech__stats_of(sorted, count).median;
 }
 
-/* The core that is most behind what it usually takes, and the one that loses most when all work. */
+/* The core that is most behind what it usually takes, the one that loses most when all work, and the two that are farthest
+ * apart. Threads of one core are nearer to each other than cores ever are, so messages are not timed while there are such. */
 static void look_at_speed(ech__probe *p, ech__disturbance *out)
 {
     const int count = p->started < MOST_ALONE ? p->started : MOST_ALONE;
-    out->slow = out->crowded = 1;
+    out->slow = out->crowded = out->far = 1;
     pthread_mutex_lock(&p->mutex);
-    take_turn(p, -1);
+    take_turn(p, 0, p->started - 1, false);
     for (int i = 0; i < p->started; i++)
         out->slow = fmax(out->slow, p->cores[i].now_s / usual_s(&p->cores[i]));
     for (int i = 0; i < count && p->started > 1 && !p->hyperthreads; i++) {
-        const int k = p->next_alone++ % p->started;
-        take_turn(p, k);
+        const int k = (p->next + i) % p->started;
+        take_turn(p, k, k, false);
         out->crowded = fmax(out->crowded, p->cores[k].now_s / p->cores[k].alone_s);
     }
+    for (int i = 0; i < count && out->crowded < ECH__DISTURBED_CROWDED; i++) {
+        const int k = (p->next + i) % p->started;
+        if (k + 1 < p->started)
+            out->far = fmax(out->far, distance(p, k));
+    }
+    p->next = (p->next + count) % p->started;
     pthread_mutex_unlock(&p->mutex);
 }
 

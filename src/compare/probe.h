@@ -9,7 +9,8 @@
  *
  * Busy and stolen time are the kernel's (/proc/stat, in ticks of some milliseconds); what this process and the arm used is
  * subtracted. The speed of a core is the time of a short loop, on all cores at once and on some of them alone, while no arm
- * runs. Virtual cores that share a physical one are told by the difference: the system does not know of it.
+ * runs. Virtual cores that share a physical one are told by the difference, and those
+ * that were moved apart by the time of a message between them: the system does not know of either.
  */
 #ifndef ECH_COMPARE_PROBE_H
 #define ECH_COMPARE_PROBE_H

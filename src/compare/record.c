@@ -71,6 +71,7 @@ static ech_json *disturbance_json(const ech__disturbance *d)
     ech__json_set_real(&json, "stolen", d->stolen);
     ech__json_set_real(&json, "slow", d->slow);
     ech__json_set_real(&json, "crowded", d->crowded);
+    ech__json_set_real(&json, "far", d->far);
     return json;
 }
 

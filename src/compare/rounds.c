@@ -10,7 +10,8 @@ enum { MOST_ROUNDS = 7, FEWEST_ROUNDS = 3 };
 bool ech__is_disturbed(const ech__disturbance *d)
 {
     return d->foreign > ECH__DISTURBED_FOREIGN || d->stolen > ECH__DISTURBED_STOLEN ||
-           d->slow > ECH__DISTURBED_SLOW || d->crowded > ECH__DISTURBED_CROWDED;
+           d->slow > ECH__DISTURBED_SLOW || d->crowded > ECH__DISTURBED_CROWDED ||
+           d->far > ECH__DISTURBED_FAR;
 }
 
 void ech__disturbance_add(ech__disturbance *sum, const ech__disturbance *more)
@@ -22,6 +23,7 @@ void ech__disturbance_add(ech__disturbance *sum, const ech__disturbance *more)
     sum->stolen = (sum->stolen * sum->seconds + more->stolen * more->seconds) / seconds;
     sum->slow = fmax(sum->slow, more->slow);
     sum->crowded = fmax(sum->crowded, more->crowded);
+    sum->far = fmax(sum->far, more->far);
     sum->seconds = seconds;
 }
 

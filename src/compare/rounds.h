@@ -26,6 +26,9 @@ typedef struct ech__disturbance {
     /* Time of the loop on all cores at once by that on one core alone, at worst. About 2 where a hypervisor runs two of the
      * cores on one physical core: then two devices have the speed of one. 1 where the system says that cores are hyperthreads. */
     double crowded;
+    /* Time of a message between two cores by the shortest one seen, at worst. About 6 where a hypervisor has moved them to
+     * different L3 caches: then ranks take longer to exchange anything. */
+    double far;
 } ech__disturbance;
 
 /* What it takes to call a round disturbed. */
@@ -33,8 +36,9 @@ typedef struct ech__disturbance {
 #define ECH__DISTURBED_STOLEN 0.05
 #define ECH__DISTURBED_SLOW 1.4
 #define ECH__DISTURBED_CROWDED 1.4
+#define ECH__DISTURBED_FAR 2.5
 bool ech__is_disturbed(const ech__disturbance *d);
-/* Averages over time; of slow and crowded the worst. */
+/* Averages over time; of slow, crowded and far the worst. */
 void ech__disturbance_add(ech__disturbance *sum, const ech__disturbance *more);
 
 typedef struct ech__block {
