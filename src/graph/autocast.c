@@ -14,6 +14,7 @@ typedef struct caster {
     size_t nvalues; /* when the pass began */
     ech_value *low
         [ECH__PHASE_COUNT]; /* [nvalues] the cast of a value, by the phase that made it; -1: none */
+    int *device; /* [nvalues] that made the cast: an input may be used by layers on several */
 } caster;
 
 static bool is_f32(const caster *c, ech_value v)
@@ -42,13 +43,14 @@ static bool is_reached(const caster *c, const ech__node *node)
     return false;
 }
 
-/* Adds a cast at a place before others; it makes a value of its own. */
-static ech_value insert_cast(caster *c, ech_value from, ech_dtype to, ech__phase phase, size_t at)
+/* Adds a cast at a place before others, of the phase and device of a node; it makes a value of its own. */
+static ech_value insert_cast(caster *c, ech_value from, ech_dtype to, size_t of, size_t at)
 {
     ech_graph *graph = c->graph;
-    graph->phase = phase;
+    graph->phase = graph->nodes[of].phase;
     const ech_value cast = ech__graph_add(graph, &(ech__node){.op = ECH__OP_CAST,
                                                               .name = graph->values[from].name,
+                                                              .device = graph->nodes[of].device,
                                                               .attrs = {.dtype = to},
                                                               .nin = 1,
                                                               .in = {from}});
@@ -61,6 +63,7 @@ static ech_value insert_cast(caster *c, ech_value from, ech_dtype to, ech__phase
 static ech_status cast_inputs(caster *c, size_t *at)
 {
     const ech__phase phase = c->graph->nodes[*at].phase;
+    const int device = c->graph->nodes[*at].device;
     for (int i = 0; i < c->graph->nodes[*at].nin; i++) {
         const ech__node *node = &c->graph->nodes[*at];
         const ech_value v = node->in[i];
@@ -68,10 +71,11 @@ static ech_status cast_inputs(caster *c, size_t *at)
             continue;
         const bool again = c->graph->values[v].kind == ECH__VALUE_INPUT;
         ech_value *known = &c->low[again ? phase : ECH__PHASE_FORWARD][v];
-        if (*known < 0) {
-            *known = insert_cast(c, v, c->dtype, phase, *at);
+        if (*known < 0 || c->device[v] != device) {
+            *known = insert_cast(c, v, c->dtype, *at, *at);
             if (*known < 0)
                 return c->graph->status;
+            c->device[v] = device;
             ++*at;
         }
         c->graph->nodes[*at].in[i] = *known;
@@ -99,19 +103,23 @@ static ech_status cast_outputs(caster *c, size_t at)
                                                   .kind = ECH__VALUE_ACTIVATION,
                                                   .type = {c->dtype, value->type.shape},
                                                   .of = -1});
-        const ech_value cast =
-            low < 0 ? low : insert_cast(c, low, ECH_F32, graph->nodes[at].phase, at + 1);
+        const ech_value cast = low < 0 ? low : insert_cast(c, low, ECH_F32, at, at + 1);
         if (cast < 0)
             return graph->status;
         graph->nodes[at].out[i] = low;
         graph->nodes[at + 1].out[0] = v; /* the value it made itself is nobody's */
         c->low[ECH__PHASE_FORWARD][v] = low;
+        c->device[v] = graph->nodes[at].device;
     }
     return ECH_OK;
 }
 
 static ech_status begin(caster *c)
 {
+    c->device = ech__arena_array(&c->graph->arena, c->nvalues, sizeof *c->device);
+    if (!c->device)
+        return ech__no_memory(c->graph->ctx, "the casts of a graph of %zu operators",
+                              c->graph->nnodes);
     for (int p = 0; p < ECH__PHASE_COUNT; p++) {
         c->low[p] = ech__arena_array(&c->graph->arena, c->nvalues, sizeof *c->low[p]);
         if (!c->low[p])

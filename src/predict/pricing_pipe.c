@@ -77,6 +77,7 @@ static ech_status find_moves(ech_ctx *ctx, ech_graph *graph, const ech__spread *
     for (int i = 0; i < layers.count; i++)
         layers.at[i].device = s->layers->at[i].device;
     ECH_TRY(ech__place_layers(graph, &layers));
+    ECH_TRY(ech__passes_infer_cast(graph, s->config->train.amp.type));
     const int count = ech__moves_count(graph);
     ech__move *moves = ech__new(ctx, (size_t)(count + 1) * sizeof *moves);
     if (!moves)

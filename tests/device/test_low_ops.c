@@ -97,6 +97,25 @@ static void linear_with_an_f32_weight(void **state)
     }
 }
 
+/* Gradients of later micro-batches are added to those of the first, which stay f32. */
+static void linear_gradients_that_are_added(void **state)
+{
+    harness *h = *state;
+    for (int t = 0; t < LENGTH(TYPES); t++) {
+        for (int s = first_of(*state, LENGTH(LAYERS)); s < LENGTH(LAYERS); s++) {
+            const int64_t N = LAYERS[s][0], I = LAYERS[s][1], O = LAYERS[s][2];
+            const ech__type in[] = {matrix(TYPES[t], N, I), matrix(TYPES[t], N, O),
+                                    matrix(ECH_F32, O, I), vector(O)};
+            const ech__node weight = {.op = ECH__OP_LINEAR_ADD_WEIGHTS, .nin = 3};
+            const ech__node both = {
+                .op = ECH__OP_LINEAR_ADD_WEIGHTS, .nin = 4, .attrs = {.bias = true}};
+            const op_case cases[] = {harness_case(h, &weight, in, 1u << 2),
+                                     harness_case(h, &both, in, 1u << 2)};
+            check_apart(h, cases, LENGTH(cases));
+        }
+    }
+}
+
 typedef struct conv {
     int64_t N, I, H, W, O, kernel, stride, pad;
 } conv;
@@ -454,6 +473,7 @@ int main(void)
         ON_EACH_KIND(linear),
         TEST(cpu_2, linear),
         ON_EACH_KIND(linear_with_an_f32_weight),
+        ON_EACH_KIND(linear_gradients_that_are_added),
         ON_EACH_KIND(convolutions),
         TEST(cpu_2, convolutions),
         ON_EACH_KIND(images),

@@ -127,8 +127,7 @@ static void offer_linear(ech__device *device, const ech__kernel_desc *desc, ech_
         const bool blas_first = desc->op == ECH__OP_LINEAR_BWD_DATA;
         if (blas_first)
             ech__blas_offer_linear(desc, &layouts[i], offer);
-        if (desc->op != ECH__OP_LINEAR_ADD_WEIGHTS)
-            ech__onednn_offer_linear(cpu->onednn, desc, &layouts[i], offer);
+        ech__onednn_offer_linear(cpu->onednn, desc, &layouts[i], offer);
         if (!blas_first)
             ech__blas_offer_linear(desc, &layouts[i], offer);
     }

@@ -54,8 +54,12 @@ ech_status ech__passes_infer(ech_graph *graph)
     return ech__fuse(graph);
 }
 
-ech_status ech__passes_infer_end(ech_graph *graph, ech_amp amp)
+ech_status ech__passes_infer_cast(ech_graph *graph, ech_amp amp)
 {
-    ECH_TRY(autocast(graph, amp));
+    return autocast(graph, amp);
+}
+
+ech_status ech__passes_infer_end(ech_graph *graph)
+{
     return ech__copy_weights(graph);
 }

@@ -41,8 +41,10 @@ typedef struct ech__step_passes {
 
 ech_status ech__passes_step(ech_graph *graph, const ech__step_passes *passes);
 
-/* The forward pass alone, by running statistics: up to where layers would be placed, and the rest. */
+/* The forward pass alone, by running statistics: up to where layers would be placed, up to where the graph would be cut, and the
+ * rest. */
 ech_status ech__passes_infer(ech_graph *graph);
-ech_status ech__passes_infer_end(ech_graph *graph, ech_amp amp);
+ech_status ech__passes_infer_cast(ech_graph *graph, ech_amp amp);
+ech_status ech__passes_infer_end(ech_graph *graph);
 
 #endif

@@ -81,8 +81,9 @@ static ech_status evaluated_graph(ech_trainer *trainer)
     ECH_TRY(ech__graph_clone(trainer->model, &trainer->evaluated));
     ech__graph_keep(trainer->evaluated, trainer->graph->loss);
     ECH_TRY(ech__passes_infer(trainer->evaluated));
+    ECH_TRY(ech__passes_infer_cast(trainer->evaluated, trainer->amp));
     /* Copies of weights are refreshed by the training's own plan. */
-    return ech__passes_infer_end(trainer->evaluated, trainer->amp);
+    return ech__passes_infer_end(trainer->evaluated);
 }
 
 ech_status ech__rank_variant(ech_trainer *trainer, ech__variant *v)

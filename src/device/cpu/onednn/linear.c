@@ -92,6 +92,8 @@ int ech__onednn_weight_layouts(ech__onednn *onednn, const ech__kernel_desc *desc
 void ech__onednn_offer_linear(ech__onednn *onednn, const ech__kernel_desc *desc,
                               const ech__layout *weight, ech__offer *offer)
 {
+    if (desc->op == ECH__OP_LINEAR_ADD_WEIGHTS) /* oneDNN overwrites */
+        return;
     const ech__onednn_tensors ip = describe(desc, weight);
     dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, &ip);
     if (!pd)
