@@ -550,9 +550,9 @@ typedef struct strategy {
 
 static const strategy strategies[] = {
     [ECH__STRATEGY_DDP] = {0, prepare_ddp, price_ddp},
-    [ECH__STRATEGY_DP] = {ECH__FEATURE_BIT(AMP), prepare_dp, price_dp},
-    [ECH__STRATEGY_MP] = {0, prepare_pipe, price_pipe},
-    [ECH__STRATEGY_PIPELINE] = {0, prepare_pipe, price_pipe},
+    [ECH__STRATEGY_DP] = {0, prepare_dp, price_dp},
+    [ECH__STRATEGY_MP] = {ECH__FEATURE_BIT(ACCUM), prepare_pipe, price_pipe},
+    [ECH__STRATEGY_PIPELINE] = {ECH__FEATURE_BIT(ACCUM), prepare_pipe, price_pipe},
 };
 
 _Static_assert(sizeof strategies / sizeof *strategies == ECH__STRATEGY_COUNT,

@@ -516,7 +516,9 @@ static void sum_up_step(ech__run *run, const ech__run_step *step, const ech__var
     ech__traffic_add(&run->traffic, run->trainer, time_s);
     if (ech__totals_of(run->trainer)->add)
         ech__totals_of(run->trainer)->add(run, time_s);
-    if (run->op_done < run->op_steps && variant == &run->trainer->variants[0])
+    /* Devices with plans of their own have the checks and the update in that of the first micro-step. */
+    if (run->op_done < run->op_steps &&
+        (variant == &run->trainer->variants[0] || run->trainer->ops->planned_devices))
         keep_op_times(run);
 }
 

@@ -448,14 +448,8 @@ static void what_cannot_be_spread_is_refused(void **state)
     f->options.pipeline.placement = "0,1";
     refused(f, ECH_E_INVALID, "for 2 layers");
     f->options.pipeline.placement = NULL;
-    f->options.accum = 2;
-    refused(f, ECH_E_UNSUPPORTED, "with accumulation");
-    f->options.accum = 1;
     f->options.ddp.reproducible = true;
     refused(f, ECH_E_UNSUPPORTED, "in the reproducible mode");
-    f->options.ddp.reproducible = false;
-    f->options.ddp.sync_bn = true;
-    refused(f, ECH_E_UNSUPPORTED, "with synchronised batch norms");
 }
 
 /* To the byte, and the device is named. */

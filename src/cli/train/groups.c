@@ -32,7 +32,7 @@ ech_status ech__train_find_groups(ech_ctx *ctx, args *a)
                          devices, p->devices, p->devices);
     const int groups = devices / p->devices;
     const int64_t batch = c->train.batch    ? c->train.batch
-                          : c->global_batch ? c->global_batch / groups
+                          : c->global_batch ? c->global_batch / (groups * c->train.accum)
                                             : 64;
     a->ranks = p->ranks ? (int)c->devices : c->devices ? groups : 0;
     if (p->ranks && !c->devices) { /* the ranks know how many they are */

@@ -55,7 +55,7 @@ static ech_status sync_sums(ech_graph *graph, size_t at)
     return ECH_OK;
 }
 
-static ech_status sync_batch_norms(ech_graph *graph)
+ech_status ech__ddp_sync_bn(ech_graph *graph)
 {
     for (size_t n = 0; n < graph->nnodes; n++) {
         if (graph->nodes[n].op == ECH__OP_BN_STATS)
@@ -288,7 +288,7 @@ ech_status ech__ddp(ech_graph *graph, const ech__ddp_options *options)
 {
     ECH_TRY(graph->status);
     if (options->sync_bn)
-        ECH_TRY(sync_batch_norms(graph));
+        ECH_TRY(ech__ddp_sync_bn(graph));
     graph->phase = ECH__PHASE_EXCHANGE;
     ECH_TRY(options->like ? copy_buckets(graph, options) : fill_buckets(graph, options));
     if (options->broadcast_buffers)

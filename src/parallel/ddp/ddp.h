@@ -22,6 +22,10 @@ typedef struct ech__ddp_options {
  * before the optimizer. */
 ech_status ech__ddp(ech_graph *graph, const ech__ddp_options *options);
 
+/* Batch norms over the samples of all ranks, as with options.sync_bn: alone, for graphs that have no
+ * exchange of gradients. */
+ech_status ech__ddp_sync_bn(ech_graph *graph);
+
 /* Lets the rank that has reduced a stretch of gradients update the parameters with it, for all
  * ranks, instead of handing the sum to all, each of whom would update: half the work on two ranks,
  * and the sum never leaves the cache. After the optimizer, with parameters in groups. */

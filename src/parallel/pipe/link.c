@@ -265,7 +265,10 @@ static ech_status create(ech__exchange *exchange, ech__device *device, const ech
     *out = NULL;
     if (desc->op == ECH__OP_SEND || desc->op == ECH__OP_RECV)
         return create_end(stage, desc, binding, out);
-    return ranks->ops->create(ranks, device, desc, binding, update, out);
+    ECH_TRY(ranks->ops->create(ranks, device, desc, binding, update, out));
+    return desc->op == ECH__OP_SYNC_STATS || desc->op == ECH__OP_SYNC_SUMS
+               ? ech__stage_meeting(stage, *out, out)
+               : ECH_OK;
 }
 
 static ech_status alloc(ech__exchange *exchange, int64_t bytes, void **out)

@@ -115,28 +115,57 @@ static void simulate(timeline *t, ech__pipe_times *out)
     out->bubble = out->flush_s > 0 ? 1 - busy / (t->devices * out->flush_s) : 0;
 }
 
+static ech_status begin(ech_ctx *ctx, ech_pipeline order, int devices, int micros, timeline *t)
+{
+    const size_t count = 2 * (size_t)devices * (size_t)micros;
+    assert(devices >= 1 && devices <= ECH__MAX_STAGES && micros >= 1);
+    *t = (timeline){.devices = devices,
+                    .micros = micros,
+                    .tasks = ech__new(ctx, count * sizeof *t->tasks),
+                    .arrived = ech__new(ctx, count * sizeof *t->arrived)};
+    if (!t->tasks || !t->arrived)
+        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the timeline of %d micro-batches",
+                         micros);
+    for (size_t i = 0; i < count; i++)
+        t->arrived[i] = -1;
+    for (int d = 0; d < devices; d++)
+        ech__pipe_tasks(order, d, devices, micros, t->tasks + (ptrdiff_t)2 * micros * d);
+    return ECH_OK;
+}
+
+static void end(ech_ctx *ctx, timeline *t)
+{
+    const size_t count = 2 * (size_t)t->devices * (size_t)t->micros;
+    ech__delete(ctx, t->arrived, count * sizeof *t->arrived);
+    ech__delete(ctx, t->tasks, count * sizeof *t->tasks);
+}
+
 ech_status ech__pipe_simulate(ech_ctx *ctx, ech_pipeline order, int devices, int micros,
                               const ech__stage_time *stages, ech__pipe_times *out)
 {
-    const size_t count = 2 * (size_t)devices * (size_t)micros;
-    timeline t = {.devices = devices,
-                  .micros = micros,
-                  .stages = stages,
-                  .tasks = ech__new(ctx, count * sizeof *t.tasks),
-                  .arrived = ech__new(ctx, count * sizeof *t.arrived)};
+    timeline t;
     *out = (ech__pipe_times){0};
-    assert(devices >= 1 && devices <= ECH__MAX_STAGES && micros >= 1);
-    if (t.tasks && t.arrived) {
-        for (size_t i = 0; i < count; i++)
-            t.arrived[i] = -1;
-        for (int d = 0; d < devices; d++)
-            ech__pipe_tasks(order, d, devices, micros, t.tasks + (ptrdiff_t)2 * micros * d);
+    const ech_status status = begin(ctx, order, devices, micros, &t);
+    t.stages = stages;
+    if (status == ECH_OK)
         simulate(&t, out);
-    }
-    const bool ok = t.tasks && t.arrived;
-    ech__delete(ctx, t.arrived, count * sizeof *t.arrived);
-    ech__delete(ctx, t.tasks, count * sizeof *t.tasks);
-    return ok ? ECH_OK
-              : ech__fail(ctx, ECH_E_NOMEM, "no memory for the timeline of %d micro-batches",
-                          micros);
+    end(ctx, &t);
+    return status;
+}
+
+ech_status ech__pipe_starts(ech_ctx *ctx, ech_pipeline order, int devices, int micros, double *out)
+{
+    timeline t;
+    ech__stage_time alike[ECH__MAX_STAGES];
+    ech__pipe_times times = {0};
+    for (int d = 0; d < devices; d++)
+        alike[d] = (ech__stage_time){.forward_s = 1, .backward_s = 1};
+    const ech_status status = begin(ctx, order, devices, micros, &t);
+    t.stages = alike;
+    if (status == ECH_OK)
+        simulate(&t, &times);
+    for (int i = 0; status == ECH_OK && i < 2 * devices * micros; i++)
+        out[i] = *arrival(&t, i / (2 * micros), t.tasks[i]) - 1;
+    end(ctx, &t);
+    return status;
 }

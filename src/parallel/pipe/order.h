@@ -28,6 +28,10 @@ void ech__pipe_tasks(ech_pipeline order, int device, int devices, int micros, ec
  * - device. Micro-batch m takes the place of m - slots. */
 int ech__pipe_slots(ech_pipeline order, int device, int devices, int micros);
 
+/* When each task would start if all took equally long: out[devices][2 * micros], in the order of each device's tasks. A task comes
+ * after those that it needs, so all groups of devices may meet in the order of these times. */
+ech_status ech__pipe_starts(ech_ctx *ctx, ech_pipeline order, int devices, int micros, double *out);
+
 /* Micro-batches where nobody says how many: the most that divide the batch, up to four for each device. */
 int ech__pipe_default_micros(int64_t batch, int devices);
 

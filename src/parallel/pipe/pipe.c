@@ -299,7 +299,7 @@ ech_status ech__pipe_ready(ech__pipe *pipe)
             s, alloc_blocks(s, pipe->options.micros, s->input_bytes, &s->inputs)));
         ECH_TRY(ech__stage_result(s, alloc_blocks(s, s->slots, s->slot_bytes, &s->activations)));
     }
-    return ech__pipe_pass_of(pipe, pipe->options.batch, true, &full);
+    return ech__pipe_pass_of(pipe, pipe->options.batch, 0, ECH__PASS_WRITES, &full);
 }
 
 const ech__stage *ech__pipe_find(const ech__pipe *pipe, const char *name, ech_value *there)
@@ -352,6 +352,27 @@ static ech_status open_all(ech__pipe *pipe)
     return ECH_OK;
 }
 
+static size_t stats_bytes(const ech__pipe *pipe)
+{
+    const ech__comm *comm = pipe->options.comm;
+    return (size_t)(1 + (comm ? comm->world : 0)) * (size_t)pipe->options.nparams *
+           ECH__GRAD_STATS * sizeof *pipe->stats;
+}
+
+static ech_status remember_params(ech__pipe *pipe)
+{
+    const size_t count = (size_t)pipe->options.nparams;
+    if (!count)
+        return ECH_OK;
+    pipe->params = ech__new(pipe->ctx, count * sizeof *pipe->params);
+    pipe->stats = ech__new(pipe->ctx, stats_bytes(pipe));
+    if (!pipe->params || !pipe->stats)
+        return ech__fail(pipe->ctx, ECH_E_NOMEM, "no memory for %zu parameters", count);
+    memcpy(pipe->params, pipe->options.params, count * sizeof *pipe->params);
+    pipe->options.params = pipe->params;
+    return ECH_OK;
+}
+
 ech_status ech__pipe_create(ech_ctx *ctx, const ech__pipe_options *o, ech__pipe **out)
 {
     *out = NULL;
@@ -370,7 +391,9 @@ ech_status ech__pipe_create(ech_ctx *ctx, const ech__pipe_options *o, ech__pipe 
     pipe->stages = stages;
     memcpy(pipe->watched, o->watched, (size_t)o->nwatched * sizeof *o->watched);
     pipe->options.watched = pipe->watched;
-    const ech_status status = open_all(pipe);
+    ech_status status = remember_params(pipe);
+    if (status == ECH_OK)
+        status = open_all(pipe);
     if (status < 0) {
         ech__pipe_destroy(pipe);
         return status;
@@ -405,6 +428,8 @@ void ech__pipe_destroy(ech__pipe *pipe)
     }
     for (int d = pipe->options.devices - 1; d >= 0; d--)
         destroy_stage(&pipe->stages[d]);
+    ech__delete(pipe->ctx, pipe->stats, stats_bytes(pipe));
+    ech__delete(pipe->ctx, pipe->params, (size_t)pipe->options.nparams * sizeof *pipe->params);
     ech__delete(pipe->ctx, pipe->stages, (size_t)pipe->options.devices * sizeof *pipe->stages);
     ech__delete(pipe->ctx, pipe, sizeof *pipe);
 }

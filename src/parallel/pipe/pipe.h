@@ -6,10 +6,16 @@
  *     ech__pipe_stage(pipe, d)->graphs[role] = ...                  the parts of ech__cut with all passes, taken over
  *     ECH_TRY(ech__pipe_plan(pipe, tuning, NULL));                 plans; refuses what does not fit
  *     ECH_TRY(ech__pipe_ready(pipe));                              allocates, prepares the kernels
- *     ECH_TRY(ech__pipe_pass_of(pipe, batch, true, &pass));
+ *     ECH_TRY(ech__pipe_pass_of(pipe, batch, ECH__PASS_WRITES, &pass));
  *     ECH_TRY(ech__pipe_write(pipe, pass, "x", data, bytes));      the whole batch, cut into micro-batches
- *     ECH_TRY(ech__pipe_run(pipe, pass, &scalars));
+ *     ECH_TRY(ech__pipe_run(pipe, pass, &step));
  *     ech__pipe_result(pipe, loss)
+ *
+ * A step may have several micro-steps, each a run of its own with all its micro-batches: the passes of those after the first add
+ * to the gradients. Where gradients are looked at before they are used, the last run leaves out the update:
+ *
+ *     ECH_TRY(ech__pipe_grad_stats(pipe, stats));
+ *     ECH_TRY(ech__pipe_apply(pipe, &scalars, start_ns));
  *     ech__pipe_destroy(pipe);
  *
  * Every micro-batch has an exec on every device, because its activations live until its backward pass. Micro-batch m uses the
@@ -31,8 +37,8 @@ typedef struct ech__pass ech__pass;
 
 /* What a micro-batch does with its gradients; each role is a graph of its own. Evaluation is only forward. */
 typedef enum ech__pipe_role {
-    ECH__PIPE_WRITES, /* the first of a step; has the exchange, the optimizer and what follows */
-    ECH__PIPE_ADDS,   /* the others; NULL where there are none */
+    ECH__PIPE_WRITES, /* the first of a step; has the exchange, the checks, the optimizer and what follows */
+    ECH__PIPE_ADDS,       /* the others; NULL where there are none */
     ECH__PIPE_ADDS_APART, /* instead of it where a device has no kernels for it; may be NULL */
     ECH__PIPE_EVALUATES,  /* NULL until it is needed */
     ECH__PIPE_ROLES
@@ -40,7 +46,7 @@ typedef enum ech__pipe_role {
 
 /* What one device did in the last step, in ns of the clock that it runs by. */
 typedef struct ech__stage_work {
-    int64_t forward_ns, backward_ns, update_ns; /* in kernels */
+    int64_t forward_ns, backward_ns, update_ns; /* in kernels; checks count as update */
     int64_t copy_ns;                            /* fetching what others sent */
     int64_t wait_ns;                            /* until it was there */
     int64_t exchange_ns;                        /* with other groups, waiting included */
@@ -69,6 +75,7 @@ typedef struct ech__stage {
     void **inputs;                   /* [micros] */
     void **activations;              /* [slots] */
     ech__bell bell;                  /* rings when something was sent or taken */
+    int met;                         /* in this run with other groups, see ech__pass.turns */
     ech__stage_work work;            /* of the last step */
     struct ech__link_end *pending;   /* to be sent to another rank later; NULL: nothing */
     /* Known of all devices, also of those in other processes. */
@@ -85,7 +92,10 @@ typedef struct ech__pipe_options {
         *comm; /* device d is in the process of its rank d; borrowed; NULL: all are in this one */
     ech__ranks *ranks; /* groups that train with other samples; borrowed; NULL: none */
     const ech__cluster
-        *links; /* between the devices, for the virtual clock, borrowed; NULL: the real clock */
+        *links;   /* between the devices, for the virtual clock, borrowed; NULL: the real clock */
+    bool sync_bn; /* micro-batches of the groups have their batch norms together */
+    const ech_value *params; /* of the whole model, in their order */
+    int nparams;
     const ech_value *
         watched; /* kept scalars whose sum over the micro-batches is wanted; the first is a mean: the loss */
     int nwatched;
@@ -123,9 +133,16 @@ const ech__stage *ech__pipe_find(const ech__pipe *pipe, const char *name, ech_va
 
 /* ---- passes: a batch size, for training or evaluation ---- */
 
+typedef enum ech__pass_kind {
+    ECH__PASS_EVALUATES,
+    ECH__PASS_WRITES, /* the first micro-step of a step */
+    ECH__PASS_ADDS,   /* the others */
+} ech__pass_kind;
+
 struct ech__pass {
     int64_t batch;
-    bool training;
+    ech__pass_kind kind;
+    bool training; /* any kind but evaluation */
     int micros;
     int64_t *first, *count; /* [micros] samples of each */
     ech__plan **plans;      /* [devices][micros]; NULL for devices of other processes */
@@ -134,11 +151,18 @@ struct ech__pass {
     int links;
     ech__task *tasks; /* [devices][ntasks] */
     int ntasks;
+    int **turns; /* [devices][]: when a device may meet other groups in its tasks; NULL: at once */
+    int nturns;  /* of all devices */
     ech__pass *next;
 };
 
-/* Made when it is not there yet; at most as many samples as a full step has. */
-ech_status ech__pipe_pass_of(ech__pipe *pipe, int64_t batch, bool training, const ech__pass **out);
+/* Made when it is not there yet; at most as many samples as a full step has. micros: of training; 0: as a full step has, or one for
+ * each sample. */
+ech_status ech__pipe_pass_of(ech__pipe *pipe, int64_t batch, int micros, ech__pass_kind kind,
+                             const ech__pass **out);
+/* Micro-batches of a micro-step, as pass_of wants them. Where groups have batch norms together all must have as many, so those with
+ * more samples have no more than the one with the fewest. share: of this group in the samples of the micro-step. */
+int ech__pipe_micros_of(const ech__pipe *pipe, int64_t batch, double share);
 
 /* A whole input, row-major, to all devices that use it, or out of the first of them. */
 ech_status ech__pipe_write(ech__pipe *pipe, const ech__pass *pass, const char *name,
@@ -148,13 +172,23 @@ ech_status ech__pipe_read(ech__pipe *pipe, const ech__pass *pass, const char *na
 /* Inputs of one pass become those of another one of the same batch. */
 ech_status ech__pipe_take_inputs(ech__pipe *pipe, const ech__pass *from, const ech__pass *to);
 
-/* All micro-batches; in training with the update. start_ns: where the virtual clocks begin. */
-ech_status ech__pipe_run(ech__pipe *pipe, const ech__pass *pass, const ech__scalars *scalars,
-                         int64_t start_ns);
+typedef struct ech__pipe_step {
+    const ech__scalars *scalars;
+    int64_t start_ns; /* where the virtual clocks begin */
+    unsigned after;   /* phases that follow the backward passes, as ECH__PHASE_BIT; 0: none */
+    bool goes_on;     /* a later micro-step: figures are added to those of the first */
+} ech__pipe_step;
+/* All micro-batches. */
+ech_status ech__pipe_run(ech__pipe *pipe, const ech__pass *pass, const ech__pipe_step *step);
+/* Of the gradients of all devices, after a run with checks: sums of squares and of what is not finite, and the largest. Added up in the
+ * order of the parameters, so that the bits are those of one device. */
+ech_status ech__pipe_grad_stats(ech__pipe *pipe, double out[ECH__GRAD_STATS]);
+/* The update on all devices, after a run without it. On the virtual clock it begins when every device knows of all gradients. */
+ech_status ech__pipe_apply(ech__pipe *pipe, const ech__scalars *scalars, int64_t start_ns);
 /* Copies of parameters that were written from outside. */
 ech_status ech__pipe_refresh(ech__pipe *pipe, const ech__scalars *scalars);
 
-/* ---- of the last run ---- */
+/* ---- of the last run; what devices did, of the last step ---- */
 
 double ech__pipe_result(const ech__pipe *pipe, ech_value watched);
 const ech__pass *ech__pipe_last(const ech__pipe *pipe);
@@ -165,7 +199,7 @@ ech__culprit ech__pipe_culprit(const ech__pipe *pipe, int *device);
 int64_t ech__pipe_updates(const ech__pipe *pipe);
 /* Start of the run, when the pipeline was empty, and the end. */
 void ech__pipe_span(const ech__pipe *pipe, int64_t *start_ns, int64_t *flushed_ns, int64_t *end_ns);
-/* In kernels, and fetching from others: of a device, and the mean of all. */
+/* In kernels, and fetching from others: of a device in the step, and the mean of all in the run. */
 double ech__stage_busy_s(const ech__stage *stage);
 double ech__pipe_busy_s(const ech__pipe *pipe);
 /* The idle share of all devices until the pipeline was empty. */

@@ -2,6 +2,7 @@
 #include "base/system/clock.h"
 #include "parallel/pipe/internal.h"
 
+#include <math.h>
 #include <string.h>
 
 static int64_t now(const ech__stage *stage)
@@ -16,6 +17,7 @@ static ech__scalars scalars_of(const ech__pipe *pipe, int micro)
 {
     ech__scalars scalars = pipe->scalars;
     scalars.loss_scale *= (double)pipe->now->count[micro] / (double)pipe->now->batch;
+    scalars.share = ech__pipe_share(pipe, micro);
     return scalars;
 }
 
@@ -55,14 +57,15 @@ static ech_status run_task(ech__stage *stage, ech__task task)
     return collect(stage, task.micro);
 }
 
-/* Parameters belong to the first micro-batch's exec. */
+/* The checks and the update, or one of them. Parameters belong to the first micro-batch's exec. */
 static ech_status update(void *arg)
 {
     ech__stage *stage = arg;
+    const unsigned phases = stage->pipe->after & ~ECH__PHASE_BIT(EXCHANGE);
     ech__phase_times times = {{0}};
-    ECH_TRY(ech__exec_run(stage->exec, ECH__PHASE_BIT(OPTIMIZER) | ECH__PHASE_BIT(REFRESH),
-                          &stage->pipe->scalars, &times));
-    stage->work.update_ns = times.ns[ECH__PHASE_OPTIMIZER] + times.ns[ECH__PHASE_REFRESH];
+    ECH_TRY(ech__exec_run(stage->exec, phases, &stage->pipe->scalars, &times));
+    stage->work.update_ns +=
+        times.ns[ECH__PHASE_CHECK] + times.ns[ECH__PHASE_OPTIMIZER] + times.ns[ECH__PHASE_REFRESH];
     stage->work.end_ns = now(stage);
     return ECH_OK;
 }
@@ -74,7 +77,7 @@ static ech_status run_tasks(ech__stage *stage)
         ECH_TRY(run_task(stage, pass->tasks[stage->index * pass->ntasks + i]));
     stage->work.flushed_ns = stage->work.end_ns = now(stage);
     stage->work.peak = stage->device->memory_peak;
-    return pass->training && !stage->pipe->options.ranks ? update(stage) : ECH_OK;
+    return stage->pipe->after && !stage->pipe->options.ranks ? update(stage) : ECH_OK;
 }
 
 /* The first that fails ends the waiting of the others. */
@@ -104,7 +107,7 @@ static ech_status exchange(void *arg)
     ECH_TRY(ech__exec_run(stage->exec, ECH__PHASE_BIT(EXCHANGE), &stage->pipe->scalars, &times));
     if (clock)
         stage->clock.now_ns = clock->now_ns;
-    stage->work.exchange_ns = times.ns[ECH__PHASE_EXCHANGE];
+    stage->work.exchange_ns += times.ns[ECH__PHASE_EXCHANGE];
     return ECH_OK;
 }
 
@@ -112,16 +115,19 @@ static ech_status exchange(void *arg)
  * ranks at a time, and a device updates while the next one exchanges. */
 static ech_status finish_all(ech__pipe *pipe)
 {
-    const bool exchanges = pipe->now->training && pipe->options.ranks;
+    const bool exchanges = pipe->after && pipe->options.ranks;
     bool updating[ECH__MAX_STAGES] = {false};
-    ech_status status = ECH_OK, all = ECH_OK;
+    ech_status status = ECH_OK, all = ECH_OK, ended[ECH__MAX_STAGES] = {ECH_OK};
+    const bool meets = pipe->options.sync_bn && exchanges; /* until the last of them is done */
     int failed = -1;
+    for (int d = 0; meets && d < pipe->options.devices; d++)
+        ended[d] = pipe->stages[d].device->ops->finish(pipe->stages[d].device);
     for (int d = pipe->options.devices - 1; d >= 0; d--) {
         ech__stage *stage = &pipe->stages[d];
         ech__device *device = stage->device;
         if (!device) /* another process's */
             continue;
-        status = device->ops->finish(device);
+        status = meets ? ended[d] : device->ops->finish(device);
         if (exchanges && status == ECH_OK && all == ECH_OK)
             status = device->ops->call(device, exchange, stage);
         updating[d] = exchanges && status == ECH_OK && all == ECH_OK;
@@ -145,8 +151,8 @@ static ech_status finish_all(ech__pipe *pipe)
 
 /* ---- the whole pass ---- */
 
-/* Every rank knows the results, and what each device did, by rank 0's clock. */
-static ech_status share_results(ech__pipe *pipe)
+/* Every rank knows what each device did, by rank 0's clock, and after a run the results. */
+static ech_status share_results(ech__pipe *pipe, bool results)
 {
     typedef struct told {
         double results[ECH__PIPE_MOST_WATCHED];
@@ -162,10 +168,10 @@ static ech_status share_results(ech__pipe *pipe)
                          comm->world);
     memcpy(mine.results, pipe->results, sizeof mine.results);
     const ech_status status = ech__comm_allgather(comm, &mine, all, (int64_t)sizeof mine);
-    for (int i = 0; i < ECH__PIPE_MOST_WATCHED; i++)
+    for (int i = 0; results && i < ECH__PIPE_MOST_WATCHED; i++)
         pipe->results[i] = 0;
     for (int d = 0; status == ECH_OK && d < comm->world; d++) {
-        for (int i = 0; i < ECH__PIPE_MOST_WATCHED; i++) /* only one of them has it */
+        for (int i = 0; results && i < ECH__PIPE_MOST_WATCHED; i++) /* only one of them has it */
             pipe->results[i] += all[d].results[i];
         if (d != comm->rank)
             pipe->stages[d].work = all[d].work;
@@ -174,20 +180,36 @@ static ech_status share_results(ech__pipe *pipe)
     return status;
 }
 
-static void begin(ech__pipe *pipe, const ech__pass *pass, const ech__scalars *scalars,
-                  int64_t start_ns)
+static int64_t busy_of(const ech__pipe *pipe)
+{
+    int64_t sum = 0;
+    for (int d = 0; d < pipe->options.devices; d++) {
+        const ech__stage_work *work = &pipe->stages[d].work;
+        sum += work->forward_ns + work->backward_ns + work->update_ns + work->copy_ns;
+    }
+    return sum;
+}
+
+static void begin(ech__pipe *pipe, const ech__pass *pass, const ech__pipe_step *step)
 {
     pipe->now = pass;
-    pipe->scalars = *scalars;
+    pipe->scalars = *step->scalars;
+    pipe->after = step->after;
     atomic_store(&pipe->failed, 0);
     for (int i = 0; i < ECH__PIPE_MOST_WATCHED; i++)
         pipe->results[i] = 0;
     for (int d = 0; d < pipe->options.devices; d++) {
-        pipe->stages[d].work = (ech__stage_work){.forward_ns = 0};
-        pipe->stages[d].clock.now_ns = start_ns;
+        if (!step->goes_on)
+            pipe->stages[d].work = (ech__stage_work){.forward_ns = 0};
+        pipe->stages[d].clock.now_ns = step->start_ns;
+        pipe->stages[d].met = 0;
     }
+    atomic_store(&pipe->turn, 0);
+    pipe->busy_ns = busy_of(pipe);
+    if (!step->goes_on)
+        pipe->window_ns = 0;
     pipe->start_ns = pipe->flushed_ns = pipe->end_ns =
-        pipe->options.links ? start_ns : ech__clock_wall();
+        pipe->options.links ? step->start_ns : ech__clock_wall();
 }
 
 static void end(ech__pipe *pipe, ech_status status)
@@ -199,14 +221,14 @@ static void end(ech__pipe *pipe, ech_status status)
             work->flushed_ns > pipe->flushed_ns ? work->flushed_ns : pipe->flushed_ns;
         pipe->end_ns = work->end_ns > pipe->end_ns ? work->end_ns : pipe->end_ns;
     }
+    pipe->window_ns += pipe->flushed_ns - pipe->start_ns;
     for (int i = 0; status < 0 && i < pass->links * pass->micros; i++) /* nothing is under way */
         atomic_store(&pass->mails[i].taken, atomic_load(&pass->mails[i].sent));
 }
 
-ech_status ech__pipe_run(ech__pipe *pipe, const ech__pass *pass, const ech__scalars *scalars,
-                         int64_t start_ns)
+ech_status ech__pipe_run(ech__pipe *pipe, const ech__pass *pass, const ech__pipe_step *step)
 {
-    begin(pipe, pass, scalars, start_ns);
+    begin(pipe, pass, step);
     /* The first last: the others' threads may still have to wake up. */
     for (int d = pipe->options.devices - 1; d >= 0; d--) {
         if (pipe->stages[d].device)
@@ -215,8 +237,92 @@ ech_status ech__pipe_run(ech__pipe *pipe, const ech__pass *pass, const ech__scal
     }
     ech_status status = finish_all(pipe);
     if (status == ECH_OK)
-        status = share_results(pipe);
+        status = share_results(pipe, true);
     end(pipe, status);
+    return status;
+}
+
+/* ---- after a look at the gradients ---- */
+
+/* Of the devices of this process; the other parameters have zeros. */
+static ech_status collect_stats(const ech__pipe *pipe, double *out)
+{
+    const int count = pipe->options.nparams;
+    memset(out, 0, (size_t)count * ECH__GRAD_STATS * sizeof *out);
+    for (int d = 0; d < pipe->options.devices; d++) {
+        const ech__stage *stage = &pipe->stages[d];
+        for (size_t n = 0; stage->plan && n < stage->plan->ninstrs; n++) {
+            const ech__node *node = stage->plan->instrs[n].node;
+            int at = 0;
+            if (node->op != ECH__OP_GRAD_STATS)
+                continue;
+            while (at < count && pipe->params[at] != stage->plan->graph->values[node->in[0]].of)
+                at++;
+            if (at < count)
+                ECH_TRY(ech__stage_result(stage, ech__exec_read(stage->exec, node->out[0], 0,
+                                                                ECH__GRAD_STATS,
+                                                                out + at * ECH__GRAD_STATS)));
+        }
+    }
+    return ECH_OK;
+}
+
+ech_status ech__pipe_grad_stats(ech__pipe *pipe, double out[ECH__GRAD_STATS])
+{
+    ech__comm *comm = pipe->options.comm;
+    const int64_t count = (int64_t)pipe->options.nparams * ECH__GRAD_STATS;
+    ECH_TRY(collect_stats(pipe, pipe->stats));
+    if (comm) {
+        ECH_TRY(ech__comm_allgather(comm, pipe->stats, pipe->stats + count,
+                                    count * (int64_t)sizeof *pipe->stats));
+        memset(pipe->stats, 0, (size_t)count * sizeof *pipe->stats);
+        for (int64_t i = 0; i < count * comm->world; i++) /* only one of them has it */
+            pipe->stats[i % count] += pipe->stats[count + i];
+    }
+    memset(out, 0, ECH__GRAD_STATS * sizeof *out);
+    for (const double *stats = pipe->stats; stats < pipe->stats + count; stats += ECH__GRAD_STATS) {
+        out[ECH__GRAD_SQUARES] += stats[ECH__GRAD_SQUARES];
+        out[ECH__GRAD_LARGEST] = fmax(out[ECH__GRAD_LARGEST], stats[ECH__GRAD_LARGEST]);
+        out[ECH__GRAD_BROKEN] += stats[ECH__GRAD_BROKEN];
+    }
+    return ECH_OK;
+}
+
+/* What telling all devices about all gradients takes. */
+static int64_t agreement_ns(const ech__pipe *pipe)
+{
+    const int64_t bytes = ECH__GRAD_STATS * (int64_t)sizeof(double);
+    return pipe->options.links
+               ? (int64_t)(1e9 * ech__price_allreduce(pipe->options.links, ECH__ALGORITHM_TREE,
+                                                      pipe->options.devices, bytes)
+                                     .seconds)
+               : 0;
+}
+
+ech_status ech__pipe_apply(ech__pipe *pipe, const ech__scalars *scalars, int64_t start_ns)
+{
+    ech_status status = ECH_OK;
+    pipe->scalars = *scalars;
+    pipe->after = ECH__PHASE_BIT(OPTIMIZER) | ECH__PHASE_BIT(REFRESH);
+    pipe->start_ns = pipe->end_ns = pipe->options.links ? start_ns : ech__clock_wall();
+    for (int d = 0; d < pipe->options.devices; d++) {
+        ech__stage *stage = &pipe->stages[d];
+        stage->clock.now_ns = start_ns + agreement_ns(pipe);
+        if (stage->device)
+            stage->device->ops->start(stage->device, update, stage);
+    }
+    for (int d = 0; d < pipe->options.devices; d++) {
+        ech__device *device = pipe->stages[d].device;
+        const ech_status own = device ? device->ops->finish(device) : ECH_OK;
+        if (own < 0 && status == ECH_OK)
+            status = ech__stage_result(&pipe->stages[d], own);
+    }
+    if (status == ECH_OK)
+        status = share_results(pipe, false);
+    for (int d = 0; d < pipe->options.devices; d++) {
+        const int64_t end_ns = pipe->stages[d].work.end_ns;
+        pipe->end_ns = end_ns > pipe->end_ns ? end_ns : pipe->end_ns;
+    }
     return status;
 }
 
@@ -301,15 +407,12 @@ double ech__stage_busy_s(const ech__stage *stage)
 
 double ech__pipe_busy_s(const ech__pipe *pipe)
 {
-    double sum = 0;
-    for (int d = 0; d < pipe->options.devices; d++)
-        sum += ech__stage_busy_s(&pipe->stages[d]);
-    return sum / pipe->options.devices;
+    return ech__seconds(busy_of(pipe) - pipe->busy_ns) / pipe->options.devices;
 }
 
 double ech__pipe_measured_bubble(const ech__pipe *pipe)
 {
-    const int64_t window = pipe->flushed_ns - pipe->start_ns;
+    const int64_t window = pipe->window_ns;
     int64_t busy = 0;
     for (int d = 0; d < pipe->options.devices; d++) {
         const ech__stage_work *work = &pipe->stages[d].work;

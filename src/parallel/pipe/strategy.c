@@ -2,16 +2,8 @@
 #include "parallel/place.h"
 #include "parallel/strategy.h"
 
-static const char micros[] = "a step has its micro-batches, in f32";
-
 /* clang-format off */
 #define REFUSED                                                                                    \
-    {ECH__FEATURE_ACCUM, micros},                                                                  \
-    {ECH__FEATURE_AMP, micros},                                                                    \
-    {ECH__FEATURE_LOSS_SCALE, micros},                                                             \
-    {ECH__FEATURE_CLIP_NORM, "no device has the norm of all gradients"},                           \
-    {ECH__FEATURE_GRAD_DTYPE, micros},                                                             \
-    {ECH__FEATURE_SYNC_BN, "a batch norm has the statistics of each micro-batch"},                 \
     {ECH__FEATURE_REPRODUCIBLE, "gradients are added up over micro-batches, not over slots"},      \
     {ECH__FEATURE_STRAGGLE, "a rank has several devices, or no samples of its own"},               \
     {ECH__FEATURE_ADVISE, "the batch is that of all devices"}

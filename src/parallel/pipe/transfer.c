@@ -3,6 +3,7 @@
 #include "parallel/pipe/internal.h"
 #include "plan/transfer.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- making one ---- */
@@ -24,7 +25,8 @@ static int links_of(const ech__pipe *pipe, ech__pipe_role role)
 
 static ech__pipe_role role_of(const ech__pass *pass, int micro)
 {
-    return !pass->training ? ECH__PIPE_EVALUATES : micro ? ECH__PIPE_ADDS : ECH__PIPE_WRITES;
+    const bool adds = micro || pass->kind == ECH__PASS_ADDS;
+    return !pass->training ? ECH__PIPE_EVALUATES : adds ? ECH__PIPE_ADDS : ECH__PIPE_WRITES;
 }
 
 /* Training: as many micro-batches as a full step has, or one for each sample. Evaluation: full ones and the rest. */
@@ -113,6 +115,7 @@ void ech__pass_destroy(ech__pipe *pipe, ech__pass *pass)
     const size_t micros = (size_t)pass->micros, all = micros * (size_t)pipe->options.devices;
     for (size_t i = all; pass->execs && i-- > 0;)
         ech__exec_destroy(pass->execs[i]);
+    ech__pass_forget_meetings(pipe, pass);
     ech__delete(ctx, pass->tasks, all * 2 * sizeof *pass->tasks);
     ech__delete(ctx, pass->mails, ((size_t)pass->links * micros + 1) * sizeof *pass->mails);
     ech__delete(ctx, pass->execs, all * sizeof(ech__exec *));
@@ -122,8 +125,10 @@ void ech__pass_destroy(ech__pipe *pipe, ech__pass *pass)
     ech__delete(ctx, pass, sizeof *pass);
 }
 
-static ech_status make_pass(ech__pipe *pipe, int64_t batch, bool training, ech__pass **out)
+static ech_status make_pass(ech__pipe *pipe, int64_t batch, int micros, ech__pass_kind kind,
+                            ech__pass **out)
 {
+    const bool training = kind != ECH__PASS_EVALUATES;
     const ech__pipe_options *o = &pipe->options;
     const int64_t each = o->batch / o->micros;
     ech__pass *pass = *out = ech__new(pipe->ctx, sizeof *pass);
@@ -131,21 +136,34 @@ static ech_status make_pass(ech__pipe *pipe, int64_t batch, bool training, ech__
         return ech__fail(pipe->ctx, ECH_E_NOMEM, "no memory for a batch of %lld samples",
                          (long long)batch);
     pass->batch = batch;
+    pass->kind = kind;
     pass->training = training;
-    pass->micros = !training           ? (int)((batch - 1) / each + 1)
-                   : batch < o->micros ? (int)batch
-                                       : o->micros;
+    pass->micros = training ? micros : (int)((batch - 1) / each + 1);
     ECH_TRY(allocate(pipe, pass));
     cut_batch(pipe, pass);
     order_tasks(pipe, pass);
+    ECH_TRY(ech__pass_order_meetings(pipe, pass));
     return make_execs(pipe, pass);
 }
 
-ech_status ech__pipe_pass_of(ech__pipe *pipe, int64_t batch, bool training, const ech__pass **out)
+int ech__pipe_micros_of(const ech__pipe *pipe, int64_t batch, double share)
 {
+    const ech__pipe_options *o = &pipe->options;
+    int64_t least = batch;
+    if (o->sync_bn && o->ranks)
+        least = share > 0 ? llround((double)batch / share) / o->ranks->comm->world : 0;
+    return least < 1 ? 1 : least < o->micros ? (int)least : o->micros;
+}
+
+ech_status ech__pipe_pass_of(ech__pipe *pipe, int64_t batch, int micros, ech__pass_kind kind,
+                             const ech__pass **out)
+{
+    const bool training = kind != ECH__PASS_EVALUATES;
     *out = NULL;
+    if (!micros)
+        micros = batch < pipe->options.micros ? (int)batch : pipe->options.micros;
     for (const ech__pass *pass = pipe->passes; pass; pass = pass->next) {
-        if (pass->batch == batch && pass->training == training) {
+        if (pass->batch == batch && pass->kind == kind && (!training || pass->micros == micros)) {
             *out = pass;
             return ECH_OK;
         }
@@ -155,7 +173,7 @@ ech_status ech__pipe_pass_of(ech__pipe *pipe, int64_t batch, bool training, cons
                          "a batch of %lld samples: the pipeline takes from 1 to %lld",
                          (long long)batch, (long long)pipe->options.batch);
     ech__pass *pass;
-    const ech_status status = make_pass(pipe, batch, training, &pass);
+    const ech_status status = make_pass(pipe, batch, micros, kind, &pass);
     if (status < 0) {
         if (pass)
             ech__pass_destroy(pipe, pass);

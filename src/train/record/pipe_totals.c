@@ -20,11 +20,11 @@ static void find_moves(ech__pipe_totals *t, const ech_trainer *trainer)
     const ech__pass *full = trainer->variants[0].pass;
     for (int i = 0; i < t->nmoves; i++) {
         ech__move_total *total = &t->moves[i];
-        total->bytes = total->move.bytes * full->batch;
+        total->bytes = total->move.bytes * full->batch * trainer->micro_steps;
         t->moved_bytes += total->bytes;
         t->forward_moves += !total->move.backward;
     }
-    t->input_bytes = ech__pipe_input_bytes(trainer->pipe, &t->input_moves);
+    t->input_bytes = ech__pipe_input_bytes(trainer->pipe, &t->input_moves) * trainer->micro_steps;
 }
 
 ech_status ech__pipe_totals_init(ech__pipe_totals *t, const ech_trainer *trainer, int64_t steps)

@@ -15,7 +15,7 @@ static void sum_up_layers(ech__run *run)
             ech__op_info(node->op)->exchange ? -1 : ech__layer_of(t->graph, &t->layers, node);
         if (layer >= 0)
             run->pipe_totals.layer_s[layer] +=
-                run->ops[n].median_s * (often ? run->pipe_totals.micros : 1);
+                run->ops[n].median_s * (often ? run->pipe_totals.micros * t->micro_steps : 1);
     }
 }
 

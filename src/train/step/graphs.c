@@ -170,7 +170,7 @@ ech_status ech__graphs_place(ech_graph *whole, ech__layers *layers, ech_value lo
     return ech__passes_backward(whole, (ech__backward_from){loss, -1}, o->train);
 }
 
-/* The graph of all micro-batches but the first. */
+/* The graph of all micro-batches of a step but the first. */
 static ech_status make_adding(const ech_graph *writes, bool inside, double delay_s, ech_graph **out)
 {
     const ech__accumulation how = {.onto = true, .inside = inside};
@@ -185,16 +185,20 @@ ech_status ech__graphs_of_stage(const ech_graph *whole, int device, ech_ctx *ctx
     const double delay_s = device == train->pipeline.devices - 1 ? train->delay_ms * 1e-3 : 0;
     ECH_TRY(ech__cut(whole, device, ctx, &out[ECH__PIPE_WRITES]));
     ech_graph *writes = out[ECH__PIPE_WRITES];
-    if (ech__micro_batches(train) > 1) {
+    if (train->ddp.sync_bn && o->ranks > 1) /* of each micro-batch, over the groups */
+        ECH_TRY(ech__ddp_sync_bn(writes));
+    if (ech__micro_batches(train) > 1 || train->accum > 1) {
         ECH_TRY(make_adding(writes, true, delay_s, &out[ECH__PIPE_ADDS]));
         ECH_TRY(make_adding(writes, false, delay_s, &out[ECH__PIPE_ADDS_APART]));
     }
     const ech__ddp_options exchange = {.bucket_bytes = train->ddp.bucket_bytes,
                                        .broadcast_buffers = train->ddp.broadcast_buffers,
+                                       .wire = train->ddp.grad_dtype,
                                        .first_bucket = *buckets};
     ECH_TRY(
         ech__passes_step(writes, &(ech__step_passes){.train = train,
                                                      .exchange = o->ranks > 1 ? &exchange : NULL,
+                                                     .checks = ech__checks_gradients(train),
                                                      .updates = true,
                                                      .delay_s = delay_s}));
     for (size_t n = 0; n < writes->nnodes; n++)

@@ -40,10 +40,14 @@ struct ech__strategy_ops {
     /* ---- steps ---- */
     /* Plan and exec of a batch size, and whether the trainer owns them. */
     ech_status (*variant)(ech_trainer *trainer, ech__variant *variant);
+    /* How many micro-batches a micro-step has; share: of this rank in its samples. NULL: none. */
+    int (*micro_batches)(const ech_trainer *trainer, int64_t batch, double share);
     /* Phases of a micro-step, or all of a step at once. */
     bool whole_steps;
     ech_status (*run)(ech_trainer *trainer, const ech__variant *variant, unsigned phases,
                       const ech__scalars *scalars, ech__phase_times *times);
+    /* Figures of all gradients, after a run with checks. NULL: the variant's plan has them. */
+    ech_status (*grad_stats)(ech_trainer *trainer, double out[ECH__GRAD_STATS]);
     ech_status (*evaluate)(ech_trainer *trainer, const ech__variant *variant);
     /* Copies of parameters that were written from outside. */
     ech_status (*refresh)(ech_trainer *trainer);

@@ -11,13 +11,26 @@ static ech_status make_graphs(ech_trainer *trainer, ech_value loss, const ech__g
 static ech_status run(ech_trainer *trainer, const ech__variant *variant, unsigned phases,
                       const ech__scalars *scalars, ech__phase_times *times)
 {
-    (void)phases;
-    return ech__trainer_pipe_run(trainer, variant, scalars, times);
+    const unsigned compute = ECH__PHASE_BIT(FORWARD) | ECH__PHASE_BIT(BACKWARD);
+    return phases & compute
+               ? ech__trainer_pipe_run(trainer, variant, phases & ~compute, scalars, times)
+               : ech__trainer_pipe_apply(trainer, scalars, times);
+}
+
+static int micro_batches(const ech_trainer *trainer, int64_t batch, double share)
+{
+    return ech__pipe_micros_of(trainer->pipe, batch, share);
+}
+
+static ech_status grad_stats(ech_trainer *trainer, double out[ECH__GRAD_STATS])
+{
+    return ech__pipe_grad_stats(trainer->pipe, out);
 }
 
 static ech_status evaluate(ech_trainer *trainer, const ech__variant *variant)
 {
-    return ech__pipe_run(trainer->pipe, variant->pass, &trainer->scalars, trainer->clock.now_ns);
+    const ech__pipe_step step = {.scalars = &trainer->scalars, .start_ns = trainer->clock.now_ns};
+    return ech__pipe_run(trainer->pipe, variant->pass, &step);
 }
 
 static ech_status refresh(ech_trainer *trainer)
@@ -126,8 +139,9 @@ const ech__strategy_ops ech__ops_pipe = {
     .destroy = ech__trainer_pipe_destroy,
     .choices = ech__trainer_pipe_choices,
     .variant = ech__trainer_pipe_variant,
-    .whole_steps = true,
+    .micro_batches = micro_batches,
     .run = run,
+    .grad_stats = grad_stats,
     .evaluate = evaluate,
     .refresh = refresh,
     .scalar = scalar,

@@ -28,6 +28,7 @@ typedef struct ech__variant {
     int64_t batch;
     bool training;
     int role;
+    int micros; /* micro-batches of a pipe */
     ech__plan *plan;
     ech__exec *exec;
     bool owned; /* the trainer destroys plan and exec; else they are another's */

@@ -48,6 +48,20 @@ static ech_status watch(const ech_trainer *trainer, ech_value loss, ech_value *o
     return ECH_OK;
 }
 
+static ech_status list_params(const ech_trainer *trainer, ech__pipe_options *o)
+{
+    ech_graph *graph = trainer->graph;
+    ech_value *params = ech__arena_array(&graph->arena, graph->nvalues, sizeof *params);
+    if (!params)
+        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory for the parameters of a model");
+    for (size_t v = 0; v < graph->nvalues; v++) {
+        if (graph->values[v].kind == ECH__VALUE_PARAM)
+            params[o->nparams++] = (ech_value)v;
+    }
+    o->params = params;
+    return ECH_OK;
+}
+
 /* The first device that is in this process. */
 static ech__stage *own_stage(const ech_trainer *trainer)
 {
@@ -71,9 +85,11 @@ ech_status ech__trainer_pipe_open(ech_trainer *trainer, ech_value loss, const ec
                                             .sharers = local * here},
                                  .comm = trainer->stages,
                                  .ranks = trainer->ranks,
+                                 .sync_bn = o->ddp.sync_bn,
                                  .links = trainer->emulated ? &trainer->emulation.cluster : NULL,
                                  .watched = watched};
     ECH_TRY(watch(trainer, loss, watched, &options.nwatched));
+    ECH_TRY(list_params(trainer, &options));
     ECH_TRY(ech__pipe_create(trainer->ctx, &options, &trainer->pipe));
     trainer->device = own_stage(trainer)->device;
     return ECH_OK;
@@ -176,7 +192,8 @@ ech_status ech__trainer_pipe_ready(ech_trainer *trainer, const ech_train_options
     ECH_TRY(ech__pipe_ready(trainer->pipe));
     trainer->exec = own_stage(trainer)->exec;
     ech__variant *first = &trainer->variants[trainer->nvariants++];
-    *first = (ech__variant){.batch = o->batch, .training = true};
+    *first = (ech__variant){
+        .batch = o->batch, .training = true, .micros = ech__pipe_micros(trainer->pipe)};
     return ech__trainer_pipe_variant(trainer, first);
 }
 
@@ -207,12 +224,15 @@ static ech_status make_evaluated(ech_trainer *trainer)
         for (int i = 0; i < layers.count; i++)
             layers.at[i].device = trainer->layers.at[i].device;
         ECH_TRY(ech__place_layers(trainer->evaluated, &layers));
+        ECH_TRY(ech__passes_infer_cast(trainer->evaluated, trainer->amp));
     }
     for (int d = 0; d < ech__pipe_devices(trainer->pipe); d++) {
         ech__stage *stage = ech__pipe_stage(trainer->pipe, d);
-        if (ech__pipe_has(trainer->pipe, d) && !stage->graphs[ECH__PIPE_EVALUATES])
-            ECH_TRY(
-                ech__cut(trainer->evaluated, d, stage->ctx, &stage->graphs[ECH__PIPE_EVALUATES]));
+        ech_graph **part = &stage->graphs[ECH__PIPE_EVALUATES];
+        if (!ech__pipe_has(trainer->pipe, d) || *part)
+            continue;
+        ECH_TRY(ech__cut(trainer->evaluated, d, stage->ctx, part));
+        ECH_TRY(ech__stage_result(stage, ech__passes_infer_end(*part)));
     }
     return ECH_OK;
 }
@@ -221,7 +241,11 @@ ech_status ech__trainer_pipe_variant(ech_trainer *trainer, ech__variant *variant
 {
     if (!variant->training)
         ECH_TRY(make_evaluated(trainer));
-    ECH_TRY(ech__pipe_pass_of(trainer->pipe, variant->batch, variant->training, &variant->pass));
+    const ech__pass_kind kind = !variant->training ? ECH__PASS_EVALUATES
+                                : variant->role    ? ECH__PASS_ADDS
+                                                   : ECH__PASS_WRITES;
+    ECH_TRY(
+        ech__pipe_pass_of(trainer->pipe, variant->batch, variant->micros, kind, &variant->pass));
     const int at = ech__pipe_first(trainer->pipe) * variant->pass->micros;
     variant->plan = variant->pass->plans[at];
     variant->exec = variant->pass->execs[at];
@@ -241,26 +265,57 @@ ech_status ech__trainer_pipe_share_weights(ech_trainer *trainer)
 
 /* ---- steps ---- */
 
-ech_status ech__trainer_pipe_run(ech_trainer *trainer, const ech__variant *variant,
-                                 const ech__scalars *scalars, ech__phase_times *times)
+/* Of all devices together, in the step so far. */
+static ech__stage_work work_of(const ech__pipe *pipe)
 {
-    ech__pipe *pipe = trainer->pipe;
-    const int devices = ech__pipe_devices(pipe);
-    int64_t start, flushed, end, forward = 0, backward = 0, update = 0;
-    ECH_TRY(ech__pipe_run(pipe, variant->pass, scalars, trainer->clock.now_ns));
-    ech__pipe_span(pipe, &start, &flushed, &end);
-    for (int d = 0; d < devices; d++) {
+    ech__stage_work sum = {.forward_ns = 0};
+    for (int d = 0; d < ech__pipe_devices(pipe); d++) {
         const ech__stage_work *work = &ech__pipe_stage(pipe, d)->work;
-        forward += work->forward_ns;
-        backward += work->backward_ns;
-        update += work->update_ns;
+        sum.forward_ns += work->forward_ns;
+        sum.backward_ns += work->backward_ns;
+        sum.update_ns += work->update_ns;
     }
-    times->ns[ECH__PHASE_FORWARD] += forward / devices;
-    times->ns[ECH__PHASE_BACKWARD] += backward / devices;
-    times->ns[ECH__PHASE_OPTIMIZER] += update / devices;
-    times->ns[ECH__PHASE_EXCHANGE] += end - start - (forward + backward + update) / devices;
+    return sum;
+}
+
+/* What the devices did since, as the mean of all, and in the rest of the time. */
+static void add_times(ech_trainer *trainer, const ech__stage_work *before, ech__phase_times *times)
+{
+    const ech__stage_work all = work_of(trainer->pipe);
+    const int devices = ech__pipe_devices(trainer->pipe);
+    const int64_t forward = (all.forward_ns - before->forward_ns) / devices;
+    const int64_t backward = (all.backward_ns - before->backward_ns) / devices;
+    const int64_t update = (all.update_ns - before->update_ns) / devices;
+    int64_t start, flushed, end;
+    ech__pipe_span(trainer->pipe, &start, &flushed, &end);
+    times->ns[ECH__PHASE_FORWARD] += forward;
+    times->ns[ECH__PHASE_BACKWARD] += backward;
+    times->ns[ECH__PHASE_OPTIMIZER] += update;
+    times->ns[ECH__PHASE_EXCHANGE] += end - start - forward - backward - update;
     if (trainer->emulated)
         trainer->clock.now_ns = end;
+}
+
+ech_status ech__trainer_pipe_run(ech_trainer *trainer, const ech__variant *variant, unsigned after,
+                                 const ech__scalars *scalars, ech__phase_times *times)
+{
+    const ech__pipe_step step = {.scalars = scalars,
+                                 .start_ns = trainer->clock.now_ns,
+                                 .after = after,
+                                 .goes_on = trainer->micro > 0};
+    const ech__stage_work before =
+        step.goes_on ? work_of(trainer->pipe) : (ech__stage_work){.forward_ns = 0};
+    ECH_TRY(ech__pipe_run(trainer->pipe, variant->pass, &step));
+    add_times(trainer, &before, times);
+    return ECH_OK;
+}
+
+ech_status ech__trainer_pipe_apply(ech_trainer *trainer, const ech__scalars *scalars,
+                                   ech__phase_times *times)
+{
+    const ech__stage_work before = work_of(trainer->pipe);
+    ECH_TRY(ech__pipe_apply(trainer->pipe, scalars, trainer->clock.now_ns));
+    add_times(trainer, &before, times);
     return ECH_OK;
 }
 

@@ -20,10 +20,13 @@ ech_status ech__trainer_pipe_ready(ech_trainer *trainer, const ech_train_options
 void ech__trainer_pipe_destroy(ech_trainer *trainer);
 
 ech_status ech__trainer_pipe_variant(ech_trainer *trainer, ech__variant *variant);
-/* A whole step, in place of ech__exec_run. Phases count with the mean over the devices; what is left of the step is waiting for
- * other devices and fetching from them, and counts as exchange. */
-ech_status ech__trainer_pipe_run(ech_trainer *trainer, const ech__variant *variant,
+/* A micro-step, in place of ech__exec_run, and the phases that follow its backward pass. Phases count with the mean over the
+ * devices; what is left of the time is waiting for other devices and fetching from them, and counts as exchange. */
+ech_status ech__trainer_pipe_run(ech_trainer *trainer, const ech__variant *variant, unsigned after,
                                  const ech__scalars *scalars, ech__phase_times *times);
+/* The update, after a run without it. */
+ech_status ech__trainer_pipe_apply(ech_trainer *trainer, const ech__scalars *scalars,
+                                   ech__phase_times *times);
 /* Every group starts from the first one's parameters and buffers. */
 ech_status ech__trainer_pipe_share_weights(ech_trainer *trainer);
 

@@ -15,9 +15,13 @@ ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, const ech__
 {
     const bool training = micro != NULL;
     const int role = training ? ech__role_of(trainer->tree, micro->index, micro->count) : 0;
+    const int micros = training && trainer->ops->micro_batches
+                           ? trainer->ops->micro_batches(trainer, batch, micro->share)
+                           : 0;
     for (int i = 0; i < trainer->nvariants; i++) {
         const ech__variant *v = &trainer->variants[i];
-        if (v->batch == batch && v->training == training && v->role == role) {
+        if (v->batch == batch && v->training == training && v->role == role &&
+            v->micros == micros) {
             *out = v;
             return ECH_OK;
         }
@@ -28,7 +32,7 @@ ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, const ech__
                          "a trainer takes at most %d batch sizes and places in a step",
                          ECH__MAX_VARIANTS);
     ech__variant *v = &trainer->variants[trainer->nvariants];
-    *v = (ech__variant){.batch = batch, .training = training, .role = role};
+    *v = (ech__variant){.batch = batch, .training = training, .role = role, .micros = micros};
     ECH_TRY(trainer->ops->variant(trainer, v));
     trainer->nvariants++;
     *out = v;
@@ -258,27 +262,35 @@ ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
 
 /* ---- the end of a step in parts ---- */
 
-/* Every rank has the same sums of gradients, to the bit, since a sum over ranks is made once and handed to all. What is not
- * finite on one rank is not finite in the sum, so all ranks find it and decide alike, without a word about it. */
-static ech_status look_at_gradients(const ech_trainer *trainer, ech__verdict *out)
+static ech_status add_stats(const ech__variant *variant, double sums[ECH__GRAD_STATS])
 {
-    const ech__variant *variant = trainer->ready;
-    double squares = 0, largest = 0, broken = 0, stats[ECH__GRAD_STATS];
-    ech__verdict verdict = {.scale = trainer->scaler.scale};
-    for (size_t n = 0; trainer->checks && n < variant->plan->ninstrs; n++) {
+    double stats[ECH__GRAD_STATS];
+    for (size_t n = 0; n < variant->plan->ninstrs; n++) {
         const ech__node *node = variant->plan->instrs[n].node;
         if (node->op != ECH__OP_GRAD_STATS)
             continue;
         ECH_TRY(ech__exec_read(variant->exec, node->out[0], 0, ECH__GRAD_STATS, stats));
-        squares += stats[ECH__GRAD_SQUARES];
-        largest = fmax(largest, stats[ECH__GRAD_LARGEST]);
-        broken += stats[ECH__GRAD_BROKEN];
+        sums[ECH__GRAD_SQUARES] += stats[ECH__GRAD_SQUARES];
+        sums[ECH__GRAD_LARGEST] = fmax(sums[ECH__GRAD_LARGEST], stats[ECH__GRAD_LARGEST]);
+        sums[ECH__GRAD_BROKEN] += stats[ECH__GRAD_BROKEN];
     }
-    verdict.norm = sqrt(squares) / verdict.scale;
-    verdict.max = largest / verdict.scale;
-    verdict.broken = broken > 0;
-    verdict.skip = verdict.broken && trainer->scaler.on;
-    *out = verdict;
+    return ECH_OK;
+}
+
+/* Every rank has the same sums of gradients, to the bit, since a sum over ranks is made once and handed to all. What is not
+ * finite on one rank is not finite in the sum, so all ranks find it and decide alike, without a word about it. */
+static ech_status look_at_gradients(ech_trainer *trainer)
+{
+    double sums[ECH__GRAD_STATS] = {0};
+    ech__verdict *verdict = &trainer->verdict;
+    if (trainer->checks)
+        ECH_TRY(trainer->ops->grad_stats ? trainer->ops->grad_stats(trainer, sums)
+                                         : add_stats(trainer->ready, sums));
+    *verdict = (ech__verdict){.scale = trainer->scaler.scale};
+    verdict->norm = sqrt(sums[ECH__GRAD_SQUARES]) / verdict->scale;
+    verdict->max = sums[ECH__GRAD_LARGEST] / verdict->scale;
+    verdict->broken = sums[ECH__GRAD_BROKEN] > 0;
+    verdict->skip = verdict->broken && trainer->scaler.on;
     return ECH_OK;
 }
 
@@ -297,14 +309,14 @@ ech_status ech_trainer_apply(ech_trainer *trainer, ech_step *out)
                          "calls of ech_trainer_accumulate; %d came",
                          trainer->micro_steps, trainer->micro);
     ECH_TRY(ech__trainer_check(trainer));
+    const unsigned update = ECH__PHASE_BIT(OPTIMIZER) | ECH__PHASE_BIT(REFRESH);
     ech__scalars scalars = trainer->scalars;
-    ECH_TRY(look_at_gradients(trainer, &trainer->verdict));
+    ECH_TRY(end_step(trainer, look_at_gradients(trainer)));
     scalars.grad_factor = clipping(trainer, trainer->verdict.norm) / trainer->verdict.scale;
     const int64_t start = now(trainer);
     if (!trainer->verdict.skip)
-        ECH_TRY(end_step(trainer, ech__exec_run(trainer->ready->exec,
-                                                ECH__PHASE_BIT(OPTIMIZER) | ECH__PHASE_BIT(REFRESH),
-                                                &scalars, &trainer->times)));
+        ECH_TRY(end_step(trainer, trainer->ops->run(trainer, trainer->ready, update, &scalars,
+                                                    &trainer->times)));
     trainer->time_ns += now(trainer) - start;
     trainer->ready = NULL;
     return end_step(trainer, finish(trainer, out));
