@@ -9,5 +9,6 @@ void ech__analyzer_fail(ech_ctx *ctx, const char *fmt, ...);
 
 #define ech__fail(ctx, code, ...) (ech__analyzer_fail(ctx, __VA_ARGS__), (code))
 #define ech__fail_in(ctx, code, ...) (ech__analyzer_fail(ctx, __VA_ARGS__), (code))
+#define ech__no_memory(ctx, ...) (ech__analyzer_fail(ctx, __VA_ARGS__), ECH_E_NOMEM)
 
 #endif

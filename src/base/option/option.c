@@ -265,6 +265,7 @@ static ech_status unknown_choice(parser *p, const ech__option *row, const char *
 {
     char list[512] = "";
     size_t used = 0;
+    assert(row->choices);
     for (const char *c = row->choices + (*row->choices == '|'); *c && used + 3 < sizeof list; c++) {
         if (*c == '|') {
             list[used++] = ',';

@@ -170,6 +170,7 @@ static ech_status hidden_sync(ech__device *device)
     return ECH_OK;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): the stamp is written later */
 static void hidden_stamp(ech__device *device, int64_t *ns)
 {
     hidden *h = ech__device_state(device);

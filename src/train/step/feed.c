@@ -295,7 +295,7 @@ ech_status ech__feed_evaluate(ech__feed *feed, ech_trainer *trainer, const ech__
     ech_status status;
     while ((status = ech__loader_next(loader, &b, NULL)) == ECH_OK && b) {
         const ech__variant *v;
-        double loss, correct;
+        double loss = 0, correct = 0;
         if (!b->count)
             continue;
         status = ech__trainer_variant(trainer, b->count, NULL, &v);
