@@ -54,7 +54,7 @@ resumed=$(sha "${images[@]}" --epochs 2 --resume c/step-000006)
 echo "$whole and $resumed" >.output
 check "and goes on to the same bits" test -n "$whole" -a "$whole" = "$resumed"
 
-says "--fit counts the whole batch of device 0" 'A batch of 15 needs' dp "${linear[@]}" --global-batch 15 --devices 2 --fit
+says "--memory counts the whole batch of device 0" 'Planned memory for a batch of 15:' dp "${linear[@]}" --global-batch 15 --devices 2 --memory
 sentence "more devices than there can be" 1 '65 data parallel devices: from 1 to 64' "${linear[@]}" --devices 65
 sentence "accumulation is none of it" 2 '--accum is not supported with DataParallel' "${linear[@]}" --devices 2 --accum 2
 sentence "synchronised batch norms are none of it" 2 '--sync-bn is not supported with DataParallel' "${linear[@]}" --devices 2 --sync-bn
