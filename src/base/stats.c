@@ -43,3 +43,39 @@ double ech__moments_std(const ech__moments *m)
 {
     return m->count > 1 ? sqrt(m->squares / (double)(m->count - 1)) : 0;
 }
+
+/* ---- Student's t ---- */
+
+/* P(|T| <= t), by the finite sums in cos(theta), t = sqrt(freedom) tan(theta). */
+static double student_share(double t, int freedom)
+{
+    const double theta = atan(t / sqrt((double)freedom)), c2 = cos(theta) * cos(theta);
+    double term = 1, sum = freedom == 1 ? 0 : 1;
+    if (freedom % 2) {
+        for (int k = 3; k <= freedom - 2; k += 2) {
+            term *= (double)(k - 1) / k * c2;
+            sum += term;
+        }
+        return 2 / M_PI * (theta + sin(theta) * cos(theta) * sum);
+    }
+    for (int k = 2; k <= freedom - 2; k += 2) {
+        term *= (double)(k - 1) / k * c2;
+        sum += term;
+    }
+    return sin(theta) * sum;
+}
+
+double ech__student(double share, int freedom)
+{
+    double low = 0, high = 1;
+    while (student_share(high, freedom) < share && high < 1e12)
+        high *= 2;
+    for (int i = 0; i < 100; i++) {
+        const double middle = (low + high) / 2;
+        if (student_share(middle, freedom) < share)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (low + high) / 2;
+}

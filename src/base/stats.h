@@ -1,4 +1,4 @@
-/* Summaries of samples. */
+/* Summaries of samples, and the quantiles of Student's t for their intervals. */
 #ifndef ECH_BASE_STATS_H
 #define ECH_BASE_STATS_H
 
@@ -28,5 +28,8 @@ typedef struct ech__moments {
 void ech__moments_add(ech__moments *moments, double x);
 /* Of the sample, as in ech__stats_of. */
 double ech__moments_std(const ech__moments *moments);
+
+/* The t with P(|T| <= t) = share for T of Student's distribution; 0 < share < 1, freedom >= 1. */
+double ech__student(double share, int freedom);
 
 #endif

@@ -1,7 +1,6 @@
 #include "compare/decide.h"
 #include "base/names.h"
 #include "base/stats.h"
-#include "predict/least_squares.h"
 
 #include <math.h>
 

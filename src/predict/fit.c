@@ -1,5 +1,6 @@
 #include "predict/fit.h"
 #include "base/names.h"
+#include "base/stats.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,4 @@
-/* Least squares with few unknowns that may not be negative, and the quantiles of Student's t for intervals. Pure functions
- * over small arrays.
+/* Least squares with few unknowns that may not be negative. Pure functions over small arrays.
  *
  *     ech__normal n = {.unknowns = 3};
  *     ech__normal_add(&n, row, y);                 once for each equation: row . x = y
@@ -25,8 +24,5 @@ void ech__normal_solve(const ech__normal *normal, double *x);
 /* The inverse of A^T A over the unknowns with use[i], 0 elsewhere. False where they cannot be told apart. */
 bool ech__normal_inverse(const ech__normal *normal, const bool *use,
                          double out[ECH__LEAST_MAX][ECH__LEAST_MAX]);
-
-/* The t with P(|T| <= t) = share for T of Student's distribution; 0 < share < 1, freedom >= 1. */
-double ech__student(double share, int freedom);
 
 #endif

@@ -11,11 +11,10 @@
 
 enum { ECH__MOST_POINTS = 64 };
 
-/* Costs of one batch, with an entry for each node of the graph (0 for those of the exchange). */
+/* Costs of one batch. All points have the same operators. */
 typedef struct ech__cost_point {
     int64_t batch;
     const ech__step_cost *alone, *beside; /* beside: NULL where it was not measured */
-    double *alone_s, *beside_s;           /* [nnodes] */
 } ech__cost_point;
 
 /* From small to large batches. */

@@ -1,126 +1,145 @@
-#include "predict/pricing_pipe.h"
-#include "train/step/optimizer.h"
-#include "train/step/passes.h"
+/* The price of a step whose layers are on several devices, one micro-batch after the other or as
+ * a pipeline. */
+#include "predict/pricing_internal.h"
 
 #include <math.h>
 
-static ech__placement placement_of(const ech__run_config *config, const ech__price *price)
+static ech_train_options train_options(const ech__run_config *config, const ech__price *price)
 {
-    const ech_train_options *o = &config->train;
-    return (ech__placement){.text = o->pipeline.placement,
-                            .devices = (int)price->devices,
-                            .copies = 2 + ech__optimizer_states(o),
-                            .batch = price->batch};
+    ech_train_options o = config->train;
+    o.batch = price->batch * price->micros;
+    o.pipeline.devices = (int)price->devices;
+    o.pipeline.micro_batches = price->micros;
+    return o;
 }
 
-/* Arrays of a parameter's size that an update reads and writes. */
-static int streams_of(const ech_train_options *o)
-{
-    return 3 + 2 * ech__optimizer_states(o);
-}
+/* ---- operators ---- */
 
-/* What adding a gradient up reads and writes beside making it: linear layers read what they add to, others have their part read,
- * and the sum read and written. */
-static int adding_streams(const ech_graph *graph, const ech__node *update)
+static ech_status place(ech__pricing *p, const ech_train_options *train, const ech_graph *fused,
+                        double crowding, ech__layers *layers)
 {
-    return graph->values[update->in[0]].type.shape.ndims == 4 ? 3 : 1;
-}
-
-/* Time of each layer, and then of each device. */
-static ech_status find_times(ech_ctx *ctx, const ech__spread *s, const ech__price *price,
-                             ech__stage_time *stages)
-{
-    const ech__placement placement = placement_of(s->config, price);
-    ech__layers *layers = s->layers;
-    for (int i = 0; i < layers->count; i++)
-        layers->at[i].seconds = 0;
-    for (size_t n = 0; n < s->graph->nnodes; n++) {
-        const int layer = ech__layer_of(s->graph, layers, &s->graph->nodes[n]);
+    const ech__placement placement = ech__graphs_placement(train);
+    const ech__operator_times times = ech__pricing_times(p, 1, placement.batch, crowding);
+    ech__operator_list *alone = &p->alone.at[0];
+    ech__operators_time(alone, &times);
+    for (size_t n = 0; n < alone->graph->nnodes; n++) {
+        const int layer = ech__layer_of(fused, layers, &alone->graph->nodes[n]);
         if (layer >= 0)
-            layers->at[layer].seconds += s->ops[n].seconds;
+            layers->at[layer].seconds += alone->ops[n].seconds;
     }
-    ECH_TRY(ech__placement_apply(ctx, &placement, layers));
-    const double again =
-        (double)(price->micros - 1) / price->micros / streams_of(&s->config->train);
-    for (size_t n = 0; n < s->graph->nnodes; n++) {
-        const ech__node *node = &s->graph->nodes[n];
-        const int layer = ech__layer_of(s->graph, layers, node);
-        ech__stage_time *stage = &stages[layers->at[layer >= 0 ? layer : layers->count - 1].device];
-        *(s->ops[n].kind == ECH__PRICED_FORWARD    ? &stage->forward_s
-          : s->ops[n].kind == ECH__PRICED_BACKWARD ? &stage->backward_s
-                                                   : &stage->update_s) += s->ops[n].seconds;
-        if (node->phase == ECH__PHASE_OPTIMIZER)
-            stage->backward_s += s->ops[n].seconds * adding_streams(s->graph, node) * again;
-    }
-    return ECH_OK;
+    return ech__placement_apply(p->ctx, &placement, layers);
 }
 
-static double move_seconds(const ech__spread *s, const ech__move *move, int64_t bytes)
+/* Whether the operators of the last price are those of this one. */
+static bool is_placed(const ech__operators *o, const ech_train_options *train,
+                      const ech__layers *layers)
 {
-    if (!s->links) {
-        const double copied = ech__size_seconds(&s->machine->copy, bytes);
+    bool same = o->devices == train->pipeline.devices &&
+                o->roles == (ech__micro_batches(train) > 1 ? 2 : 1);
+    for (int i = 0; same && i < layers->count; i++)
+        same = o->layers.at[i].device == layers->at[i].device;
+    return same;
+}
+
+static ech_status build(ech__pricing *p, const ech_train_options *train, double crowding)
+{
+    const ech__graphs_options options = {.train = train};
+    ech_graph *fused = NULL;
+    ech__layers layers;
+    ech_status status = ech__graphs_of_layers(p->model, &options, &fused, &layers);
+    if (status == ECH_OK)
+        status = place(p, train, fused, crowding, &layers);
+    if (status == ECH_OK && !is_placed(&p->several, train, &layers)) {
+        status = ech__operators_of_layers(p->model, p->loss, &options, &layers, &p->several);
+        if (status == ECH_OK)
+            status = ech__operators_match(&p->several, p->points.at[0].alone);
+        if (status < 0)
+            ech__operators_fini(&p->several);
+    }
+    ech_graph_destroy(fused);
+    return status;
+}
+
+/* ---- times of devices ---- */
+
+static double message_seconds(const ech__pricing *p, const ech__node *send, int64_t bytes)
+{
+    const ech__cluster *links = p->options.cluster;
+    if (!links) { /* devices of this machine fetch from each other's memory */
+        const double copied = ech__size_seconds(&ech__pricing_machine(p)->copy, bytes);
         const ech__cluster plain = ech__cluster_defaults();
         return copied > 0 ? copied : ech__price_message(&plain.inside, bytes);
     }
-    const int64_t each = s->links->devices_per_node;
-    const bool far = each && move->from / each != move->to / each;
-    return ech__price_message(far ? &s->links->between : &s->links->inside, bytes);
+    const int64_t each = links->devices_per_node;
+    const bool far = each && send->attrs.from / each != send->attrs.to / each;
+    return ech__price_message(far ? &links->between : &links->inside, bytes);
 }
 
-/* What crosses between devices, from the graph that is placed as the training would be. */
-static ech_status find_moves(ech_ctx *ctx, ech_graph *graph, const ech__spread *s,
-                             ech__stage_time *stages, ech__price *price)
+/* What the device sends of a micro-batch. */
+static void add_messages(const ech__pricing *p, const ech__operator_list *list, ech__price *price,
+                         ech__stage_time *stage)
 {
-    ech__layers layers;
-    ECH_TRY(ech__passes_forward(graph));
-    ECH_TRY(ech__layers_find(graph, &layers));
-    for (int i = 0; i < layers.count; i++)
-        layers.at[i].device = s->layers->at[i].device;
-    ECH_TRY(ech__place_layers(graph, &layers));
-    ECH_TRY(ech__passes_infer_cast(graph, s->config->train.amp.type));
-    const int count = ech__moves_count(graph);
-    ech__move *moves = ech__new(ctx, (size_t)(count + 1) * sizeof *moves);
-    if (!moves)
-        return ech__no_memory(ctx, "%d transfers", count);
-    ech__moves_of(graph, moves);
-    for (int i = 0; i < count; i++) {
-        const int64_t bytes = moves[i].bytes * price->batch;
-        const double seconds = move_seconds(s, &moves[i], bytes);
-        stages[moves[i].from].send_s += seconds;
-        stages[moves[i].to].send_back_s += seconds;
-        price->step.comm_s += 2 * seconds * price->micros;
-        if ((double)(bytes * price->micros) > price->step.busiest_bytes)
-            price->step.busiest_bytes = (double)(bytes * price->micros);
+    for (size_t n = 0; n < list->graph->nnodes; n++) {
+        const ech__node *node = &list->graph->nodes[n];
+        if (node->op != ECH__OP_SEND)
+            continue;
+        const int64_t bytes = list->bytes[n] * price->batch;
+        const double seconds = message_seconds(p, node, bytes);
+        *(node->phase == ECH__PHASE_FORWARD ? &stage->send_s : &stage->send_back_s) += seconds;
+        price->step.comm_s += seconds * price->micros;
+        price->step.busiest_bytes =
+            fmax(price->step.busiest_bytes, (double)(bytes * price->micros));
     }
-    ech__delete(ctx, moves, (size_t)(count + 1) * sizeof *moves);
-    return ECH_OK;
 }
 
-static ech_status simulate(ech_ctx *ctx, const ech__spread *s, const ech__price *price,
+/* The first micro-batch writes gradients and the others add to them; the timeline has the mean
+ * of all. */
+static void time_stages(ech__pricing *p, double crowding, ech__price *price,
+                        ech__stage_time *stages)
+{
+    const ech__operator_times times = ech__pricing_times(p, price->devices, price->batch, crowding);
+    for (int i = 0; i < p->several.count; i++) {
+        ech__operator_list *list = &p->several.at[i];
+        ech__stage_time *stage = &stages[list->device];
+        ech__operators_time(list, &times);
+        const double backward = ech__operators_sum(list, ECH__PRICED_BACKWARD);
+        if (list->role == ECH__PIPE_ADDS) {
+            stage->backward_s += backward * (price->micros - 1) / price->micros;
+            continue;
+        }
+        stage->backward_s += backward / price->micros;
+        stage->forward_s = ech__operators_sum(list, ECH__PRICED_FORWARD);
+        stage->update_s = ech__operators_sum(list, ECH__PRICED_OPTIMIZER);
+        add_messages(p, list, price, stage);
+    }
+}
+
+static ech_status simulate(const ech__pricing *p, const ech__price *price,
                            const ech__stage_time *stages, ech__pipe_times *out)
 {
-    return ech__pipe_simulate(ctx, s->config->train.pipeline.schedule, (int)price->devices,
+    return ech__pipe_simulate(p->ctx, p->config.train.pipeline.schedule, (int)price->devices,
                               price->micros, stages, out);
 }
 
-/* The device that is busiest waits for the others, as it would if messages took no time, and for messages. */
-ech_status ech__price_spread(ech_ctx *ctx, const ech__spread *s, ech__price *price)
+/* The device that is busiest waits for the others, as it would if messages took no time, and for
+ * messages. */
+ech_status ech__price_layers(ech__pricing *p, ech__price *price)
 {
     ech__stage_time stages[ECH__MAX_STAGES] = {{0}};
     ech__pipe_times times, unsent;
-    ech_graph *graph;
-    ECH_TRY(find_times(ctx, s, price, stages));
-    ECH_TRY(ech__graph_clone(s->model, &graph));
-    const ech_status status = find_moves(ctx, graph, s, stages, price);
-    ech_graph_destroy(graph);
-    ECH_TRY(status);
-    ECH_TRY(simulate(ctx, s, price, stages, &times));
+    if (price->devices == 1)
+        return ech__price_ranks(p, price);
+    const ech_train_options train = train_options(&p->config, price);
+    const bool in_turns = ech__strategy_row_of(p->options.strategy)->one_by_one;
+    const double crowding = in_turns ? 0 : ech__pricing_crowding(p, price->devices);
+    ECH_TRY(build(p, &train, crowding));
+    time_stages(p, crowding, price, stages);
+    ECH_TRY(simulate(p, price, stages, &times));
     for (int d = 0; d < price->devices; d++) {
-        if (times.busy_s[d] > price->step.compute_s)
-            price->step.compute_s = times.busy_s[d];
+        price->step.compute_s = fmax(price->step.compute_s, times.busy_s[d]);
         stages[d].send_s = stages[d].send_back_s = 0;
     }
-    ECH_TRY(simulate(ctx, s, price, stages, &unsent));
+    ECH_TRY(simulate(p, price, stages, &unsent));
     price->bubble = times.bubble;
     price->wait_s += unsent.step_s - price->step.compute_s;
     price->step.step_s = times.step_s + price->overhead_s;
@@ -129,21 +148,21 @@ ech_status ech__price_spread(ech_ctx *ctx, const ech__spread *s, ech__price *pri
     return ECH_OK;
 }
 
+/* ---- before anything is measured ---- */
+
 static ech_status check_layers(ech_graph *graph, const ech__run_config *config, int64_t devices)
 {
     ech__model model;
     ech__layers layers;
+    ech_graph *fused = NULL;
+    const ech__price price = {
+        .devices = devices, .batch = 1, .micros = ech__micro_batches(&config->train)};
+    const ech_train_options train = train_options(config, &price);
     ECH_TRY(ech__model_build(graph, &config->model, &model));
-    ECH_TRY(ech__passes_forward(graph));
-    ECH_TRY(ech__layers_find(graph, &layers));
-    const ech__price price = {.devices = devices, .batch = 1};
-    const ech__placement placement = placement_of(config, &price);
-    ECH_TRY(ech__placement_apply(graph->ctx, &placement, &layers));
-    if (config->train.pipeline.micro_batches > 1 && !ech__layers_in_order(&layers))
-        return ech__fail(graph->ctx, ECH_E_INVALID,
-                         "placement '%s': a pipeline needs its layers in the order of the devices",
-                         config->train.pipeline.placement);
-    return ECH_OK;
+    const ech_status status =
+        ech__graphs_of_layers(graph, &(ech__graphs_options){.train = &train}, &fused, &layers);
+    ech_graph_destroy(fused);
+    return status;
 }
 
 ech_status ech__pricing_check_layers(ech_ctx *ctx, const ech__run_config *config, int64_t devices)

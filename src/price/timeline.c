@@ -33,6 +33,8 @@ ech__priced_step ech__price_step(const ech__priced_op *ops, size_t count,
                 step.exposed_s += done - now;
                 now = done;
             }
+            now += ops[i].seconds;
+            step.compute_s += ops[i].seconds;
             break;
         }
         case ECH__PRICED_SYNC: {

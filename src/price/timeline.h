@@ -35,9 +35,10 @@ double ech__timeline_bucket(ech__timeline *timeline, double ready_s, int64_t byt
     X(FORWARD, "forward")                                                                          \
     X(BACKWARD, "backward")                                                                        \
     X(OPTIMIZER, "optimizer")                                                                      \
-    X(BUCKET, "bucket") /* an all-reduce begins */                                                 \
-    X(SYNC, "sync")     /* all ranks meet; a small message */                                      \
-    X(WAIT, "wait")     /* until all all-reduces are done */
+    X(BUCKET, "bucket")   /* an all-reduce begins */                                               \
+    X(SYNC, "sync")       /* all ranks meet; a small message */                                    \
+    X(WAIT, "wait")       /* until all all-reduces are done */                                     \
+    X(MESSAGE, "message") /* from one device to another one; not on this timeline */
 
 typedef enum ech__priced_kind {
 #define ECH__PRICED_ENUM(id, text) ECH__PRICED_##id,
@@ -47,8 +48,8 @@ typedef enum ech__priced_kind {
 
 typedef struct ech__priced_op {
     ech__priced_kind kind;
-    double seconds; /* FORWARD, BACKWARD, OPTIMIZER */
-    int64_t bytes;  /* BUCKET, SYNC */
+    double seconds; /* FORWARD, BACKWARD, OPTIMIZER; BUCKET: of the device, when the sum is there */
+    int64_t bytes;  /* BUCKET, SYNC, MESSAGE */
 } ech__priced_op;
 
 typedef struct ech__priced_step {

@@ -2,6 +2,7 @@
  * and wrong tables are refused by line and column. */
 #include "predict/fit.h"
 #include "base/rng.h"
+#include "base/stats.h"
 
 #include "support/cmocka_first.h"
 #include <math.h>

@@ -247,20 +247,20 @@ static void parts_add_up(void **state)
             put_dp(f, 16, 4);
             put_dp(f, 16, 1);
         }
-        if (ech__pricing_create(f->ctx, &o, &p) < 0)
-            fail_msg("%s", ech_ctx_error(f->ctx));
-        for (int64_t devices = 1; devices <= 2; devices++) {
-            for (int accum = 1; accum <= (strategy == ECH__STRATEGY_DDP ? 3 : 1); accum++) {
-                f->config.train.accum = accum;
+        for (int accum = 1; accum <= (strategy == ECH__STRATEGY_DDP ? 3 : 1); accum++) {
+            f->config.train.accum = accum;
+            if (ech__pricing_create(f->ctx, &o, &p) < 0)
+                fail_msg("%s", ech_ctx_error(f->ctx));
+            for (int64_t devices = 1; devices <= 2; devices++) {
                 const ech__price price = price_at(f, p, devices, 32);
                 const ech__priced_step *s = &price.step;
                 close_to(s->compute_s + s->exposed_s + price.wait_s + price.other_s, s->step_s);
                 assert_true(s->compute_s > 0 && s->exposed_s >= 0 && price.wait_s >= 0 &&
                             price.other_s >= 0);
             }
+            ech__pricing_destroy(p);
         }
         f->config.train.accum = 1;
-        ech__pricing_destroy(p);
     }
 }
 
