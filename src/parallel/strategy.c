@@ -8,7 +8,7 @@ static const ech__strategy_row *const rows[] = {
     [ECH__STRATEGY_MP] = &ech__strategy_mp,
     [ECH__STRATEGY_PIPELINE] = &ech__strategy_pipeline,
 };
-_Static_assert(sizeof rows / sizeof *rows == ECH__STRATEGY_COUNT, "every strategy has a row");
+_Static_assert(sizeof rows / sizeof rows[0] == ECH__STRATEGY_COUNT, "every strategy has a row");
 
 const ech__strategy_row *ech__strategy_row_of(ech__strategy strategy)
 {

@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 #include "train/step/optimizer.h"
 
+#include <assert.h>
 #include <string.h>
 
 void ech__operators_init(ech__operators *o, ech_ctx *ctx)
@@ -185,6 +186,7 @@ static bool is_measured(ech__op op)
 
 static bool same(const ech__op_cost *cost, ech__op op, const char *phase, const char *name)
 {
+    assert(cost->op && cost->phase && cost->name);
     return !strcmp(ech__op_name(op), cost->op) && !strcmp(phase, cost->phase) &&
            !strcmp(name ? name : "", cost->name);
 }

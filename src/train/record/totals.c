@@ -7,7 +7,7 @@ static const ech__totals_row *const rows[] = {
     [ECH__STRATEGY_MP] = &ech__totals_pipe,
     [ECH__STRATEGY_PIPELINE] = &ech__totals_pipe,
 };
-_Static_assert(sizeof rows / sizeof *rows == ECH__STRATEGY_COUNT, "every strategy has a row");
+_Static_assert(sizeof rows / sizeof rows[0] == ECH__STRATEGY_COUNT, "every strategy has a row");
 
 const ech__totals_row *ech__totals_of(const ech_trainer *trainer)
 {

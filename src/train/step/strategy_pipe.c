@@ -57,6 +57,7 @@ static ech__culprit culprit(const ech_trainer *trainer, const ech__variant *vari
     return ech__pipe_culprit(trainer->pipe, device);
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): other strategies write to it */
 static double kernels(const ech_trainer *trainer, const ech__variant *variant, double *sums_s)
 {
     (void)variant;
