@@ -20,7 +20,7 @@ declare -A words=(
 try() {
     local option=${words[$2]-} strategy=${1% in ranks} code want=0
     local command=(train --steps 2 --devices 2)
-    [[ $2 == --advise ]] && command=(plan --devices 1,2 --costs-file costs.json)
+    [[ $2 == --advise ]] && command=(plan --devices "1,2" --costs-file costs.json)
     [[ $1 == *"in ranks" && $2 != --backend ]] && option+=" --backend shm"
     [[ $3 == no ]] && want=2
     rm -rf saved

@@ -118,7 +118,7 @@ holds "half of the bytes travel" "s['wire-mesh']['comm_bytes_per_step'] < s['f32
 
 # The last batch of an epoch has 13 samples, whose micro-batches have other sizes in each group; or 3, fewer than micro-batches.
 for limit in 61 51; do
-    sync=(--model resnet8 --limit $limit --batch-size 8 --epochs 2 --momentum 0.9 --sync-bn)
+    sync=(--model resnet8 --limit "$limit" --batch-size 8 --epochs 2 --momentum 0.9 --sync-bn)
     check "batch norms over two ranks" run "sync$limit" "${sync[@]}" --devices 2
     alike "over two groups" "sync$limit" "sync$limit-mesh" "${sync[@]}" --devices 4 --mp 2
     check "micro-steps of two ranks" run "sync$limit-steps" "${sync[@]}" --batch-size 2 --accum 4 --devices 2
@@ -140,7 +140,7 @@ alike "groups of three devices in bf16" sync-bf16 sync-three "${sync[@]}" --amp 
 
 # ---- on virtual clocks ----
 
-virtual=(--clock virtual --link 1GB/s,100ms --dim 32 --depth 6 --batch-size 8 --steps 4)
+virtual=(--clock virtual --link "1GB/s,100ms" --dim 32 --depth 6 --batch-size 8 --steps 4)
 check "two micro-steps by virtual clocks" run virtual "${virtual[@]}" --accum 2 --amp fp16 --clip-norm 0.05 --parallel mp --devices 2
 holds "pay for both, and for agreeing on the update" "0.6 <= s['virtual']['step_time_s']['median'] <= 0.65" virtual
 check "batch norms by virtual clocks" run virtual-sync --clock virtual "${sync[@]}" --devices 4 --mp 2 --parallel pipeline \
