@@ -2,7 +2,7 @@
 #include "support/cmocka_first.h"
 
 #include "comm/collective/reduce.h"
-#include "comm/collective/tree.h"
+#include "price/tree.h"
 #include "device/isa.h"
 
 #include <math.h>

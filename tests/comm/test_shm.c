@@ -5,7 +5,7 @@
 
 #include "base/system/clock.h"
 #include "comm/shm/shm.h"
-#include "comm/collective/tree.h"
+#include "price/tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>

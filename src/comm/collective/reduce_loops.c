@@ -6,7 +6,7 @@
  * Everything is element by element, so a destination may be one of the sources. */
 #define GENERIC_LANES 4
 #include "comm/collective/reduce.h"
-#include "comm/collective/tree.h"
+#include "price/tree.h"
 #include "device/cpu/vec/width.h"
 #include "tensor/half.h"
 

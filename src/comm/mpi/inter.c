@@ -1,7 +1,7 @@
 #include "comm/mpi/inter.h"
 
 #include "comm/collective/reduce.h"
-#include "comm/collective/tree.h"
+#include "price/tree.h"
 
 #include <stdio.h>
 

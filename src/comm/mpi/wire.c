@@ -2,7 +2,7 @@
 
 #include "base/system/clock.h"
 #include "comm/collective/reduce.h"
-#include "comm/collective/tree.h"
+#include "price/tree.h"
 
 #include <sched.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "comm/shm/internal.h"
 
-#include "comm/collective/tree.h"
+#include "price/tree.h"
 
 #include <string.h>
 

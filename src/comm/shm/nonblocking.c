@@ -1,7 +1,7 @@
 #include "comm/shm/internal.h"
 
 #include "base/system/clock.h"
-#include "comm/collective/tree.h"
+#include "price/tree.h"
 
 #include <sched.h>
 #include <string.h>

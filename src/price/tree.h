@@ -1,6 +1,6 @@
-/* The geometry of collectives, as pure functions: who reduces what, and in which order. */
-#ifndef ECH_COMM_COLLECTIVE_TREE_H
-#define ECH_COMM_COLLECTIVE_TREE_H
+/* Who reduces which part of an array, and the fixed order of sums, as pure functions. */
+#ifndef ECH_PRICE_TREE_H
+#define ECH_PRICE_TREE_H
 
 #include <stdint.h>
 

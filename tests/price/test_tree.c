@@ -1,6 +1,6 @@
 #include "support/cmocka_first.h"
 
-#include "comm/collective/tree.h"
+#include "price/tree.h"
 
 /* Shards are in order, without gaps, of nearly the same size, and begin at multiples of the grain. */
 static void shards_cover(void **state)

@@ -1,4 +1,4 @@
-#include "comm/collective/tree.h"
+#include "price/tree.h"
 
 #include <assert.h>
 

@@ -1,0 +1,303 @@
+#include "price/schedule.h"
+
+#include <assert.h>
+
+/* ---- lists of moves ---- */
+
+typedef struct moves {
+    ech__move *out;
+    int64_t count;
+} moves;
+
+static void add(moves *m, ech__move_kind kind, int64_t peer, ech__range range)
+{
+    if (range.count > 0)
+        m->out[m->count++] = (ech__move){kind, peer, range};
+}
+
+/* Where elements are exchanged among n places: a device or a node each. */
+typedef struct places {
+    int64_t n, grain;
+    ech__range data;
+} places;
+
+static ech__range part_of(ech__range whole, int64_t index, int64_t parts, int64_t grain)
+{
+    ech__range part = ech__shard(whole.count, (int)index, (int)parts, grain);
+    part.first += whole.first;
+    return part;
+}
+
+static int floor_log2(int64_t n)
+{
+    int log = 0;
+    while ((int64_t)2 << log <= n)
+        log++;
+    return log;
+}
+
+static int ceil_log2(int64_t n)
+{
+    return n > 1 ? floor_log2(n - 1) + 1 : 0;
+}
+
+static bool power_of_two(int64_t n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+/* ---- algorithms among n >= 2 places ---- */
+
+static int64_t ring_steps(int64_t n)
+{
+    return 2 * (n - 1);
+}
+
+static void ring_moves(const places *p, int64_t me, int64_t step, moves *m)
+{
+    const int64_t n = p->n, next = (me + 1) % n, before = (me + n - 1) % n;
+    const bool adds = step < n - 1;
+    /* What leaves is what arrived in the step before. */
+    const int64_t sent = (me + 2 * n - step) % n;
+    const int64_t got = (sent + n - 1) % n;
+    add(m, ECH__MOVE_SEND, next, part_of(p->data, sent, n, p->grain));
+    add(m, adds ? ECH__MOVE_ADD : ECH__MOVE_COPY, before, part_of(p->data, got, n, p->grain));
+}
+
+static int64_t tree_steps(int64_t n)
+{
+    return 2 * ceil_log2(n);
+}
+
+static void tree_moves(const places *p, int64_t me, int64_t step, moves *m)
+{
+    const int64_t steps = tree_steps(p->n);
+    const bool up = step < steps / 2;
+    const int64_t distance = (int64_t)1 << (up ? step : steps - 1 - step);
+    if (me % (2 * distance) == distance)
+        add(m, up ? ECH__MOVE_SEND : ECH__MOVE_COPY, me - distance, p->data);
+    else if (me % (2 * distance) == 0 && me + distance < p->n)
+        add(m, up ? ECH__MOVE_ADD : ECH__MOVE_SEND, me + distance, p->data);
+}
+
+static int64_t direct_steps(int64_t n)
+{
+    (void)n;
+    return 2;
+}
+
+static void direct_moves(const places *p, int64_t me, int64_t step, moves *m)
+{
+    const ech__range own = part_of(p->data, me, p->n, p->grain);
+    for (int64_t other = 0; other < p->n; other++) {
+        const ech__range theirs = part_of(p->data, other, p->n, p->grain);
+        if (other == me)
+            continue;
+        add(m, ECH__MOVE_SEND, other, step == 0 ? theirs : own);
+        add(m, step == 0 ? ECH__MOVE_ADD : ECH__MOVE_COPY, other, step == 0 ? own : theirs);
+    }
+}
+
+/* ---- halving and doubling ---- */
+
+/* A block of 2^levels places, the first of them. levels -1: none. */
+typedef struct block {
+    int64_t first;
+    int levels;
+} block;
+
+static block block_at(int64_t n, int64_t first)
+{
+    return (block){first, first < n ? floor_log2(n - first) : -1};
+}
+
+static block block_after(int64_t n, block b)
+{
+    return block_at(n, b.first + ((int64_t)1 << b.levels));
+}
+
+/* The elements that the place in a block has after so many halving steps. */
+static ech__range range_after(const places *p, int64_t place, int steps)
+{
+    ech__range range = p->data;
+    for (int j = 0; j < steps; j++)
+        range = part_of(range, place >> j & 1, 2, p->grain);
+    return range;
+}
+
+static int64_t halving_steps(int64_t n)
+{
+    return 2 * (int64_t)(floor_log2(n) + !power_of_two(n));
+}
+
+/* Sums go from `small` to the larger block before it, or come back. */
+static void cross_blocks(const places *p, int64_t me, block large, block small, bool up, moves *m)
+{
+    const int64_t step = (int64_t)1 << small.levels, size = (int64_t)1 << large.levels;
+    if (me < small.first) {
+        const int64_t place = me - large.first;
+        add(m, up ? ECH__MOVE_ADD : ECH__MOVE_SEND, small.first + place % step,
+            range_after(p, place, large.levels));
+        return;
+    }
+    for (int64_t place = me - small.first; place < size; place += step)
+        add(m, up ? ECH__MOVE_SEND : ECH__MOVE_COPY, large.first + place,
+            range_after(p, place, large.levels));
+}
+
+static void halving_moves(const places *p, int64_t me, int64_t step, moves *m)
+{
+    const int64_t steps = halving_steps(p->n);
+    const bool up = step < steps / 2;
+    const int64_t level = up ? step : steps - 1 - step;
+    block before = {0, -1}, own = block_at(p->n, 0), after = block_after(p->n, own);
+    while (after.levels >= 0 && me >= after.first) {
+        before = own;
+        own = after;
+        after = block_after(p->n, own);
+    }
+    if (level < own.levels) {
+        const int64_t place = me - own.first, other = place ^ (int64_t)1 << level;
+        const ech__range mine = range_after(p, place, (int)level + 1);
+        const ech__range theirs = range_after(p, other, (int)level + 1);
+        add(m, ECH__MOVE_SEND, own.first + other, up ? theirs : mine);
+        add(m, up ? ECH__MOVE_ADD : ECH__MOVE_COPY, own.first + other, up ? mine : theirs);
+    } else if (level == own.levels && after.levels >= 0) {
+        cross_blocks(p, me, own, after, up, m);
+    } else if (level == before.levels) {
+        cross_blocks(p, me, before, own, up, m);
+    }
+}
+
+/* A rank of the smaller of two blocks has the most. */
+static int64_t halving_most(int64_t n)
+{
+    int64_t most = 2;
+    block large = block_at(n, 0);
+    for (block small; (small = block_after(n, large)).levels >= 0; large = small) {
+        const int64_t each = (int64_t)1 << (large.levels - small.levels);
+        most = each > most ? each : most;
+    }
+    return most;
+}
+
+/* ---- nodes ---- */
+
+typedef struct nodes {
+    int64_t count, owners, size; /* size: of this one */
+    int64_t node, local;
+} nodes;
+
+static nodes nodes_of(const ech__schedule *s, int64_t rank)
+{
+    const int64_t each = s->per_node < s->devices ? s->per_node : s->devices;
+    nodes at = {.count = (s->devices + each - 1) / each};
+    at.owners = s->devices - (at.count - 1) * each;
+    at.node = rank / each;
+    at.local = rank % each;
+    at.size = at.node + 1 < at.count ? each : at.owners;
+    return at;
+}
+
+static int64_t steps_between(const ech__schedule *s, int64_t count)
+{
+    if (count == 1)
+        return 0;
+    return s->algorithm == ECH__ALGORITHM_DIRECT ? direct_steps(count) : ring_steps(count);
+}
+
+/* Phases 1 and 3: every device exchanges with every owner of its node. */
+static void inside_moves(const ech__schedule *s, const nodes *at, bool up, moves *m)
+{
+    const int64_t first = at->node * s->per_node;
+    const ech__range all = {0, s->count};
+    const bool owns = at->local < at->owners;
+    for (int64_t i = 0; i < at->size; i++) {
+        if (i == at->local)
+            continue;
+        if (i < at->owners)
+            add(m, up ? ECH__MOVE_SEND : ECH__MOVE_COPY, first + i,
+                part_of(all, i, at->owners, s->grain));
+        if (owns)
+            add(m, up ? ECH__MOVE_ADD : ECH__MOVE_SEND, first + i,
+                part_of(all, at->local, at->owners, s->grain));
+    }
+}
+
+static void nodes_moves(const ech__schedule *s, int64_t rank, int64_t step, moves *m)
+{
+    const nodes at = nodes_of(s, rank);
+    const int64_t inside = s->per_node > 1, between = steps_between(s, at.count);
+    if (step < inside || step >= inside + between) {
+        inside_moves(s, &at, step < inside, m);
+        return;
+    }
+    if (at.local >= at.owners)
+        return;
+    const ech__range all = {0, s->count};
+    const places p = {at.count, s->grain, part_of(all, at.local, at.owners, s->grain)};
+    if (s->algorithm == ECH__ALGORITHM_DIRECT)
+        direct_moves(&p, at.node, step - inside, m);
+    else
+        ring_moves(&p, at.node, step - inside, m);
+    for (int64_t i = 0; i < m->count; i++)
+        m->out[i].peer = m->out[i].peer * s->per_node + at.local;
+}
+
+/* ---- all of them ---- */
+
+static bool has_nodes(const ech__schedule *s)
+{
+    return s->algorithm == ECH__ALGORITHM_HIERARCHICAL || s->algorithm == ECH__ALGORITHM_DIRECT;
+}
+
+int64_t ech__schedule_steps(const ech__schedule *s)
+{
+    assert(s->devices >= 1 && s->per_node >= 1 && s->algorithm != ECH__ALGORITHM_BEST);
+    if (s->devices == 1)
+        return 0;
+    if (has_nodes(s))
+        return 2 * (s->per_node > 1) + steps_between(s, nodes_of(s, 0).count);
+    return s->algorithm == ECH__ALGORITHM_RING   ? ring_steps(s->devices)
+           : s->algorithm == ECH__ALGORITHM_TREE ? tree_steps(s->devices)
+                                                 : halving_steps(s->devices);
+}
+
+int64_t ech__schedule_most(const ech__schedule *s)
+{
+    if (has_nodes(s)) {
+        const nodes at = nodes_of(s, 0);
+        const int64_t inside = 2 * (at.size - 1);
+        const int64_t between = s->algorithm == ECH__ALGORITHM_DIRECT ? 2 * (at.count - 1) : 2;
+        return inside > between ? inside : between;
+    }
+    return s->algorithm == ECH__ALGORITHM_HALVING ? halving_most(s->devices) : 2;
+}
+
+int64_t ech__schedule_moves(const ech__schedule *s, int64_t rank, int64_t step, ech__move *out)
+{
+    moves m = {.out = out};
+    const places p = {s->devices, s->grain, {0, s->count}};
+    assert(rank >= 0 && rank < s->devices && step >= 0 && step < ech__schedule_steps(s));
+    if (has_nodes(s))
+        nodes_moves(s, rank, step, &m);
+    else if (s->algorithm == ECH__ALGORITHM_RING)
+        ring_moves(&p, rank, step, &m);
+    else if (s->algorithm == ECH__ALGORITHM_TREE)
+        tree_moves(&p, rank, step, &m);
+    else
+        halving_moves(&p, rank, step, &m);
+    return m.count;
+}
+
+bool ech__schedule_keeps_tree(const ech__schedule *s)
+{
+    if (s->algorithm == ECH__ALGORITHM_RING)
+        return s->devices <= 2;
+    if (!has_nodes(s))
+        return true;
+    const int64_t count = nodes_of(s, 0).count;
+    if (count == 1)
+        return true;
+    return power_of_two(s->per_node) && (count == 2 || s->algorithm == ECH__ALGORITHM_DIRECT);
+}
