@@ -58,7 +58,7 @@ static ech_status train(ech_trainer *t, int rank, int size)
             return status;
         if (i >= 0) {
             times[i] = step.time_s;
-            exchange += step.comm_exposed_s / STEPS;
+            exchange += (step.comm_exposed_s + step.wait_s) / STEPS;
         }
     }
     qsort(times, STEPS, sizeof *times, by_value);

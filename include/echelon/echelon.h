@@ -355,12 +355,16 @@ typedef struct ech_train_options {
 
 ECH_API ech_train_options ech_train_defaults(void);
 
-/* What one step did. Seconds; time_s runs from before the forward pass to after the optimizer step. */
+/* What one step did. Seconds; time_s runs from before the forward pass to after the optimizer step. Every instant counts
+ * once: time_s = forward_s + backward_s + optimizer_s + comm_exposed_s + wait_s + other_s. */
 typedef struct ech_step {
     double
         loss; /* NaN or infinite where the training diverges: the step then still returns ECH_OK */
     double time_s, forward_s, backward_s, optimizer_s;
-    double comm_exposed_s; /* spent on the exchange with other ranks, waiting included */
+    double comm_exposed_s; /* bytes were on their way, and this rank did nothing else */
+    double wait_s;         /* for another rank or device that was late */
+    double other_s;        /* handing work to the device, and between operators */
+    double comm_hidden_s;  /* bytes were on their way while this rank computed */
     double scale;          /* of the loss in this step; 1 without a scaler */
     bool skipped; /* a gradient was not finite: parameters and optimizer state are as before */
     double grad_norm,

@@ -29,6 +29,22 @@ ech__stats ech__stats_of(double *samples, size_t count)
     return s;
 }
 
+static int by_time(const void *a, const void *b)
+{
+    const ech__timed *x = a, *y = b;
+    return x->time != y->time ? (x->time > y->time) - (x->time < y->time)
+                              : (x->index > y->index) - (x->index < y->index);
+}
+
+size_t ech__central_steps(ech__timed *steps, size_t count, size_t *first)
+{
+    qsort(steps, count, sizeof *steps, by_time);
+    *first = 2 * count / 5;
+    if (count && *first == count - *first)
+        --*first;
+    return count - 2 * *first;
+}
+
 void ech__moments_add(ech__moments *m, double x)
 {
     m->min = m->count && m->min < x ? m->min : x;

@@ -14,6 +14,16 @@ typedef struct ech__stats {
  * 95 % do not exceed. */
 ech__stats ech__stats_of(double *samples, size_t count);
 
+/* The fifth of the steps whose times are nearest to the median, as many below as above it. Means of the parts of these
+ * steps add up to the mean of their times, which medians of parts do not. */
+typedef struct ech__timed {
+    double time;
+    size_t index;
+} ech__timed;
+
+/* Sorts steps by time; the central ones are steps[*first] to steps[*first + returned - 1]. 0: there are no steps. */
+size_t ech__central_steps(ech__timed *steps, size_t count, size_t *first);
+
 /* Mean, spread and range of numbers that are not kept (Welford). All zero when there were none.
  *
  *     ech__moments all = {0};

@@ -105,10 +105,9 @@ void ech__tell_parts(ech__sheet *sheet, const char *prefix, int64_t n)
     if (n == 1) {
         ech__tell_let(sheet, wait.s, "seconds", "0");
         ech__tell_let(sheet, exchange.s, "seconds", "0");
-    } else { /* waiting for the slowest rank is a part of what the exchange takes */
-        ech__tell_let(sheet, wait.s, "seconds", "min(steps[%s wait_s.0], steps[%s comm_exposed_s])",
-                      run.s, run.s);
-        ech__tell_let(sheet, exchange.s, "seconds", "steps[%s comm_exposed_s] - %s", run.s, wait.s);
+    } else {
+        ech__tell_let(sheet, wait.s, "seconds", "steps[%s wait_s]", run.s);
+        ech__tell_let(sheet, exchange.s, "seconds", "steps[%s comm_exposed_s]", run.s);
     }
     ech__tell_let(sheet, ech__lab_name("%so%" PRId64, prefix, n).s, "seconds",
                   "max(0, %st%" PRId64 " - %s - %s - %s)", prefix, n, compute.s, wait.s,

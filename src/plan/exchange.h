@@ -7,6 +7,7 @@
 #ifndef ECH_PLAN_EXCHANGE_H
 #define ECH_PLAN_EXCHANGE_H
 
+#include "plan/account.h"
 #include "plan/kernel.h"
 
 typedef struct ech__exchange ech__exchange;
@@ -20,6 +21,8 @@ typedef struct ech__exchange_ops {
     ech_status (*create)(ech__exchange *exchange, ech__device *device, const ech__kernel_desc *desc,
                          const ech__binding *binding, ech__kernel *update, ech__kernel **out);
     ech_status (*progress)(ech__exchange *exchange);
+    /* When bytes were on their way since the last call, by the plan's clock; good until the next operator. NULL: never. */
+    ech__spans (*transfers)(ech__exchange *exchange);
 } ech__exchange_ops;
 
 /* A clock that goes on only while this device computes: operators count with the time that their

@@ -13,6 +13,8 @@ struct ech__exec {
     char *staging; /* like the block of gradients, where ranks cannot add up in that; NULL: none */
     ech__kernel **kernels; /* [ninstrs]; NULL where there is nothing to do */
     ech__span *spans;      /* [ninstrs] */
+    ech__span *computing;  /* [ninstrs] of the run under way, and operators of the exchange */
+    ech__span *blocked;    /* [ninstrs] */
     bool prepared;         /* since the weights were written, as far as anybody said */
     bool *written;  /* [ninstrs] casts that an optimizer's kernel does on its way, where it runs */
     size_t loss_at; /* the instruction that makes the graph's loss; ninstrs: none does */
@@ -297,10 +299,13 @@ static ech_status new_exec(ech__plan *plan, ech__exec **out)
         exec->plan = plan;
         exec->kernels = ech__arena_array(&plan->arena, plan->ninstrs, sizeof(ech__kernel *));
         exec->spans = ech__arena_array(&plan->arena, plan->ninstrs, sizeof *exec->spans);
+        exec->computing = ech__arena_array(&plan->arena, plan->ninstrs, sizeof *exec->computing);
+        exec->blocked = ech__arena_array(&plan->arena, plan->ninstrs, sizeof *exec->blocked);
         exec->written = ech__arena_array(&plan->arena, plan->ninstrs, sizeof *exec->written);
     }
     *out = exec;
-    if (!exec || !exec->kernels || !exec->spans || !exec->written)
+    if (!exec || !exec->kernels || !exec->spans || !exec->computing || !exec->blocked ||
+        !exec->written)
         return ech__no_memory(plan->ctx, "%zu kernels", plan->ninstrs);
     find_written(exec);
     exec->loss_at = maker_of(plan, plan->graph->loss);
@@ -362,21 +367,28 @@ static bool is_run(const ech__exec *exec, size_t n)
            !(exec->written[n] && exec->phases & ECH__PHASE_BIT(OPTIMIZER));
 }
 
-/* The time since the last operator ended is the exchange's where it was at work between them. */
-static void count_times(ech__exec *exec, int64_t last)
+static void count_times(ech__exec *exec, ech__span run)
 {
+    ech__exchange *exchange = exec->plan->exchange;
+    ech__spans computing = {.at = exec->computing}, blocked = {.at = exec->blocked}, moving = {0};
     for (size_t n = 0; n < exec->plan->ninstrs; n++) {
         const ech__node *node = exec->plan->instrs[n].node;
-        const ech__span *span = &exec->spans[n];
+        const ech__span span = exec->spans[n];
         if (!is_run(exec, n))
             continue;
-        const ech__phase phase =
-            ech__op_info(node->op)->exchange ? ECH__PHASE_EXCHANGE : node->phase;
-        const ech__phase between = exec->plan->exchange ? ECH__PHASE_EXCHANGE : phase;
-        exec->times->ns[between] += span->start_ns - last;
-        exec->times->ns[phase] += span->end_ns - span->start_ns;
-        last = span->end_ns;
+        if (ech__op_info(node->op)->exchange) {
+            exec->blocked[blocked.count++] = span;
+            continue;
+        }
+        exec->computing[computing.count++] = span;
+        exec->times->ns[node->phase] += span.end_ns - span.start_ns;
     }
+    if (exchange && exchange->ops->transfers)
+        moving = exchange->ops->transfers(exchange);
+    const ech__account account = ech__account_for(run, computing, moving, blocked);
+    exec->times->exposed_ns += account.exposed_ns;
+    exec->times->wait_ns += account.wait_ns;
+    exec->times->hidden_ns += account.hidden_ns;
 }
 
 /* The time is there when the device has been waited for. */
@@ -573,12 +585,14 @@ static ech_status run_phases(void *arg)
 {
     ech__exec *exec = arg;
     ech__device *device = exec->plan->device;
-    int64_t begin;
-    stamp(exec->plan, &begin);
-    const ech_status status = run_instrs(exec), synced = device->memory->sync(device);
+    ech__span run;
+    stamp(exec->plan, &run.start_ns);
+    const ech_status status = run_instrs(exec);
+    stamp(exec->plan, &run.end_ns);
+    const ech_status synced = device->memory->sync(device);
     ECH_TRY(status < 0 ? status : synced);
     if (exec->times)
-        count_times(exec, begin);
+        count_times(exec, run);
     return ECH_OK;
 }
 

@@ -120,11 +120,6 @@ ech_status ech__plan_memory(ech__plan *plan);
 
 typedef struct ech__exec ech__exec;
 
-/* When an operator last started and ended, in ns of the clock that the plan is run by. */
-typedef struct ech__span {
-    int64_t start_ns, end_ns;
-} ech__span;
-
 /* With an owner, which must outlive it, the exec uses the owner's parameters, gradients and optimizer state, and
  * the owner's activations' memory while the owner is not running, where that is enough; then its inputs are the owner's
  * too where they lie alike. owner may be NULL. */
@@ -144,10 +139,11 @@ void ech__exec_destroy(ech__exec *exec);
  * graph has operators for weights that nothing changes. */
 ech_status ech__exec_prepare(ech__exec *exec);
 
-/* Where the time of a run went. Operators of the exchange, whatever their phase, and what happens for it between others
- * count as EXCHANGE; all other time counts for the phase of the operator it leads to. */
+/* Where the time of a run went (plan/account.h); what is none of these is other time. */
 typedef struct ech__phase_times {
-    int64_t ns[ECH__PHASE_COUNT];
+    int64_t ns[ECH__PHASE_COUNT]; /* computing, by the phase of the operator; EXCHANGE: none */
+    int64_t exposed_ns, wait_ns;
+    int64_t hidden_ns; /* under computing */
 } ech__phase_times;
 
 #define ECH__PHASE_BIT(id) (1u << ECH__PHASE_##id)

@@ -558,13 +558,33 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
     {                                                                                              \
         return figure;                                                                             \
     }
-PICK(forward_of, step->result.forward_s)
-PICK(backward_of, step->result.backward_s)
-PICK(exposed_of, step->result.comm_exposed_s)
-PICK(optimizer_of, step->result.optimizer_s)
 PICK(sums_of, step->sums_s)
 PICK(outside_kernels_of, 1 - step->kernels_s / step->result.time_s)
 #undef PICK
+
+/* steps[timed.count] */
+static void sum_up_parts(ech__run *run, ech__timed *steps)
+{
+    const ech__history *h = &run->history;
+    ech__run_summary *s = &run->summary;
+    for (int64_t i = 0; i < h->timed.count; i++) {
+        const ech__run_step *step = ech__thin_at(&h->timed, i);
+        steps[i] = (ech__timed){step->result.time_s, (size_t)i};
+    }
+    size_t first;
+    const size_t count = ech__central_steps(steps, (size_t)h->timed.count, &first);
+    for (size_t i = first; i < first + count; i++) {
+        const ech__run_step *row = ech__thin_at(&h->timed, (int64_t)steps[i].index);
+        const ech_step *step = &row->result;
+        s->forward_s += step->forward_s / (double)count;
+        s->backward_s += step->backward_s / (double)count;
+        s->optimizer_s += step->optimizer_s / (double)count;
+        s->comm_exposed_s += step->comm_exposed_s / (double)count;
+        s->wait_s += step->wait_s / (double)count;
+        s->other_s += step->other_s / (double)count;
+        s->comm_hidden_s += step->comm_hidden_s / (double)count;
+    }
+}
 
 static void sum_up_steps(ech__run *run, double *samples)
 {
@@ -572,10 +592,6 @@ static void sum_up_steps(ech__run *run, double *samples)
     ech__run_summary *s = &run->summary;
     s->timed = h->timed.seen;
     s->step_time = ech__history_times(h, samples);
-    s->forward_s = ech__history_median(h, forward_of, samples);
-    s->backward_s = ech__history_median(h, backward_of, samples);
-    s->comm_exposed_s = ech__history_median(h, exposed_of, samples);
-    s->optimizer_s = ech__history_median(h, optimizer_of, samples);
     s->sums_s = ech__history_median(h, sums_of, samples);
     s->outside_kernels = ech__history_median(h, outside_kernels_of, samples);
     s->utilisation = h->time_s > 0 ? h->kernels_s / h->time_s : 0;
@@ -622,20 +638,23 @@ static void leave_times_out(ech__run_summary *s)
     const double none = (double)NAN;
     s->step_time = (ech__stats){none, none, none, none, none, none};
     s->forward_s = s->backward_s = s->comm_exposed_s = s->optimizer_s = s->sums_s = none;
+    s->wait_s = s->other_s = s->comm_hidden_s = none;
     s->samples_per_s = s->outside_kernels = s->utilisation = none;
 }
 
 static ech_status sum_up(ech__run *run)
 {
-    const size_t bytes = (size_t)(run->history.timed.count + 1) * sizeof(double);
-    double *samples = ech__new(run->ctx, bytes);
-    if (!samples)
+    const size_t bytes = (size_t)(run->history.timed.count + 1) * sizeof(ech__timed);
+    ech__timed *steps = ech__new(run->ctx, bytes);
+    if (!steps)
         return ech__no_memory(run->ctx, "the totals of %lld steps", (long long)run->done);
+    sum_up_parts(run, steps);
+    double *samples = (double *)steps;
     sum_up_steps(run, samples);
     sum_up_ops(run, samples);
     if (!run->summary.timed)
         leave_times_out(&run->summary);
-    ech__delete(run->ctx, samples, bytes);
+    ech__delete(run->ctx, steps, bytes);
     ECH_TRY(ech__traffic_sum_up(&run->traffic, run->trainer));
     if (ech__totals_of(run->trainer)->sum_up)
         ECH_TRY(ech__totals_of(run->trainer)->sum_up(run));

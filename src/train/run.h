@@ -33,7 +33,8 @@ typedef struct ech__run_op {
 
 typedef struct ech__run_summary {
     ech__stats step_time;
-    double forward_s, backward_s, comm_exposed_s, optimizer_s; /* medians */
+    /* Means over the central steps (base/stats.h), the parts of ech_step. */
+    double forward_s, backward_s, optimizer_s, comm_exposed_s, wait_s, other_s, comm_hidden_s;
     double sums_s; /* median of the time that a tree of sums over slots takes */
     double samples_per_s;
     double utilisation;     /* share of the timed steps that the device was busy */

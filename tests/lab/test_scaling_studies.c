@@ -112,9 +112,10 @@ static void add_train(fixture *f, made m)
         const double factor = i == 1 && m.first > 0 ? m.first : 1 + 0.002 * (i * 7 % 5 - 2);
         fprintf(file,
                 "{\"step\":%d,\"loss\":0.5,\"time_s\":%.9g,\"forward_s\":%.9g,\"backward_s\":%.9g,"
-                "\"optimizer_s\":0.0,\"comm_exposed_s\":%.9g,\"wait_s\":[%.9g,%.9g,%.9g,%.9g]}\n",
+                "\"optimizer_s\":0.0,\"comm_exposed_s\":%.9g,\"wait_s\":%.9g,"
+                "\"rank_wait_s\":[%.9g,%.9g,%.9g,%.9g]}\n",
                 i, m.time_s * factor, m.compute_s / 3 * factor, m.compute_s * 2 / 3 * factor,
-                m.exposed_s, m.wait_s[0], m.wait_s[1], m.wait_s[2], m.wait_s[3]);
+                m.exposed_s, m.wait_s[0], m.wait_s[0], m.wait_s[1], m.wait_s[2], m.wait_s[3]);
     }
     fclose(file);
 }

@@ -139,17 +139,20 @@ static void show_steps(const ech__run *run)
 {
     const bool ranks = ech__run_devices(run) > 1;
     printf("\n%8s  %12s  %10s  %10s  %10s", "step", "loss", "time", "forward", "backward");
+    printf("  %10s", "optimizer");
     if (ranks)
-        printf("  %10s", "exchange");
-    printf("  %10s  %10s\n", "optimizer", "lr");
+        printf("  %10s  %10s", "exposed", "wait");
+    printf("  %10s  %10s\n", "other", "lr");
     for (int row = 0; row < run->history.nrows; row++) {
         const ech__run_step *s = &run->history.rows[row];
         printf("%8lld  %12.7g  %10s  %10s  %10s", (long long)s->step, s->result.loss,
                ech__format_seconds(s->result.time_s).s, ech__format_seconds(s->result.forward_s).s,
                ech__format_seconds(s->result.backward_s).s);
+        printf("  %10s", ech__format_seconds(s->result.optimizer_s).s);
         if (ranks)
-            printf("  %10s", ech__format_seconds(s->result.comm_exposed_s).s);
-        printf("  %10s  %10.4g%s%s\n", ech__format_seconds(s->result.optimizer_s).s, s->lr,
+            printf("  %10s  %10s", ech__format_seconds(s->result.comm_exposed_s).s,
+                   ech__format_seconds(s->result.wait_s).s);
+        printf("  %10s  %10.4g%s%s\n", ech__format_seconds(s->result.other_s).s, s->lr,
                s->step <= run->first + run->config.warmup ? "  warm-up" : "",
                s->result.skipped ? "  skipped" : "");
     }
@@ -166,17 +169,23 @@ static void show_buckets(const ech__traffic *t)
     }
 }
 
+/* step = forward + backward + optimizer + exposed + wait + other */
 static void show_ranks(const ech__traffic *t)
 {
-    printf("\n%8s  %10s  %10s  %10s  %10s  %10s  %10s  %6s  %10s\n", "rank", "forward", "backward",
-           "exchange", "incl. wait", "hidden", "optimizer", "busy", "memory");
+    static const char *const heads[] = {"step",    "forward", "backward", "optimizer",
+                                        "exposed", "wait",    "other",    "hidden"};
+    printf("\n%6s", "rank");
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
+        printf("  %9s", heads[i]);
+    printf("  %5s  %9s\n", "busy", "memory");
     for (int rank = 0; rank < t->world; rank++) {
         const ech__rank_traffic *r = &t->ranks[rank];
-        printf("%8d  %10s  %10s  %10s  %10s  %10s  %10s  %4.0f %%  %10s\n", rank,
-               ech__format_seconds(r->forward_s).s, ech__format_seconds(r->backward_s).s,
-               ech__format_seconds(r->exposed_s).s, ech__format_seconds(r->wait_s).s,
-               ech__format_seconds(r->hidden_s).s, ech__format_seconds(r->optimizer_s).s,
-               100 * r->busy, ech__format_bytes(r->peak_memory).s);
+        const double parts[] = {r->step_s,    r->forward_s, r->backward_s, r->optimizer_s,
+                                r->exposed_s, r->wait_s,    r->other_s,    r->hidden_s};
+        printf("%6d", rank);
+        for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+            printf("  %9s", ech__format_seconds(parts[i]).s);
+        printf("  %3.0f %%  %9s\n", 100 * r->busy, ech__format_bytes(r->peak_memory).s);
     }
 }
 
@@ -297,11 +306,13 @@ static void show_times(const ech__run *run)
            ech__format_seconds(t->min).s, ech_clock_name(ech_trainer_clock(run->trainer)),
            (long long)s->timed);
     show_crowd(run->trainer);
-    printf("  of it      forward %s, backward %s, ", ech__format_seconds(s->forward_s).s,
-           ech__format_seconds(s->backward_s).s);
+    printf("  of it      forward %s, backward %s, optimizer %s, ",
+           ech__format_seconds(s->forward_s).s, ech__format_seconds(s->backward_s).s,
+           ech__format_seconds(s->optimizer_s).s);
     if (ech__run_devices(run) > 1)
-        printf("exchange %s, ", ech__format_seconds(s->comm_exposed_s).s);
-    printf("optimizer %s", ech__format_seconds(s->optimizer_s).s);
+        printf("exposed communication %s, wait %s, ", ech__format_seconds(s->comm_exposed_s).s,
+               ech__format_seconds(s->wait_s).s);
+    printf("other %s", ech__format_seconds(s->other_s).s);
     if (run->op_done)
         printf("; %.2f %% outside kernels", 100 * s->outside_kernels);
     printf("\n");

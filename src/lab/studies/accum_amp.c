@@ -101,7 +101,8 @@ static void tell_parts(ech__sheet *s, int64_t accum)
         const char *name, *field;
     } parts[] = {{"forward", "forward_s"},
                  {"backward", "backward_s"},
-                 {"exchange not hidden", "comm_exposed_s"},
+                 {"exposed communication", "comm_exposed_s"},
+                 {"wait", "wait_s"},
                  {"optimizer", "optimizer_s"}};
     ech__tell_plot(s, "stacked", "What the time of a micro-step goes into",
                    "A step's time by its micro-steps: exchange and update are shared among them.");
@@ -141,10 +142,12 @@ static void say_synchronisations(ech__sheet *s, int64_t accum)
     ech__tell_let(s, "saved", "seconds", "plain_k - one");
     ech__tell_let(s, "saved_share", "percent1", "saved / plain_k");
     ech__tell_let(s, "lost", "seconds", "one - plain_k");
-    ech__tell_let(s, "sync", "seconds", "steps[plain comm_exposed_s] + steps[plain optimizer_s]");
+    ech__tell_let(s, "sync", "seconds",
+                  "steps[plain comm_exposed_s] + steps[plain wait_s] + steps[plain optimizer_s]");
     ech__tell_let(s, "synced", "seconds",
-                  "steps[accum%" PRId64 " comm_exposed_s] + steps[accum%" PRId64 " optimizer_s]",
-                  accum, accum);
+                  "steps[accum%" PRId64 " comm_exposed_s] + steps[accum%" PRId64
+                  " wait_s] + steps[accum%" PRId64 " optimizer_s]",
+                  accum, accum, accum);
     ech__tell_let(s, "less", "seconds", "k * sync - synced");
     ech__tell_let(s, "sums", "seconds", "[accum%" PRId64 " summary.sums_s]", accum);
     ech__tell_say(

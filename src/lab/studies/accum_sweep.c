@@ -122,8 +122,9 @@ static void tell_sweep(ech__sheet *s)
             ech__tell_cell(s, "steps[%s time_s] / %" PRId64, id.s, counts[i]);
             ech__tell_cell(s, "micro_%s_%" PRId64, by, counts[i]);
             ech__tell_plain(s,
-                            "(steps[%s comm_exposed_s] + steps[%s optimizer_s]) / steps[%s time_s]",
-                            id.s, id.s, id.s);
+                            "(steps[%s comm_exposed_s] + steps[%s wait_s] + steps[%s optimizer_s]) "
+                            "/ steps[%s time_s]",
+                            id.s, id.s, id.s, id.s);
             ech__tell_cell(s, "[%s summary.peak_memory_bytes.0]", id.s);
             tell_observation(s, low, counts[i]);
         }
@@ -219,8 +220,9 @@ static void say_time(ech__sheet *s)
     for (int i = 0; i < 2; i++) {
         const ech__lab_id id = id_of(false, i ? last : counts[0]);
         ech__tell_let(s, i ? "sync2" : "sync1", "percent1",
-                      "(steps[%s comm_exposed_s] + steps[%s optimizer_s]) / steps[%s time_s]", id.s,
-                      id.s, id.s);
+                      "(steps[%s comm_exposed_s] + steps[%s wait_s] + steps[%s optimizer_s]) / "
+                      "steps[%s time_s]",
+                      id.s, id.s, id.s, id.s);
     }
     ech__tell_let(s, "precision", "fixed2", "steps[%s time_s] / steps[%s time_s]",
                   id_of(true, last).s, id_of(false, last).s);

@@ -21,10 +21,10 @@ static void name_run(ech__sheet *s, int64_t b, int64_t n)
         ech__tell_let(s, ech__lab_name("w_%s", run.s).s, "seconds", "0");
         return;
     }
-    ech__tell_let(s, ech__lab_name("x_%s", run.s).s, "seconds", "total[%s comm_exposed_s]", run.s);
-    ech__tell_let(s, ech__lab_name("w_%s", run.s).s, "seconds", "total[%s wait_s.0]", run.s);
+    ech__tell_let(s, ech__lab_name("k_%s", run.s).s, "seconds", "total[%s comm_exposed_s]", run.s);
+    ech__tell_let(s, ech__lab_name("w_%s", run.s).s, "seconds", "total[%s wait_s]", run.s);
+    ech__tell_let(s, ech__lab_name("x_%s", run.s).s, "seconds", "k_%s + w_%s", run.s, run.s);
     ech__tell_let(s, ech__lab_name("c_%s", run.s).s, "seconds", "t_%s - x_%s", run.s, run.s);
-    ech__tell_let(s, ech__lab_name("k_%s", run.s).s, "seconds", "x_%s - w_%s", run.s, run.s);
     ech__tell_let(s, ech__lab_name("xs_%s", run.s).s, "percent1", "x_%s / t_%s", run.s, run.s);
     ech__tell_let(s, ech__lab_name("est_%s", run.s).s, "seconds", "t_%s - t_%s / %" PRId64, run.s,
                   one.s, n);
@@ -58,7 +58,7 @@ static void tell_row(ech__sheet *s, int64_t b, int64_t n)
         return;
     }
     ech__tell_plain(s, "c_%s", run.s);
-    ech__tell_cell(s, "x_%s", run.s);
+    ech__tell_cell(s, "k_%s", run.s);
     ech__tell_plain(s, "w_%s", run.s);
     ech__tell_plain(s, "xs_%s", run.s);
     ech__tell_cell(s, "est_%s", run.s);
@@ -69,15 +69,15 @@ static void tell_table(ech__sheet *s)
 {
     ech__tell_table(
         s, "Compute and communication of the second epoch",
-        "Of rank 0, in sum over the steps; the batch is that of a device. Exposed: communication "
-        "in which it does not compute, working on it or waiting. Estimate: T_N - T_1/N. "
-        "Difference: estimate - exposed.");
+        "Of rank 0, in sum over the steps; the batch is that of a device. Exposed: bytes are on "
+        "their way and it does nothing else. Wait: another rank is late. Of T_N: both. Estimate: "
+        "T_N - T_1/N. Difference: estimate - exposed - wait.");
     ech__tell_column(s, "batch", "integer");
     ech__tell_column(s, "devices", "integer");
     ech__tell_column(s, "T_N", "seconds");
     ech__tell_column(s, "compute", "seconds");
     ech__tell_column(s, "exposed", "seconds");
-    ech__tell_column(s, "waiting", "seconds");
+    ech__tell_column(s, "wait", "seconds");
     ech__tell_column(s, "of T_N", "percent1");
     ech__tell_column(s, "estimate", "seconds");
     ech__tell_column(s, "difference", "seconds");

@@ -119,7 +119,7 @@ static void tell_waits(ech__sheet *s)
             ech__tell_plain(s, "late%d", d);
             for (int64_t r = 0; r < ranks; r++) {
                 if (r < n)
-                    ech__tell_plain(s, "steps[%s wait_s.%" PRId64 "]", run_of(d, n).s, r);
+                    ech__tell_plain(s, "steps[%s rank_wait_s.%" PRId64 "]", run_of(d, n).s, r);
                 else
                     ech__tell_none(s);
             }
@@ -157,8 +157,7 @@ static void tell_ranks(ech__sheet *s, int64_t n)
     ech__tell_series(s, "exchanging gradients");
     for (int64_t r = 0; r < ranks; r++) {
         const ech__lab_phrase of = ech__lab_print("summary.communication.ranks.%" PRId64, r);
-        ech__tell_bar(s, "max(0, [%s %s.comm_exposed_s] - [%s %s.wait_s])", run.s, of.s, run.s,
-                      of.s);
+        ech__tell_bar(s, "[%s %s.comm_exposed_s]", run.s, of.s);
     }
 }
 
@@ -219,7 +218,7 @@ static void say_ranks(ech__sheet *s, int64_t n)
     for (int64_t r = 0; r < ranks; r++) {
         const ech__lab_id wait = ech__lab_name("wait%" PRId64, r),
                           rank = ech__lab_name("rank%" PRId64, r);
-        ech__tell_let(s, wait.s, "seconds", "steps[%s wait_s.%" PRId64 "]", run.s, r);
+        ech__tell_let(s, wait.s, "seconds", "steps[%s rank_wait_s.%" PRId64 "]", run.s, r);
         ech__tell_let(s, rank.s, "integer", "%" PRId64, r);
         sum = ech__lab_print("%.400s + %s", sum.s, wait.s);
         list =

@@ -1,6 +1,7 @@
 #include "parallel/ddp/exchange.h"
 #include "base/system/clock.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static ech__ranks *of(ech__exchange *exchange)
@@ -29,20 +30,26 @@ struct exchange_kernel {
     void *at[ECH__MAX_OPERANDS];
 };
 
+static void note_moving(ech__ranks *ranks, int64_t start_ns, int64_t end_ns)
+{
+    if (ranks->nmoving < sizeof ranks->moving / sizeof ranks->moving[0])
+        ranks->moving[ranks->nmoving++] = (ech__span){start_ns, end_ns};
+}
+
 /* ---- gradients ---- */
 
-/* Updates a stretch of the parameters and states here, and hands the result to all ranks that share
+/* Updates a slice of the parameters and states here, and hands the result to all ranks that share
  * memory with this one. */
 static ech_status apply_update(void *user, int64_t first, int64_t count, const void *sum)
 {
     exchange_kernel *k = user;
-    enum { STRETCH = 4096 };
+    enum { SLICE = 4096 };
     /* On a virtual clock, too, it is this device's work. */
     const bool virtual = k->ranks->clock != NULL;
     const int64_t start = virtual ? ech__clock_cpu() : ech__clock_wall();
     const int64_t each = ech__dtype_bytes(k->dtype);
-    for (int64_t at = 0; at < count; at += STRETCH) {
-        const int64_t n = count - at < STRETCH ? count - at : STRETCH;
+    for (int64_t at = 0; at < count; at += SLICE) {
+        const int64_t n = count - at < SLICE ? count - at : SLICE;
         ECH_TRY(k->update->run_part(k->update, &k->scalars, first + at, n,
                                     (const char *)sum + at * each));
         for (int i = 1; i <= k->nchanged; i++) {
@@ -63,8 +70,11 @@ static ech_status run_allreduce(exchange_kernel *k, const ech__scalars *scalars)
     ech__bucket *bucket = &k->ranks->buckets[k->bucket];
     void *at = k->shared ? k->shared : k->at[0];
     const int64_t bytes = k->count * ech__dtype_bytes(k->dtype);
-    if (k->shared)
+    if (k->shared) {
+        const int64_t start = ech__clock_wall();
         ECH_TRY(k->device->memory->read(k->device, k->shared, k->at[0], bytes));
+        note_moving(k->ranks, start, ech__clock_wall());
+    }
     bucket->back = k->shared ? (ech__staged){k->device, k->at[0], k->shared, bytes}
                              : (ech__staged){.device = NULL};
     const ech__coll sum = {.op = ECH__COLL_ALLREDUCE,
@@ -86,8 +96,6 @@ static ech_status run_wait(exchange_kernel *k, const ech__scalars *scalars)
 {
     (void)scalars;
     ech__ranks *ranks = k->ranks;
-    int64_t work = 0;
-    const int64_t start = ech__clock_wall();
     for (int i = 0; i < ranks->nbuckets; i++) {
         ech__bucket *bucket = &ranks->buckets[i];
         if (!bucket->started)
@@ -96,12 +104,14 @@ static ech_status run_wait(exchange_kernel *k, const ech__scalars *scalars)
         const ech__staged *back = &bucket->back;
         /* A virtual clock stands still; the price is known when all ranks have reported. */
         ECH_TRY(ech__comm_wait(ranks->comm, bucket->ticket, ranks->clock ? NULL : &bucket->times));
-        if (back->device)
-            ECH_TRY(back->device->memory->write(back->device, back->at, back->shared, back->bytes));
-        if (!ranks->clock && bucket->times.start_ns >= start) /* else it was worked on before */
-            work += bucket->times.work_ns;
+        if (!ranks->clock)
+            note_moving(ranks, bucket->times.start_ns, bucket->times.done_ns);
+        if (!back->device)
+            continue;
+        const int64_t start = ech__clock_wall();
+        ECH_TRY(back->device->memory->write(back->device, back->at, back->shared, back->bytes));
+        note_moving(ranks, start, ech__clock_wall());
     }
-    ranks->wait_ns += ech__clock_wall() - start - work;
     return ECH_OK;
 }
 
@@ -152,6 +162,7 @@ static ech_status meet(ech__ranks *ranks, int64_t bytes)
                                                                 ranks->comm->world, bytes)
                                                .seconds);
     ranks->sync_ns += clock->now_ns - start;
+    note_moving(ranks, last, clock->now_ns);
     return ECH_OK;
 }
 
@@ -188,11 +199,16 @@ static ech_status run_broadcast(exchange_kernel *k, const ech__scalars *scalars)
     ech__ranks *ranks = k->ranks;
     const int64_t bytes = k->count * ech__dtype_bytes(k->dtype);
     const int64_t start = ech__clock_wall(), before = ranks->sync_ns;
+    if (!ranks->arrived_ns)
+        ranks->arrived_ns = start;
     ECH_TRY(ech__ranks_broadcast(ranks->comm, k->device, k->at[0], bytes));
-    if (ranks->clock)
+    const int64_t end = ech__clock_wall();
+    if (ranks->clock) {
         ECH_TRY(meet(ranks, bytes));
-    else
-        ranks->sync_ns += ech__clock_wall() - start;
+    } else { /* waiting included, which is found when all ranks have told when they arrived */
+        ranks->sync_ns += end - start;
+        note_moving(ranks, start, end);
+    }
     ranks->buffers_ns += ranks->sync_ns - before;
     return ECH_OK;
 }
@@ -222,20 +238,35 @@ static ech_status store(exchange_kernel *k, int operand, const double *values)
                                     k->count * ech__dtype_bytes(k->dtype));
 }
 
-/* Both vectors of every rank, as doubles, behind a number of the rank's own: [world][1 + 2*count]. */
+/* Both vectors of every rank, as doubles, after a number of the rank's own and before the time when it arrived. */
+static int64_t gathered_length(int64_t count)
+{
+    return 2 + 2 * count;
+}
+
+/* all[world][gathered_length] */
 static ech_status gather(exchange_kernel *k, double first, const double **out)
 {
-    const int64_t length = 1 + 2 * k->count;
+    const int64_t length = gathered_length(k->count);
     double *mine = k->staging, *all = mine + length;
     mine[0] = first;
     ECH_TRY(load(k, 0, mine + 1));
     ECH_TRY(load(k, 1, mine + 1 + k->count));
-    const int64_t start = ech__clock_wall();
-    ECH_TRY(ech__comm_allgather(k->ranks->comm, mine, all, length * (int64_t)sizeof *all));
+    ech__ranks *ranks = k->ranks;
+    const int64_t start = ech__clock_wall(), offset = ranks->comm->clock_offset_ns;
+    mine[length - 1] = (double)(start + offset);
+    ECH_TRY(ech__comm_allgather(ranks->comm, mine, all, length * (int64_t)sizeof *all));
     *out = all;
-    if (k->ranks->clock)
-        return meet(k->ranks, 2 * k->count * ech__dtype_bytes(k->dtype));
-    k->ranks->sync_ns += ech__clock_wall() - start;
+    if (ranks->clock)
+        return meet(ranks, 2 * k->count * ech__dtype_bytes(k->dtype));
+    const int64_t end = ech__clock_wall();
+    int64_t last = start;
+    for (int r = 0; r < ranks->comm->world; r++) {
+        const int64_t arrived = (int64_t)all[(r + 1) * length - 1] - offset;
+        last = arrived > last ? arrived : last;
+    }
+    ranks->sync_ns += end - start;
+    note_moving(ranks, last < end ? last : end, end);
     return ECH_OK;
 }
 
@@ -245,7 +276,7 @@ static ech_status gather(exchange_kernel *k, double first, const double **out)
 static ech_status run_sync_stats(exchange_kernel *k, const ech__scalars *scalars)
 {
     const double *all;
-    const int64_t length = 1 + 2 * k->count;
+    const int64_t length = gathered_length(k->count);
     const int world = k->ranks->comm->world;
     double total = 0;
     /* A rank without samples of its own computes on others that do not count. */
@@ -278,7 +309,7 @@ static ech_status run_sync_stats(exchange_kernel *k, const ech__scalars *scalars
 static ech_status run_sync_sums(exchange_kernel *k, const ech__scalars *scalars)
 {
     const double *all;
-    const int64_t length = 1 + 2 * k->count;
+    const int64_t length = gathered_length(k->count);
     const int world = k->ranks->comm->world;
     ECH_TRY(gather(k, scalars->share, &all));
     for (int half = 0; half < 2; half++) {
@@ -343,7 +374,7 @@ static ech_status create(ech__exchange *exchange, ech__device *device, const ech
         const ech__shape *x = &desc->operands[2].layout.shape;
         M = x->dims[0] * x->dims[2] * x->dims[3];
     }
-    const size_t vectors = sync ? (size_t)(1 + 2 * count) * sizeof(double) : 0;
+    const size_t vectors = sync ? (size_t)gathered_length(count) * sizeof(double) : 0;
     const size_t all = vectors * (size_t)(1 + ranks->comm->world);
     const size_t bytes = sizeof(exchange_kernel) + all + vectors;
     exchange_kernel *k = ech__new(ranks->comm->ctx, bytes);
@@ -393,7 +424,22 @@ static ech_status progress(ech__exchange *exchange)
     return ech__comm_progress(of(exchange)->comm);
 }
 
-static const ech__exchange_ops exchange_ops = {alloc, free_shared, create, progress};
+static int by_start(const void *a, const void *b)
+{
+    const ech__span *x = a, *y = b;
+    return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+}
+
+static ech__spans transfers(ech__exchange *exchange)
+{
+    ech__ranks *ranks = of(exchange);
+    const ech__spans moved = {ranks->moving, ranks->nmoving};
+    qsort(ranks->moving, ranks->nmoving, sizeof ranks->moving[0], by_start);
+    ranks->nmoving = 0;
+    return moved;
+}
+
+static const ech__exchange_ops exchange_ops = {alloc, free_shared, create, progress, transfers};
 
 ech_status ech__ranks_create(ech__comm *comm, ech__ranks **out)
 {

@@ -36,12 +36,14 @@ typedef struct ech__ranks {
     ech__comm *comm;    /* borrowed */
     ech__bucket buckets[ECH__MAX_STARTED];
     int nbuckets;
-    int64_t
-        wait_ns; /* since it was set to 0: at a step's end, for buckets; without this rank's own work */
-    int64_t
-        update_ns;   /* since it was set to 0: updates of parameters by sums that this rank made */
-    int64_t sync_ns; /* since it was set to 0: broadcasts and statistics, waiting included */
+    /* Since they were set to 0. */
+    int64_t update_ns;  /* updates of parameters by sums that this rank made */
+    int64_t sync_ns;    /* broadcasts and statistics, waiting included */
     int64_t buffers_ns; /* of it, broadcasts of buffers */
+    int64_t arrived_ns; /* at the first broadcast of buffers; 0: there was none */
+    /* When bytes were on their way, since the plan last asked; what is more than this counts as waiting. */
+    ech__span moving[2 * ECH__MAX_STARTED];
+    size_t nmoving;
     /* With a virtual clock, what would be exchanged over which links; all NULL by default. */
     ech__virtual_clock *clock;
     const ech__cluster *cluster;

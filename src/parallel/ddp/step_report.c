@@ -1,4 +1,7 @@
 #include "parallel/ddp/step_report.h"
+#include "base/system/clock.h"
+
+#include <math.h>
 
 ech_status ech__reports_init(ech__reports *r, ech__ranks *ranks)
 {
@@ -8,8 +11,7 @@ ech_status ech__reports_init(ech__reports *r, ech__ranks *ranks)
     r->mine = ech__new(ranks->comm->ctx, r->stride);
     r->all = ech__new(ranks->comm->ctx, r->stride * (size_t)world);
     return r->mine && r->all ? ECH_OK
-                             : ech__fail(ranks->comm->ctx, ECH_E_NOMEM,
-                                         "no memory for the reports of %d ranks", world);
+                             : ech__no_memory(ranks->comm->ctx, "the reports of %d ranks", world);
 }
 
 void ech__reports_fini(ech__reports *r)
@@ -28,7 +30,10 @@ ech_status ech__reports_exchange(ech__reports *r, const ech__report *mine)
     const int64_t offset = r->ranks->clock ? 0 : r->ranks->comm->clock_offset_ns;
     ech__coll_times *times = (ech__coll_times *)(r->mine + sizeof *mine);
     *(ech__report *)r->mine = *mine;
-    ((ech__report *)r->mine)->start_ns += offset;
+    ech__report *own = (ech__report *)r->mine;
+    own->start_ns += offset;
+    own->end_ns += offset;
+    own->arrived_ns += own->arrived_ns ? offset : 0;
     for (int i = 0; i < r->nbuckets; i++) {
         times[i] = r->ranks->buckets[i].times;
         times[i].ready_ns += offset;
@@ -61,6 +66,34 @@ void ech__reports_set_bucket(ech__reports *r, int rank, int bucket, int64_t star
     ech__coll_times *times = (ech__coll_times *)of + bucket;
     times->start_ns = start_ns;
     times->done_ns = done_ns;
+}
+
+void ech__reports_split_buffers(ech__reports *r)
+{
+    const int64_t first = ech__reports_of(r, 0)->arrived_ns;
+    int64_t last = first;
+    for (int rank = 1; rank < r->ranks->comm->world; rank++) {
+        const int64_t arrived = ech__reports_of(r, rank)->arrived_ns;
+        last = arrived > last ? arrived : last;
+    }
+    for (int rank = 0; first && rank < r->ranks->comm->world; rank++) {
+        ech__report *report = ech__reports_change(r, rank);
+        const double late = ech__seconds((rank ? first : last) - report->arrived_ns);
+        const double waited = fmax(0, fmin(late, fmin(report->buffers_s, report->exposed_s)));
+        report->wait_s += waited;
+        report->exposed_s -= waited;
+    }
+}
+
+void ech__reports_end(ech__reports *r, int64_t end_ns)
+{
+    for (int rank = 0; rank < r->ranks->comm->world; rank++) {
+        ech__report *report = ech__reports_change(r, rank);
+        if (end_ns > report->end_ns)
+            report->wait_s += ech__seconds(end_ns - report->end_ns);
+        report->time_s = report->forward_s + report->backward_s + report->optimizer_s +
+                         report->exposed_s + report->wait_s + report->other_s;
+    }
 }
 
 int ech__reports_slowest(const ech__reports *r)

@@ -290,4 +290,4 @@ static ech_status progress(ech__exchange *exchange)
     return ECH_OK;
 }
 
-const ech__exchange_ops ech__stage_exchange_ops = {alloc, free_shared, create, progress};
+const ech__exchange_ops ech__stage_exchange_ops = {alloc, free_shared, create, progress, NULL};

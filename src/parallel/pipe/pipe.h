@@ -49,7 +49,7 @@ typedef struct ech__stage_work {
     int64_t forward_ns, backward_ns, update_ns; /* in kernels; checks count as update */
     int64_t copy_ns;                            /* fetching what others sent */
     int64_t wait_ns;                            /* until it was there */
-    int64_t exchange_ns;                        /* with other groups, waiting included */
+    int64_t exchange_ns;                        /* with other groups, without waiting */
     int64_t flushed_ns, end_ns;                 /* its last backward pass, and all, were over */
     int64_t bytes_in, bytes_out;                /* from and to other devices; without inputs */
     int64_t moves_in;

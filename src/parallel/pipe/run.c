@@ -44,7 +44,7 @@ static ech_status run_task(ech__stage *stage, ech__task task)
     const ech__pass *pass = stage->pipe->now;
     ech__exec *exec = pass->execs[stage->index * pass->micros + task.micro];
     const ech__scalars scalars = scalars_of(stage->pipe, task.micro);
-    ech__phase_times times = {{0}};
+    ech__phase_times times = {.exposed_ns = 0};
     if (task.kind == ECH__TASK_BACKWARD) {
         ECH_TRY(ech__exec_run(exec, ECH__PHASE_BIT(BACKWARD), &scalars, &times));
         stage->work.backward_ns += times.ns[ECH__PHASE_BACKWARD];
@@ -62,7 +62,7 @@ static ech_status update(void *arg)
 {
     ech__stage *stage = arg;
     const unsigned phases = stage->pipe->after & ~ECH__PHASE_BIT(EXCHANGE);
-    ech__phase_times times = {{0}};
+    ech__phase_times times = {.exposed_ns = 0};
     ECH_TRY(ech__exec_run(stage->exec, phases, &stage->pipe->scalars, &times));
     stage->work.update_ns +=
         times.ns[ECH__PHASE_CHECK] + times.ns[ECH__PHASE_OPTIMIZER] + times.ns[ECH__PHASE_REFRESH];
@@ -101,13 +101,14 @@ static ech_status exchange(void *arg)
 {
     ech__stage *stage = arg;
     ech__virtual_clock *clock = stage->pipe->options.ranks->clock;
-    ech__phase_times times = {{0}};
+    ech__phase_times times = {.exposed_ns = 0};
     if (clock)
         clock->now_ns = stage->clock.now_ns;
     ECH_TRY(ech__exec_run(stage->exec, ECH__PHASE_BIT(EXCHANGE), &stage->pipe->scalars, &times));
     if (clock)
         stage->clock.now_ns = clock->now_ns;
-    stage->work.exchange_ns += times.ns[ECH__PHASE_EXCHANGE];
+    stage->work.exchange_ns += times.exposed_ns;
+    stage->work.wait_ns += times.wait_ns;
     return ECH_OK;
 }
 

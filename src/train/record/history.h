@@ -15,7 +15,7 @@
 #include "base/thin.h"
 
 enum {
-    ECH__HISTORY_STEPS = 100000, /* timed steps that are kept, 160 bytes each */
+    ECH__HISTORY_STEPS = 100000, /* timed steps that are kept, 184 bytes each */
     ECH__HISTORY_ROWS = 10,      /* of a table of steps */
 };
 

@@ -111,14 +111,16 @@ static ech_json *utilisation_list(const ech__run *run)
 static ech_json *rank_json(const ech__rank_traffic *r)
 {
     ech_json *json = ech__json_object();
+    ech__json_set_real(&json, "step_s", r->step_s);
     ech__json_set_real(&json, "forward_s", r->forward_s);
     ech__json_set_real(&json, "backward_s", r->backward_s);
+    ech__json_set_real(&json, "optimizer_s", r->optimizer_s);
     ech__json_set_real(&json, "comm_exposed_s", r->exposed_s);
-    ech__json_set_real(&json, "comm_hidden_s", r->hidden_s);
     ech__json_set_real(&json, "wait_s", r->wait_s);
+    ech__json_set_real(&json, "other_s", r->other_s);
+    ech__json_set_real(&json, "comm_hidden_s", r->hidden_s);
     ech__json_set_real(&json, "sync_s", r->sync_s);
     ech__json_set_real(&json, "buffers_s", r->buffers_s);
-    ech__json_set_real(&json, "optimizer_s", r->optimizer_s);
     return json;
 }
 
@@ -281,8 +283,11 @@ static ech_json *summary_json(const ech__run *run)
     ech__json_set(&json, "step_time_s", stats_json(&s->step_time));
     ech__json_set_real(&json, "forward_s", s->forward_s);
     ech__json_set_real(&json, "backward_s", s->backward_s);
-    ech__json_set_real(&json, "comm_exposed_s", s->comm_exposed_s);
     ech__json_set_real(&json, "optimizer_s", s->optimizer_s);
+    ech__json_set_real(&json, "comm_exposed_s", s->comm_exposed_s);
+    ech__json_set_real(&json, "wait_s", s->wait_s);
+    ech__json_set_real(&json, "other_s", s->other_s);
+    ech__json_set_real(&json, "comm_hidden_s", s->comm_hidden_s);
     if (run->trainer->nroles > 1)
         ech__json_set_real(&json, "sums_s", s->sums_s);
     ech__json_set_real(&json, "outside_kernels", s->outside_kernels);
@@ -388,13 +393,9 @@ static ech_json *stamps_json(const ech__run *run, int bucket, size_t member)
 
 static ech_json *waits_json(const ech__run *run)
 {
-    const ech__reports *reports = &run->trainer->reports;
-    const int last = reports->nbuckets - 1, slowest = ech__reports_slowest(reports);
     ech_json *array = ech__json_array();
-    for (int rank = 0; rank < run->world && last >= 0; rank++)
-        ech__json_append_real(&array,
-                              ech__seconds(ech__reports_bucket(reports, slowest, last)->ready_ns -
-                                           ech__reports_bucket(reports, rank, last)->ready_ns));
+    for (int rank = 0; rank < run->world; rank++)
+        ech__json_append_real(&array, ech__reports_of(&run->trainer->reports, rank)->wait_s);
     return array;
 }
 
@@ -410,7 +411,7 @@ static void set_exchange(ech_json **json, const ech__run *run)
         ech__json_append(&buckets, bucket);
     }
     ech__json_set_int(json, "slowest_rank", ech__reports_slowest(&run->trainer->reports));
-    ech__json_set(json, "wait_s", waits_json(run));
+    ech__json_set(json, "rank_wait_s", waits_json(run));
     ech__json_set(json, "buckets", buckets);
 }
 
@@ -424,8 +425,11 @@ static ech_json *step_json(const ech__run *run, const ech__run_step *step)
     ech__json_set_real(&json, "data_s", step->data_s);
     ech__json_set_real(&json, "forward_s", step->result.forward_s);
     ech__json_set_real(&json, "backward_s", step->result.backward_s);
-    ech__json_set_real(&json, "comm_exposed_s", step->result.comm_exposed_s);
     ech__json_set_real(&json, "optimizer_s", step->result.optimizer_s);
+    ech__json_set_real(&json, "comm_exposed_s", step->result.comm_exposed_s);
+    ech__json_set_real(&json, "wait_s", step->result.wait_s);
+    ech__json_set_real(&json, "other_s", step->result.other_s);
+    ech__json_set_real(&json, "comm_hidden_s", step->result.comm_hidden_s);
     ech__json_set_real(&json, "lr", step->lr);
     if (run->config.train.amp.type != ECH_AMP_OFF || run->trainer->scaler.on) {
         ech__json_set_real(&json, "scale", step->result.scale);

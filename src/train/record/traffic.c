@@ -90,60 +90,29 @@ static int64_t last_ready(const ech__traffic *t, int64_t step, int bucket, int *
     return bucket_of(t, step, *rank, bucket)->ready_ns;
 }
 
-/* How long at least one bucket was in progress on a rank; buckets begin and end in order. */
-static double in_flight(const ech__traffic *t, int64_t step, int rank)
+static void sum_up_rank(ech__traffic *t, ech__timed *steps, int r)
 {
-    int64_t sum = 0, end = 0;
-    for (int b = 0; b < t->nbuckets; b++) {
-        const ech__coll_times *times = bucket_of(t, step, rank, b);
-        const int64_t from = times->ready_ns > end ? times->ready_ns : end;
-        if (times->done_ns > from)
-            sum += times->done_ns - from;
-        if (times->done_ns > end)
-            end = times->done_ns;
-    }
-    return ech__seconds(sum);
-}
-
-enum { FORWARD, BACKWARD, OPTIMIZER, EXPOSED, HIDDEN, WAIT, SYNC, BUFFERS, BUSY };
-
-static double pick(const ech__traffic *t, int64_t step, int rank, int what)
-{
-    const ech__report *r = report_of(t, step, rank);
-    int slowest;
-    switch (what) {
-    case FORWARD:
-        return r->forward_s;
-    case BACKWARD:
-        return r->backward_s;
-    case OPTIMIZER:
-        return r->optimizer_s;
-    case EXPOSED:
-        return r->comm_s;
-    case HIDDEN: {
-        const double hidden = in_flight(t, step, rank) - (r->comm_s - r->sync_s);
-        return hidden > 0 ? hidden : 0;
-    }
-    case WAIT:
-        return t->nbuckets ? ech__seconds(last_ready(t, step, t->nbuckets - 1, &slowest) -
-                                          bucket_of(t, step, rank, t->nbuckets - 1)->ready_ns)
-                           : 0;
-    case SYNC:
-        return r->sync_s;
-    case BUFFERS:
-        return r->buffers_s;
-    default: { /* steps of ranks end together, but begin when each is ready for the next */
-        const double busy = r->forward_s + r->backward_s + r->optimizer_s, own = busy + r->comm_s;
-        return busy / (own > t->step_s[step] ? own : t->step_s[step]);
-    }
-    }
-}
-
-static double median_of(const ech__traffic *t, double *samples, int rank, int what)
-{
+    ech__rank_traffic *rank = &t->ranks[r];
     for (int64_t i = 0; i < t->kept; i++)
-        samples[i] = pick(t, i, rank, what);
-    return ech__stats_of(samples, (size_t)t->kept).median;
+        steps[i] = (ech__timed){report_of(t, i, r)->time_s, (size_t)i};
+    size_t first;
+    const size_t count = ech__central_steps(steps, (size_t)t->kept, &first);
+    for (size_t i = first; i < first + count; i++) {
+        const ech__report *report = report_of(t, (int64_t)steps[i].index, r);
+        rank->step_s += report->time_s / (double)count;
+        rank->forward_s += report->forward_s / (double)count;
+        rank->backward_s += report->backward_s / (double)count;
+        rank->optimizer_s += report->optimizer_s / (double)count;
+        rank->exposed_s += report->exposed_s / (double)count;
+        rank->wait_s += report->wait_s / (double)count;
+        rank->other_s += report->other_s / (double)count;
+        rank->hidden_s += report->hidden_s / (double)count;
+        rank->sync_s += report->sync_s / (double)count;
+        rank->buffers_s += report->buffers_s / (double)count;
+    }
+    rank->busy = rank->step_s > 0
+                     ? (rank->forward_s + rank->backward_s + rank->optimizer_s) / rank->step_s
+                     : 0;
 }
 
 /* The last rank does not wait. */
@@ -180,15 +149,20 @@ static void sum_up_buckets(ech__traffic *t, double *samples)
     }
 }
 
+static double time_in(const ech__report *report, ech__phase phase)
+{
+    return phase == ECH__PHASE_FORWARD ? report->forward_s : report->backward_s;
+}
+
 /* A rank's time in a phase above the mean of the others'. */
-static double excess(const ech__traffic *t, int64_t step, int rank, int what)
+static double excess(const ech__traffic *t, int64_t step, int rank, ech__phase phase)
 {
     double others = 0;
     for (int r = 0; r < t->world; r++) {
         if (r != rank)
-            others += pick(t, step, r, what);
+            others += time_in(report_of(t, step, r), phase);
     }
-    return pick(t, step, rank, what) - others / (t->world - 1);
+    return time_in(report_of(t, step, rank), phase) - others / (t->world - 1);
 }
 
 static void find_straggler(ech__traffic *t, double *samples)
@@ -210,13 +184,13 @@ static void find_straggler(ech__traffic *t, double *samples)
     const double step = ech__stats_of(t->step_s, (size_t)t->kept).median;
     ech__straggler found = {.rank = -1};
     static const ech__phase phases[] = {ECH__PHASE_FORWARD, ECH__PHASE_BACKWARD};
-    for (int what = FORWARD; what <= BACKWARD; what++) {
+    for (size_t p = 0; p < sizeof phases / sizeof phases[0]; p++) {
         for (int64_t i = 0; i < t->kept; i++)
-            samples[i] = excess(t, i, best, what);
+            samples[i] = excess(t, i, best, phases[p]);
         const double late = ech__stats_of(samples, (size_t)t->kept).median;
         if (late > found.seconds)
             found = (ech__straggler){.rank = best,
-                                     .phase = phases[what],
+                                     .phase = phases[p],
                                      .seconds = late,
                                      .share = (double)most / (double)t->kept};
     }
@@ -250,24 +224,16 @@ ech_status ech__traffic_sum_up(ech__traffic *t, const ech_trainer *trainer)
         t->bucket_totals[b].bytes = trainer->ranks->buckets[b].bytes;
     if (!t->kept)
         return ECH_OK;
-    double *samples = ech__new(t->ctx, (size_t)t->kept * sizeof *samples);
-    if (!samples)
+    const size_t bytes = (size_t)t->kept * sizeof(ech__timed);
+    ech__timed *steps = ech__new(t->ctx, bytes);
+    if (!steps)
         return ech__no_memory(t->ctx, "the totals of %lld steps", (long long)t->kept);
-    for (int r = 0; r < t->world; r++) {
-        ech__rank_traffic *rank = &t->ranks[r];
-        rank->forward_s = median_of(t, samples, r, FORWARD);
-        rank->backward_s = median_of(t, samples, r, BACKWARD);
-        rank->optimizer_s = median_of(t, samples, r, OPTIMIZER);
-        rank->exposed_s = median_of(t, samples, r, EXPOSED);
-        rank->hidden_s = median_of(t, samples, r, HIDDEN);
-        rank->wait_s = median_of(t, samples, r, WAIT);
-        rank->sync_s = median_of(t, samples, r, SYNC);
-        rank->buffers_s = median_of(t, samples, r, BUFFERS);
-        rank->busy = median_of(t, samples, r, BUSY);
-    }
+    for (int r = 0; r < t->world; r++)
+        sum_up_rank(t, steps, r);
+    double *samples = (double *)steps;
     t->buffers_s = least_buffers(t, samples);
     sum_up_buckets(t, samples);
     find_straggler(t, samples);
-    ech__delete(t->ctx, samples, (size_t)t->kept * sizeof *samples);
+    ech__delete(t->ctx, steps, bytes);
     return ECH_OK;
 }

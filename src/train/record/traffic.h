@@ -6,14 +6,13 @@
 #include "parallel/ddp/ddp.h"
 #include "train/step/trainer.h"
 
-/* Medians over the steps, in seconds. */
+/* Means over the central steps (base/stats.h), in seconds; the parts as plan/account.h has them. */
 typedef struct ech__rank_traffic {
-    double forward_s, backward_s, optimizer_s;
-    double exposed_s; /* not computing because of the exchange: working on it, or waiting */
-    double hidden_s;  /* gradients were exchanged while it computed */
-    double wait_s;    /* of exposed: for the rank that was ready last */
-    double sync_s;    /* of exposed: buffers and statistics of batch norms */
-    double buffers_s; /* of sync: buffers, waiting for the other ranks included */
+    double step_s; /* forward + backward + optimizer + exposed + wait + other */
+    double forward_s, backward_s, optimizer_s, exposed_s, wait_s, other_s;
+    double hidden_s;  /* of computing */
+    double sync_s;    /* of exposed and wait: buffers and statistics of batch norms */
+    double buffers_s; /* of sync: buffers */
     double busy;      /* share of the step that it computed */
     int64_t peak_memory, planned_memory;
 } ech__rank_traffic;

@@ -93,7 +93,7 @@ static void destroy(ech_trainer *trainer)
     trainer->halves.head = NULL;
 }
 
-/* A whole step of all devices. What device 0 copies and adds for the others counts as exchange, the
+/* A whole step of all devices. What device 0 copies and adds for the others counts as exposed communication, the
  * loss and its gradient as forward. */
 static ech_status run(ech_trainer *trainer, const ech__variant *variant, unsigned phases_asked,
                       const ech__scalars *scalars, ech__phase_times *times)
@@ -113,7 +113,8 @@ static ech_status run(ech_trainer *trainer, const ech__variant *variant, unsigne
     ECH_TRY(ech__dp_step(trainer->dp, variant->batch, scalars));
     const ech__span *phases = ech__dp_phases(trainer->dp);
     for (int p = 0; p < ECH__DP_PHASES; p++)
-        times->ns[kinds[p]] += phases[p].end_ns - phases[p].start_ns;
+        *(kinds[p] == ECH__PHASE_EXCHANGE ? &times->exposed_ns : &times->ns[kinds[p]]) +=
+            phases[p].end_ns - phases[p].start_ns;
     return ECH_OK;
 }
 

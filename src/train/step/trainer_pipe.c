@@ -274,11 +274,12 @@ static ech__stage_work work_of(const ech__pipe *pipe)
         sum.forward_ns += work->forward_ns;
         sum.backward_ns += work->backward_ns;
         sum.update_ns += work->update_ns;
+        sum.copy_ns += work->copy_ns + work->exchange_ns;
     }
     return sum;
 }
 
-/* What the devices did since, as the mean of all, and in the rest of the time. */
+/* What the devices did since, as the mean of all. They wait for each other in the rest of the time. */
 static void add_times(ech_trainer *trainer, const ech__stage_work *before, ech__phase_times *times)
 {
     const ech__stage_work all = work_of(trainer->pipe);
@@ -286,12 +287,14 @@ static void add_times(ech_trainer *trainer, const ech__stage_work *before, ech__
     const int64_t forward = (all.forward_ns - before->forward_ns) / devices;
     const int64_t backward = (all.backward_ns - before->backward_ns) / devices;
     const int64_t update = (all.update_ns - before->update_ns) / devices;
+    const int64_t moved = (all.copy_ns - before->copy_ns) / devices;
     int64_t start, flushed, end;
     ech__pipe_span(trainer->pipe, &start, &flushed, &end);
     times->ns[ECH__PHASE_FORWARD] += forward;
     times->ns[ECH__PHASE_BACKWARD] += backward;
     times->ns[ECH__PHASE_OPTIMIZER] += update;
-    times->ns[ECH__PHASE_EXCHANGE] += end - start - forward - backward - update;
+    times->exposed_ns += moved;
+    times->wait_ns += end - start - forward - backward - update - moved;
     if (trainer->emulated)
         trainer->clock.now_ns = end;
 }

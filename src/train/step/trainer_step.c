@@ -83,41 +83,61 @@ static int64_t now(const ech_trainer *trainer)
     return trainer->emulated ? trainer->clock.now_ns : ech__clock_wall();
 }
 
-/* Where a rank stands when its gradients are ready and it must wait: behind all but the optimizer's work. */
+/* ---- what ranks tell each other ---- */
+
+/* Where a rank stands when its gradients are ready and it must wait: after all but the optimizer's work. */
 static int64_t waits_from(const ech__report *r)
 {
-    return r->start_ns + (int64_t)(1e9 * (r->forward_s + r->backward_s + r->comm_s));
+    return r->start_ns + (int64_t)(1e9 * (r->time_s - r->optimizer_s));
+}
+
+/* The exchange of a rank on a virtual clock, once it is known when each bucket moves. worked_ns: by the device itself, else
+ * links move them. Returns when the rank is done. */
+static int64_t add_exchange(ech__report *report, ech__spans buckets, int64_t worked_ns)
+{
+    const int64_t from = waits_from(report), able = from + worked_ns;
+    const int64_t done = buckets.count ? buckets.at[buckets.count - 1].end_ns : 0;
+    const ech__span waiting = {able, done > able ? done : able}, before = {report->start_ns, from};
+    if (worked_ns)
+        buckets.count = 0; /* each waits for the others, who do the same work */
+    const ech__account hidden =
+        ech__account_for(before, (ech__spans){&before, 1}, buckets, (ech__spans){.count = 0});
+    const ech__account account =
+        ech__account_for(waiting, (ech__spans){.count = 0}, buckets, (ech__spans){&waiting, 1});
+    report->exposed_s += ech__seconds(worked_ns + account.exposed_ns);
+    report->wait_s += ech__seconds(account.wait_ns);
+    report->hidden_s += ech__seconds(hidden.hidden_ns);
+    return waiting.end_ns + (int64_t)(1e9 * report->optimizer_s);
 }
 
 /* On a virtual clock: when each bucket would have been exchanged, and so when the slowest rank would have been done. All
  * ranks come to the same. */
-static ech_status emulate_exchange(ech_trainer *trainer, ech_step *step)
+static ech_status emulate_exchange(ech_trainer *trainer)
 {
     ech__reports *reports = &trainer->reports;
     const int world = trainer->comm->world, nbuckets = reports->nbuckets;
-    const size_t bytes =
-        (size_t)nbuckets * ((size_t)world * sizeof(int64_t) + sizeof(ech__coll_times));
+    const size_t each =
+        (size_t)world * sizeof(int64_t) + sizeof(ech__coll_times) + sizeof(ech__span);
+    const size_t bytes = (size_t)nbuckets * each;
     ech__coll_times *times = ech__new(trainer->ctx, bytes);
     if (!times)
-        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory to emulate %d ranks", world);
-    int64_t *ready = (int64_t *)(times + nbuckets), end = 0, worked;
+        return ech__no_memory(trainer->ctx, "emulating %d ranks", world);
+    ech__span *spans = (ech__span *)(times + nbuckets);
+    int64_t *ready = (int64_t *)(spans + nbuckets), end = 0, worked;
     for (int i = 0; i < nbuckets * world; i++)
         ready[i] = ech__reports_bucket(reports, i % world, i / world)->ready_ns;
-    const int64_t done = ech__ranks_emulate(trainer->ranks, ready, times, &worked);
+    ech__ranks_emulate(trainer->ranks, ready, times, &worked);
+    for (int b = 0; b < nbuckets; b++)
+        spans[b] = (ech__span){times[b].start_ns, times[b].done_ns};
     for (int r = 0; r < world; r++) {
         ech__report *report = ech__reports_change(reports, r);
-        const int64_t from = waits_from(report), able = from + worked;
-        const int64_t until = done > able ? done : able;
-        report->wait_s = ech__seconds(until - able);
-        report->comm_s += ech__seconds(until - from);
-        const int64_t over = until + (int64_t)(1e9 * report->optimizer_s);
-        end = over > end ? over : end;
+        report->end_ns = add_exchange(report, (ech__spans){spans, (size_t)nbuckets}, worked);
+        end = report->end_ns > end ? report->end_ns : end;
         for (int b = 0; b < nbuckets; b++)
             ech__reports_set_bucket(reports, r, b, times[b].start_ns, times[b].done_ns);
     }
     ech__delete(trainer->ctx, times, bytes);
-    step->comm_exposed_s = ech__reports_of(reports, trainer->comm->rank)->comm_s;
-    step->time_s = ech__seconds(end - trainer->report.start_ns);
+    ech__reports_end(reports, end);
     trainer->clock.now_ns = end; /* all begin the next step together */
     return ECH_OK;
 }
@@ -126,51 +146,67 @@ static ech_status emulate_exchange(ech_trainer *trainer, ech_step *step)
  * at the start of the next exchange. */
 static ech_status exchange_reports(ech_trainer *trainer, ech_step *step)
 {
-    const int64_t start = ech__clock_wall();
-    trainer->report.wait_s = ech__seconds(trainer->ranks->wait_ns);
-    trainer->report.sync_s = ech__seconds(trainer->ranks->sync_ns);
-    trainer->report.buffers_s = ech__seconds(trainer->ranks->buffers_ns);
-    ECH_TRY(ech__reports_exchange(&trainer->reports, &trainer->report));
+    ech__report *mine = &trainer->report;
+    mine->sync_s = ech__seconds(trainer->ranks->sync_ns);
+    mine->buffers_s = ech__seconds(trainer->ranks->buffers_ns);
+    mine->arrived_ns = trainer->ranks->clock ? 0 : trainer->ranks->arrived_ns;
+    mine->end_ns = now(trainer);
+    ECH_TRY(ech__reports_exchange(&trainer->reports, mine));
     step->loss = 0;
     for (int rank = 0; rank < trainer->comm->world; rank++)
         step->loss += ech__reports_of(&trainer->reports, rank)->loss;
     step->loss = ech__unsigned_nan(step->loss); /* infinities of opposite sign */
-    if (trainer->emulated)
-        return emulate_exchange(trainer, step);
-    const double seconds = ech__seconds(ech__clock_wall() - start);
-    step->time_s += seconds;
-    step->comm_exposed_s += seconds;
+    if (trainer->emulated) {
+        ECH_TRY(emulate_exchange(trainer));
+    } else {
+        ech__reports_split_buffers(&trainer->reports);
+        ech__reports_end(&trainer->reports, ech__clock_wall() + trainer->comm->clock_offset_ns);
+    }
+    const ech__report *own = ech__reports_of(&trainer->reports, trainer->comm->rank);
+    step->time_s = own->time_s;
+    step->comm_exposed_s = own->exposed_s;
+    step->wait_s = own->wait_s;
+    step->comm_hidden_s = own->hidden_s;
     return ECH_OK;
 }
 
 static ech_status finish(ech_trainer *trainer, ech_step *out)
 {
-    int64_t *ns = trainer->times.ns, inside = 0;
+    ech__phase_times *times = &trainer->times;
+    int64_t *ns = times->ns, inside = 0;
     if (trainer->ranks) { /* done in the exchange, but the optimizer's work */
         ns[ECH__PHASE_OPTIMIZER] += trainer->ranks->update_ns;
         if (trainer->emulated) /* where the exchange takes no time */
             trainer->time_ns += trainer->ranks->update_ns;
         else
-            ns[ECH__PHASE_EXCHANGE] -= trainer->ranks->update_ns;
+            times->exposed_ns -= trainer->ranks->update_ns;
     }
     for (int phase = 0; phase < ECH__PHASE_COUNT; phase++)
         inside += ns[phase];
-    ech_step step = {.loss = ech__unsigned_nan(trainer->report.loss),
-                     .time_s = ech__seconds(trainer->time_ns),
-                     /* Handing over to the device's thread comes before the forward pass. */
-                     .forward_s = ech__seconds(ns[ECH__PHASE_FORWARD] + trainer->time_ns - inside),
-                     .backward_s = ech__seconds(ns[ECH__PHASE_BACKWARD]),
-                     .comm_exposed_s = ech__seconds(ns[ECH__PHASE_EXCHANGE]),
-                     .optimizer_s = ech__seconds(ns[ECH__PHASE_CHECK] + ns[ECH__PHASE_OPTIMIZER] +
-                                                 ns[ECH__PHASE_REFRESH]),
-                     .scale = trainer->verdict.scale,
-                     .skipped = trainer->verdict.skip,
-                     .grad_norm = ech__unsigned_nan(trainer->verdict.norm),
-                     .grad_max = ech__unsigned_nan(trainer->verdict.max)};
-    trainer->report.forward_s = step.forward_s;
-    trainer->report.backward_s = step.backward_s;
-    trainer->report.comm_s = step.comm_exposed_s;
-    trainer->report.optimizer_s = step.optimizer_s;
+    ech_step step = {
+        .loss = ech__unsigned_nan(trainer->report.loss),
+        .time_s = ech__seconds(trainer->time_ns),
+        .forward_s = ech__seconds(ns[ECH__PHASE_FORWARD]),
+        .backward_s = ech__seconds(ns[ECH__PHASE_BACKWARD] + ns[ECH__PHASE_EXCHANGE]),
+        .optimizer_s =
+            ech__seconds(ns[ECH__PHASE_CHECK] + ns[ECH__PHASE_OPTIMIZER] + ns[ECH__PHASE_REFRESH]),
+        .comm_exposed_s = ech__seconds(times->exposed_ns),
+        .wait_s = ech__seconds(times->wait_ns),
+        .other_s = ech__seconds(trainer->time_ns - inside - times->exposed_ns - times->wait_ns),
+        .comm_hidden_s = ech__seconds(times->hidden_ns),
+        .scale = trainer->verdict.scale,
+        .skipped = trainer->verdict.skip,
+        .grad_norm = ech__unsigned_nan(trainer->verdict.norm),
+        .grad_max = ech__unsigned_nan(trainer->verdict.max)};
+    ech__report *report = &trainer->report;
+    report->time_s = step.time_s;
+    report->forward_s = step.forward_s;
+    report->backward_s = step.backward_s;
+    report->optimizer_s = step.optimizer_s;
+    report->exposed_s = step.comm_exposed_s;
+    report->wait_s = step.wait_s;
+    report->other_s = step.other_s;
+    report->hidden_s = step.comm_hidden_s;
     if (trainer->ranks)
         ECH_TRY(exchange_reports(trainer, &step));
     trainer->scalars.step += !trainer->verdict.skip; /* which adam corrects its means by */
@@ -184,14 +220,14 @@ static ech_status finish(ech_trainer *trainer, ech_step *out)
 
 static void begin(ech_trainer *trainer)
 {
-    trainer->times = (ech__phase_times){{0}};
+    trainer->times = (ech__phase_times){.exposed_ns = 0};
     trainer->time_ns = 0;
     trainer->report = (ech__report){.start_ns = now(trainer)};
     trainer->verdict = (ech__verdict){.scale = trainer->scaler.scale};
     trainer->blame = (ech__blame){.what = ""};
     trainer->updates = trainer->ops->updates(trainer);
     if (trainer->ranks)
-        trainer->ranks->sync_ns = trainer->ranks->buffers_ns = trainer->ranks->wait_ns =
+        trainer->ranks->sync_ns = trainer->ranks->buffers_ns = trainer->ranks->arrived_ns =
             trainer->ranks->update_ns = 0;
 }
 
