@@ -1,5 +1,5 @@
-/* Any bytes as a cluster file and as a link: either a sentence on one line, or values within their limits whose all-reduces
- * have prices. */
+/* Any bytes as a cluster file and as a link: either an error message of one line, or values within
+ * their limits whose all-reduces have prices. */
 #include "price/collective.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Any bytes as the scales of an int8 network: either a sentence on one line, or scales that are all good, and that come back
- * from their own text. */
+/* Any bytes as the scales of an int8 network: either an error message of one line, or valid scales that
+ * can be read back from their own text. */
 #include "models/models.h"
 #include "quant/file.h"
 

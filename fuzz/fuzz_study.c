@@ -1,5 +1,5 @@
-/* Any bytes as lab.json, as a study, as steps.jsonl, run.json and trace.json: either a sentence on one line, or a report whose
- * page and tables can be written. */
+/* Any bytes as lab.json, as a study, as steps.jsonl, run.json and trace.json: either an error message of
+ * one line, or a report whose page and tables can be written. */
 #include "report/study/records.h"
 #include "report/report.h"
 

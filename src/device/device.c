@@ -60,8 +60,8 @@ static int64_t physical_memory(int sharers)
 
 /* ---- worker ---- */
 
-/* The threads that a device starts take its name over, so that from outside the threads of one device can be told from those of
- * another. */
+/* The threads that a device starts take its name over, so that from outside the threads of one
+ * device can be told from those of another. */
 static void name_worker(void)
 {
     char name[16];
@@ -71,8 +71,9 @@ static void name_worker(void)
 
 enum { SHORT_NS = 1000000, WATCH_NS = 100000, LOOKS = 64 };
 
-/* Stays awake for a moment, until the device is busy or is not. To wake a sleeper takes the system longer than a small network
- * needs. Whoever has work for this core gets it. Longer jobs do better with a worker that sleeps: it wakes where its caches are. */
+/* Stays awake for a moment, until the device is busy or is not. Waking a thread takes the system
+ * longer than a small network needs. Other work for this core goes first. Longer jobs do better with a
+ * worker that sleeps: it wakes where its caches are. */
 static void watch(const device *dev, bool busy)
 {
     if (!dev->watches || atomic_load_explicit(&dev->job_ns, memory_order_relaxed) > SHORT_NS)
@@ -368,7 +369,7 @@ ech_status ech__device_create(ech_ctx *ctx, const ech__device_options *options, 
                               options->threads ? options->threads : cores));
     device *dev = ech__new(ctx, sizeof *dev);
     if (!dev)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a device");
+        return ech__no_memory(ctx, "a device");
     dev->table = tables[options->kind];
     dev->base =
         (ech__device){.ops = &device_ops,
@@ -413,4 +414,33 @@ void ech__device_destroy(ech__device *base)
 void *ech__device_state(ech__device *base)
 {
     return of(base)->state;
+}
+
+/* ---- kernels ---- */
+
+ech_status ech__kernel_make(ech__device *base, const void *kernel, size_t bytes, ech__kernel **out)
+{
+    ech__kernel *made = *out = ech__new(base->ctx, bytes);
+    if (!made)
+        return ech__no_memory(base->ctx, "a kernel");
+    memcpy(made, kernel, bytes);
+    made->device = base;
+    made->bytes = bytes;
+    if (!made->destroy)
+        made->destroy = ech__kernel_free;
+    return ECH_OK;
+}
+
+void ech__kernel_free(ech__kernel *kernel)
+{
+    ech__delete(kernel->device->ctx, kernel, kernel->bytes);
+}
+
+ech_status ech__kernel_made(ech_status status, ech__kernel **kernel)
+{
+    if (status < 0) {
+        (*kernel)->destroy(*kernel);
+        *kernel = NULL;
+    }
+    return status;
 }

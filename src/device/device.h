@@ -75,4 +75,13 @@ extern const ech__memory_ops ech__host_memory;
 /* What open gave. */
 void *ech__device_state(ech__device *device);
 
+/* Moves a kernel that was filled in, which begins with an ech__kernel, to memory of its own.
+ * Unless it names a destroy function, destroying it is ech__kernel_free. On failure *out is NULL. */
+ech_status ech__kernel_make(ech__device *device, const void *kernel, size_t bytes,
+                            ech__kernel **out);
+/* For the end of a destroy function. */
+void ech__kernel_free(ech__kernel *kernel);
+/* Returns status; on failure destroys the kernel first. */
+ech_status ech__kernel_made(ech_status status, ech__kernel **kernel);
+
 #endif

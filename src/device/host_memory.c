@@ -14,8 +14,7 @@ static ech_status host_alloc(ech__device *device, int64_t bytes, void **out)
     void *ptr = mmap(NULL, (size_t)(bytes ? bytes : 1), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (ptr == MAP_FAILED)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "cannot allocate %lld bytes: %s",
-                         (long long)bytes, strerror(errno));
+        return ech__no_memory(device->ctx, "%lld bytes: %s", (long long)bytes, strerror(errno));
     if (bytes >= HUGE_PAGE)
         madvise(ptr, (size_t)bytes, MADV_HUGEPAGE);
     *out = ptr;

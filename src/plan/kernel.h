@@ -79,6 +79,9 @@ struct ech__kernel {
      * thread alone. NULL: it cannot. */
     ech_status (*run_part)(ech__kernel *kernel, const ech__scalars *scalars, int64_t first,
                            int64_t count, const void *gradient);
+    /* Of the device's own kernels: */
+    ech__device *device;
+    size_t bytes; /* of the struct that begins with this one */
 };
 
 /* Addresses a kernel is tied to, operands first to last, and its scratch. */

@@ -18,7 +18,6 @@ enum { PIECE = 2048 };
 
 typedef struct cast_kernel {
     ech__kernel base;
-    ech__device *device;
     const ech__vec *vec;
     ech__operand from, to;
     const void *src;
@@ -44,7 +43,7 @@ static ech_status run_flat(ech__kernel *base, const ech__scalars *scalars)
     const cast_kernel *k = (const cast_kernel *)base;
     const int64_t pieces = ceil_div(k->n, PIECE);
     const int64_t from = ech__dtype_bytes(k->from.dtype), to = ech__dtype_bytes(k->to.dtype);
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t p = 0; p < pieces; p++)
         convert(k, least(PIECE, k->n - p * PIECE), (const char *)k->src + p * PIECE * from,
                 (char *)k->dst + p * PIECE * to);
@@ -59,7 +58,7 @@ static ech_status run_walk(ech__kernel *base, const ech__scalars *scalars)
     const int64_t from = ech__dtype_bytes(k->from.dtype), to = ech__dtype_bytes(k->to.dtype);
     if (k->extent > k->n)
         memset(k->dst, 0, (size_t)(k->extent * to));
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t p = 0; p < pieces; p++) {
         float gathered[PIECE], converted[PIECE];
         const int64_t first = p * PIECE, count = least(PIECE, k->n - first);
@@ -68,12 +67,6 @@ static ech_status run_walk(ech__kernel *base, const ech__scalars *scalars)
         ech__layout_scatter(&k->to.layout, to, first, count, converted, k->dst);
     }
     return ECH_OK;
-}
-
-static void destroy(ech__kernel *base)
-{
-    cast_kernel *k = (cast_kernel *)base;
-    ech__delete(k->device->ctx, k, sizeof *k);
 }
 
 /* ---- offering and creating ---- */
@@ -102,21 +95,16 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
 {
     (void)candidate;
     const ech__cpu *cpu = ech__device_state(device);
-    cast_kernel *k = ech__new(device->ctx, sizeof *k);
-    if (!k)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
     const bool alike = lie_alike(desc);
-    k->base = (ech__kernel){.run = alike ? run_flat : run_walk, .destroy = destroy};
-    k->device = device;
-    k->vec = cpu->loops->vec;
-    k->from = desc->operands[0];
-    k->to = desc->operands[1];
-    k->src = binding->operands[0];
-    k->dst = binding->operands[1];
-    ech__layout_extent(&k->to.layout, &k->extent);
-    k->n = k->extent;
+    cast_kernel k = {.base = {.run = alike ? run_flat : run_walk},
+                     .vec = cpu->loops->vec,
+                     .from = desc->operands[0],
+                     .to = desc->operands[1],
+                     .src = binding->operands[0],
+                     .dst = binding->operands[1]};
+    ech__layout_extent(&k.to.layout, &k.extent);
+    k.n = k.extent;
     if (!alike)
-        ech__shape_elems(&k->to.layout.shape, &k->n);
-    *out = &k->base;
-    return ECH_OK;
+        ech__shape_elems(&k.to.layout.shape, &k.n);
+    return ech__kernel_make(device, &k, sizeof k, out);
 }

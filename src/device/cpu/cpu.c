@@ -283,7 +283,7 @@ static ech_status cpu_open(ech__device *device, void **out)
     *out = NULL;
     ech__cpu *cpu = ech__new(device->ctx, sizeof *cpu);
     if (!cpu)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for the cpu device");
+        return ech__no_memory(device->ctx, "the cpu device");
     const ech_status status = ech__onednn_open(device->ctx, &cpu->onednn);
     if (status < 0) {
         ech__delete(device->ctx, cpu, sizeof *cpu);

@@ -16,7 +16,6 @@ typedef struct simple_kernel simple_kernel;
 
 struct simple_kernel {
     ech__kernel base;
-    ech__device *device;
     const ech__vec *vec;
     ech_status (*fn)(const simple_kernel *k, const ech__scalars *scalars);
     ech__attrs attrs;
@@ -48,7 +47,7 @@ static int64_t blocks_of(int64_t n)
 #define FOR_SIZED_BLOCKS(k, n_, size_, body)                                                       \
     do {                                                                                           \
         const int64_t total_ = (n_), nblocks_ = total_ / (size_) + (total_ % (size_) != 0);        \
-        _Pragma("omp parallel for schedule(static) num_threads((k)->device->threads)") for (       \
+        _Pragma("omp parallel for schedule(static) num_threads((k)->base.device->threads)") for (  \
             int64_t block = 0; block < nblocks_; block++)                                          \
         {                                                                                          \
             const int64_t first = block * (size_);                                                 \
@@ -73,7 +72,7 @@ static ech_status run_add(const simple_kernel *k, const ech__scalars *scalars)
     }
     const float *a = k->at[0], *b = k->at[1];
     float *y = k->at[2];
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t row = 0; row < k->rows; row++)
         k->vec->add(k->cols, a + row * k->cols, b, y + row * k->cols);
     return ECH_OK;
@@ -140,7 +139,7 @@ static ech_status check_labels(const simple_kernel *k)
     const int32_t *labels = k->at[1];
     for (int64_t row = 0; row < k->rows; row++) {
         if (labels[row] < 0 || labels[row] >= k->cols)
-            return ech__fail(k->device->ctx, ECH_E_INVALID,
+            return ech__fail(k->base.device->ctx, ECH_E_INVALID,
                              "label %d of sample %lld is outside the %lld classes", labels[row],
                              (long long)row, (long long)k->cols);
     }
@@ -171,7 +170,7 @@ static ech_status run_cross_entropy(const simple_kernel *k, const ech__scalars *
     float *loss = k->at[2];
     double *losses = k->scratch, sum = 0;
     ECH_TRY(check_labels(k));
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t n = 0; n < k->rows; n++) {
         const float *row = logits + n * k->cols;
         const float max = largest(row, k->cols);
@@ -190,7 +189,7 @@ static ech_status run_cross_entropy_bwd(const simple_kernel *k, const ech__scala
     float *d = k->at[2];
     const double scale = scalars->loss_scale / (double)k->rows;
     ECH_TRY(check_labels(k));
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t n = 0; n < k->rows; n++) {
         const float *row = logits + n * k->cols;
         const float max = largest(row, k->cols);
@@ -487,41 +486,32 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
     return k->fn(k, scalars);
 }
 
-static void destroy(ech__kernel *base)
-{
-    simple_kernel *k = (simple_kernel *)base;
-    ech__delete(k->device->ctx, k, sizeof *k);
-}
-
 static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
                                 const ech__candidate *candidate, const ech__binding *binding,
                                 ech__kernel **out)
 {
     (void)candidate;
     const ech__cpu *cpu = ech__device_state(device);
-    simple_kernel *k = ech__new(device->ctx, sizeof *k);
-    if (!k)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
     const ech__shape *shape = &desc->operands[0].layout.shape;
     const bool updates = desc->op == ECH__OP_SGD || desc->op == ECH__OP_ADAM;
-    k->base = (ech__kernel){.run = run, .destroy = destroy, .run_part = updates ? run_part : NULL};
-    k->device = device;
-    k->vec = cpu->loops->vec;
-    k->fn = function_of(desc);
-    k->attrs = desc->attrs;
-    k->nin = desc->nin;
-    k->n = elements(desc);
-    k->cols = desc->nin && shape->ndims ? shape->dims[shape->ndims - 1] : 1;
-    k->rows = k->cols ? k->n / k->cols : 0;
+    simple_kernel k = {
+        .base = {.run = run, .run_part = updates ? run_part : NULL},
+        .vec = cpu->loops->vec,
+        .fn = function_of(desc),
+        .attrs = desc->attrs,
+        .nin = desc->nin,
+        .n = elements(desc),
+        .cols = desc->nin && shape->ndims ? shape->dims[shape->ndims - 1] : 1,
+        .scratch = binding->scratch,
+        .copy = binding->copy,
+        .copy_type = binding->copy_type,
+        .ports = ech__ports_of(cpu->loops->vec, desc, BLOCK),
+    };
+    k.rows = k.cols ? k.n / k.cols : 0;
     if (desc->op == ECH__OP_ADD && desc->operands[1].layout.shape.ndims != shape->ndims)
-        k->row_step = k->cols;
-    k->scratch = binding->scratch;
-    k->copy = binding->copy;
-    k->copy_type = binding->copy_type;
-    k->ports = ech__ports_of(cpu->loops->vec, desc, BLOCK);
-    ech__ports_bind(&k->ports, desc, binding, (char *)binding->scratch + sums_bytes(desc));
+        k.row_step = k.cols;
+    ech__ports_bind(&k.ports, desc, binding, (char *)binding->scratch + sums_bytes(desc));
     for (int i = 0; i < desc->nin + desc->nout; i++)
-        k->at[i] = binding->operands[i];
-    *out = &k->base;
-    return ECH_OK;
+        k.at[i] = binding->operands[i];
+    return ech__kernel_make(device, &k, sizeof k, out);
 }

@@ -27,7 +27,6 @@ typedef struct staged {
 
 typedef struct staged_kernel {
     ech__kernel base;
-    ech__device *device;
     const ech__vec *vec;
     ech__kernel *inner;
     staged in[ECH__MAX_IN], out[ECH__MAX_OUT];
@@ -98,7 +97,7 @@ void ech__staged_offer(ech__device *device, const ech__kernel_desc *desc, bool b
 static void widen_all(const staged_kernel *k, const staged *s)
 {
     const int64_t blocks = ceil_div(s->n, BLOCK);
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t b = 0; b < blocks; b++)
         k->vec->widen(s->dtype, least(BLOCK, s->n - b * BLOCK), (uint16_t *)s->low + b * BLOCK,
                       s->wide + b * BLOCK);
@@ -107,7 +106,7 @@ static void widen_all(const staged_kernel *k, const staged *s)
 static void narrow_all(const staged_kernel *k, const staged *s)
 {
     const int64_t blocks = ceil_div(s->n, BLOCK);
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t b = 0; b < blocks; b++)
         k->vec->narrow(s->dtype, least(BLOCK, s->n - b * BLOCK), s->wide + b * BLOCK,
                        (uint16_t *)s->low + b * BLOCK);
@@ -129,7 +128,7 @@ static void destroy(ech__kernel *base)
     staged_kernel *k = (staged_kernel *)base;
     if (k->inner)
         k->inner->destroy(k->inner);
-    ech__delete(k->device->ctx, k, sizeof *k);
+    ech__kernel_free(base);
 }
 
 /* ---- creating ---- */
@@ -140,12 +139,7 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
 {
     const bool but_weight = !strncmp(candidate->name, ALL_BUT_WEIGHT, PREFIX);
     const ech__cpu *cpu = ech__device_state(device);
-    staged_kernel *k = ech__new(device->ctx, sizeof *k);
-    if (!k)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
-    k->base = (ech__kernel){.run = run, .destroy = destroy};
-    k->device = device;
-    k->vec = cpu->loops->vec;
+    staged_kernel k = {.base = {.run = run, .destroy = destroy}, .vec = cpu->loops->vec};
     ech__binding wide = *binding;
     char *scratch = binding->scratch;
     for (int i = 0; i < desc->nin + desc->nout; i++) {
@@ -156,9 +150,9 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
         scratch += stage_bytes(desc, i, but_weight, &candidate->layouts[i]);
         wide.operands[i] = s.wide;
         if (i < desc->nin)
-            k->in[k->nin++] = s;
+            k.in[k.nin++] = s;
         else
-            k->out[k->nout++] = s;
+            k.out[k.nout++] = s;
     }
     wide.scratch = scratch;
     ech__candidate inner = *candidate;
@@ -166,11 +160,7 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
     inner.inner = NULL;
     snprintf(inner.name, sizeof inner.name, "%s", candidate->name + PREFIX);
     const ech__kernel_desc inner_desc = inside(desc, but_weight);
-    const ech_status status = candidate->inner(device, &inner_desc, &inner, &wide, &k->inner);
-    if (status < 0) {
-        destroy(&k->base);
-        return status;
-    }
-    *out = &k->base;
-    return ECH_OK;
+    ECH_TRY(ech__kernel_make(device, &k, sizeof k, out));
+    ech__kernel **inner_out = &((staged_kernel *)*out)->inner;
+    return ech__kernel_made(candidate->inner(device, &inner_desc, &inner, &wide, inner_out), out);
 }

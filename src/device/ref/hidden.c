@@ -36,7 +36,7 @@ static ech_status hidden_open(ech__device *device, void **out)
 {
     hidden *h = *out = ech__new(device->ctx, sizeof *h);
     if (!h)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a device");
+        return ech__no_memory(device->ctx, "a device");
     pthread_mutex_init(&h->lock, NULL);
     return ECH_OK;
 }
@@ -96,7 +96,7 @@ static ech_status hidden_alloc(ech__device *device, int64_t bytes, void **out)
     hidden *h = ech__device_state(device);
     block *b = ech__new(device->ctx, sizeof *b);
     if (!b)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a block");
+        return ech__no_memory(device->ctx, "a block");
     *b = (block){.bytes = bytes};
     b->address = map(bytes, PROT_NONE);
     b->real = b->address ? map(bytes, PROT_READ | PROT_WRITE) : NULL;
@@ -104,8 +104,7 @@ static ech_status hidden_alloc(ech__device *device, int64_t bytes, void **out)
         const int error = errno;
         unmap(b);
         ech__delete(device->ctx, b, sizeof *b);
-        return ech__fail(device->ctx, ECH_E_NOMEM, "the system gave no %lld bytes: %s",
-                         (long long)bytes, strerror(error));
+        return ech__no_memory(device->ctx, "%lld bytes: %s", (long long)bytes, strerror(error));
     }
     pthread_mutex_lock(&h->lock);
     b->next = h->blocks;

@@ -100,39 +100,25 @@ static ech_status ref_run(ech__kernel *kernel, const ech__scalars *scalars)
     return ECH_OK;
 }
 
-static void ref_destroy(ech__kernel *kernel)
-{
-    ech__ref_kernel *self = (ech__ref_kernel *)kernel;
-    ech__delete(self->device->ctx, self, sizeof *self);
-}
-
 static ech_status ref_create(ech__device *device, const ech__kernel_desc *desc,
                              const ech__candidate *candidate, const ech__binding *binding,
                              ech__kernel **out)
 {
-    ech__ref_kernel *self = ech__new(device->ctx, sizeof *self);
-    if (!self)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel of %s",
-                         ech__op_name(desc->op));
-    self->base = (ech__kernel){.run = ref_run, .destroy = ref_destroy};
-    self->device = device;
-    self->fn = find(desc);
-    self->desc = *desc;
-    self->copy = binding->copy;
-    self->copy_type = binding->copy_type;
+    ech__ref_kernel k = {.base = {.run = ref_run},
+                         .fn = find(desc),
+                         .desc = *desc,
+                         .copy = binding->copy,
+                         .copy_type = binding->copy_type};
     char *scratch = binding->scratch;
     for (int i = 0; i < desc->nin + desc->nout; i++) {
-        self->low[i] = binding->operands[i];
-        self->at[i] = is_staged(desc, i) ? (void *)scratch : binding->operands[i];
+        k.low[i] = binding->operands[i];
+        k.at[i] = is_staged(desc, i) ? (void *)scratch : binding->operands[i];
         scratch += stage_bytes(desc, i, &candidate->layouts[i]);
-        if (!ech__layout_extent(&candidate->layouts[i], &self->extent[i])) {
-            ref_destroy(&self->base);
+        if (!ech__layout_extent(&candidate->layouts[i], &k.extent[i]))
             return ech__fail(device->ctx, ECH_E_LIMIT, "operand %d of %s is too large", i,
                              ech__op_name(desc->op));
-        }
     }
-    *out = &self->base;
-    return ECH_OK;
+    return ech__kernel_make(device, &k, sizeof k, out);
 }
 
 static ech__layout ref_activation_layout(ech__device *device, const ech__shape *shape)

@@ -1,8 +1,8 @@
-/* The reference device: plain loops that are right by inspection, for tests to hold the others against.
+/* The reference device: plain loops that are right by inspection, which tests compare the others with.
  *
- * Each operator is one function in body.inc or body_image.inc, compiled for f32 and for f64. Sums run in double
- * in both, and tensors are row-major; only operators that change their inputs take other layouts, as flat arrays. Tensors
- * of 16 bits are widened to f32 before an operator and rounded behind it.
+ * Each operator is one function in body.inc or body_image.inc, compiled for f32 and for f64. Sums run in
+ * double in both, and tensors are row-major; only operators that change their inputs take other layouts,
+ * as flat arrays. Tensors of 16 bits are widened to f32 before an operator and rounded after it.
  */
 #ifndef ECH_DEVICE_REF_REF_H
 #define ECH_DEVICE_REF_REF_H
@@ -16,7 +16,6 @@ typedef ech_status (*ech__ref_fn)(const ech__ref_kernel *kernel, const ech__scal
 
 struct ech__ref_kernel {
     ech__kernel base; /* first, so that an ech__kernel is an ech__ref_kernel */
-    ech__device *device;
     ech__ref_fn fn;
     ech__kernel_desc desc;
     int64_t extent[ECH__MAX_OPERANDS]; /* elements of each operand, padding included */

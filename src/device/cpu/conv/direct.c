@@ -48,7 +48,6 @@ typedef struct weight {
 
 typedef struct direct_kernel {
     ech__kernel base;
-    ech__device *device;
     const ech__direct_loops *loops;
     ech__op op;
     bool relu, has_bias;
@@ -466,7 +465,7 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
 {
     (void)scalars;
     const direct_kernel *k = (const direct_kernel *)base;
-#pragma omp parallel num_threads(k->device->threads)
+#pragma omp parallel num_threads(k->base.device->threads)
     {
         const int64_t me = omp_get_thread_num();
         float *buffer = k->buffers + me * k->seen.sample;
@@ -487,12 +486,6 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
         }
     }
     return ECH_OK;
-}
-
-static void destroy(ech__kernel *base)
-{
-    direct_kernel *k = (direct_kernel *)base;
-    ech__delete(k->device->ctx, k, sizeof *k);
 }
 
 /* ---- sizes ---- */
@@ -750,24 +743,19 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
                                 const ech__candidate *candidate, const ech__binding *binding,
                                 ech__kernel **out)
 {
-    direct_kernel *k = ech__new(device->ctx, sizeof *k);
-    if (!k)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
     const int at = ech__weight_operand(desc->op);
-    *k = sizes_of(ech__device_state(device), desc, &candidate->layouts[at]);
-    k->base = (ech__kernel){.run = run, .destroy = destroy};
-    k->device = device;
-    lay_out(k, device->threads, binding->scratch);
+    direct_kernel k = sizes_of(ech__device_state(device), desc, &candidate->layouts[at]);
+    k.base = (ech__kernel){.run = run};
+    lay_out(&k, device->threads, binding->scratch);
     void *const *operands = binding->operands;
     const bool weights = desc->op == ECH__OP_CONV2D_BWD_WEIGHTS;
-    k->from.data = operands[0];
-    k->to.data = operands[weights ? 1 : desc->nin];
-    k->given.data = operands[at];
-    k->used.data = k->in_place ? forward_weight(k).data : k->own;
-    if (k->has_bias)
-        k->b = operands[2];
+    k.from.data = operands[0];
+    k.to.data = operands[weights ? 1 : desc->nin];
+    k.given.data = operands[at];
+    k.used.data = k.in_place ? forward_weight(&k).data : k.own;
+    if (k.has_bias)
+        k.b = operands[2];
     if (weights && desc->attrs.bias)
-        k->db = operands[3];
-    *out = &k->base;
-    return ECH_OK;
+        k.db = operands[3];
+    return ech__kernel_make(device, &k, sizeof k, out);
 }

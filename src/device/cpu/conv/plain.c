@@ -20,7 +20,6 @@ typedef struct copied {
 
 typedef struct plain_kernel {
     ech__kernel base;
-    ech__device *device;
     ech__kernel *inner; /* of the reference */
     ech__layout layouts[ECH__MAX_OPERANDS];
     copied in[ECH__MAX_OPERANDS], out[ECH__MAX_OPERANDS];
@@ -74,7 +73,7 @@ void ech__plain_offer(ech__device *device, const ech__kernel_desc *desc, ech__of
 static void gather(const plain_kernel *k, const copied *c)
 {
     const int64_t pieces = ceil_div(c->elems, PIECE);
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t p = 0; p < pieces; p++)
         ech__layout_gather(c->layout, sizeof(float), p * PIECE, least(PIECE, c->elems - p * PIECE),
                            c->given, c->rows + p * PIECE);
@@ -85,7 +84,7 @@ static void scatter(const plain_kernel *k, const copied *c)
     const int64_t pieces = ceil_div(c->elems, PIECE);
     if (c->extent > c->elems)
         memset(c->given, 0, (size_t)c->extent * sizeof(float));
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t p = 0; p < pieces; p++)
         ech__layout_scatter(c->layout, sizeof(float), p * PIECE, least(PIECE, c->elems - p * PIECE),
                             c->rows + p * PIECE, c->given);
@@ -107,7 +106,7 @@ static void destroy(ech__kernel *base)
     plain_kernel *k = (plain_kernel *)base;
     if (k->inner)
         k->inner->destroy(k->inner);
-    ech__delete(k->device->ctx, k, sizeof *k);
+    ech__kernel_free(base);
 }
 
 /* Gives the operands that need it their copies; the kernel inside is bound to those. */
@@ -136,11 +135,9 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
                                 const ech__candidate *candidate, const ech__binding *binding,
                                 ech__kernel **out)
 {
-    plain_kernel *k = ech__new(device->ctx, sizeof *k);
-    if (!k)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
-    k->base = (ech__kernel){.run = run, .destroy = destroy};
-    k->device = device;
+    const plain_kernel empty = {.base = {.run = run, .destroy = destroy}};
+    ECH_TRY(ech__kernel_make(device, &empty, sizeof empty, out));
+    plain_kernel *k = (plain_kernel *)*out;
     memcpy(k->layouts, candidate->layouts, sizeof k->layouts);
     ech__binding rows = *binding;
     copy_operands(k, desc, &rows);
@@ -150,10 +147,5 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
     ech_status status = ech__reference_table.candidates(device, &plain, found, &count);
     if (status == ECH_OK)
         status = found[0].create(device, &plain, &found[0], &rows, &k->inner);
-    if (status < 0) {
-        destroy(&k->base);
-        return status;
-    }
-    *out = &k->base;
-    return ECH_OK;
+    return ech__kernel_made(status, out);
 }

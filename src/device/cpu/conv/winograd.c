@@ -38,7 +38,6 @@ typedef enum weight_order { OUTPUTS_INNER, INPUTS_INNER, ROW_MAJOR, WEIGHT_ORDER
 
 typedef struct wino_kernel {
     ech__kernel base;
-    ech__device *device;
     const ech__winograd_loops *loops;
     ech__op op;
     bool relu;
@@ -280,7 +279,7 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
         memset(k->bias, 0, (size_t)(k->to.blocks * k->loops->channels) * sizeof *k->bias);
         memcpy(k->bias, k->b, (size_t)k->o * sizeof *k->bias);
     }
-#pragma omp parallel num_threads(k->device->threads)
+#pragma omp parallel num_threads(k->base.device->threads)
     {
         float *piece = k->pieces + omp_get_thread_num() * k->piece_size;
         if (k->op != ECH__OP_CONV2D_BWD_WEIGHTS) {
@@ -298,12 +297,6 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
         }
     }
     return ECH_OK;
-}
-
-static void destroy(ech__kernel *base)
-{
-    wino_kernel *k = (wino_kernel *)base;
-    ech__delete(k->device->ctx, k, sizeof *k);
 }
 
 /* ---- sizes ---- */
@@ -472,29 +465,24 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
                                 const ech__candidate *candidate, const ech__binding *binding,
                                 ech__kernel **out)
 {
-    wino_kernel *k = ech__new(device->ctx, sizeof *k);
-    if (!k)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
     const ech__cpu *cpu = ech__device_state(device);
-    *k = sizes_of(cpu->loops->winograd, desc);
-    k->base = (ech__kernel){.run = run, .destroy = destroy};
-    k->device = device;
+    wino_kernel k = sizes_of(cpu->loops->winograd, desc);
+    k.base = (ech__kernel){.run = run};
     void *const *at = binding->operands;
     const int weight = ech__weight_operand(desc->op);
-    weight_order_of(&candidate->layouts[weight], k->loops->channels, &k->order);
-    k->from.data = at[0];
-    k->to.data = at[result_operand(desc)];
+    weight_order_of(&candidate->layouts[weight], k.loops->channels, &k.order);
+    k.from.data = at[0];
+    k.to.data = at[result_operand(desc)];
     if (desc->op == ECH__OP_CONV2D_BWD_WEIGHTS) {
-        k->dw = at[weight];
-        k->db = desc->attrs.bias ? at[weight + 1] : NULL;
+        k.dw = at[weight];
+        k.db = desc->attrs.bias ? at[weight + 1] : NULL;
     } else {
-        k->w = at[weight];
-        k->b = k->biased ? at[2] : NULL;
+        k.w = at[weight];
+        k.b = k.biased ? at[2] : NULL;
     }
-    lay_out(k, device->threads);
-    k->kept = binding->scratch;
-    k->pieces = k->kept + POINTS * k->kept_stride;
-    k->bias = k->pieces + k->pieces_size;
-    *out = &k->base;
-    return ECH_OK;
+    lay_out(&k, device->threads);
+    k.kept = binding->scratch;
+    k.pieces = k.kept + POINTS * k.kept_stride;
+    k.bias = k.pieces + k.pieces_size;
+    return ech__kernel_make(device, &k, sizeof k, out);
 }

@@ -367,16 +367,34 @@ static void transpose(const float *from, float *to)
 
 /* The sizes are constants wherever these are expanded, so all loops over them unroll and the
  * accumulators stay in registers. */
-INLINE void channels_tile(const ech__winograd_product *p, const float *a, const float *b, float *c,
-                          int64_t depth, bool add, const int rows, const int vectors)
+INLINE void clear(vec acc[ROWS][2], const int rows, const int vectors)
 {
-    vec acc[ROWS][2];
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; v++)
             acc[r][v] = ZERO;
     }
+}
+
+INLINE void store_tile(const ech__winograd_product *p, vec acc[ROWS][2], float *c, bool add,
+                       const int rows, const int vectors)
+{
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++) {
+            float *at = c + r * B + v * p->c_block;
+            STORE(at, add ? LOAD(at) + acc[r][v] : acc[r][v]);
+        }
+    }
+}
+
+INLINE void channels_tile(const ech__winograd_product *p, const float *a, const float *b, float *c,
+                          int64_t depth, bool add, const int rows, const int vectors)
+{
+    vec acc[ROWS][2];
+    clear(acc, rows, vectors);
     const int64_t a_block = p->a_block;
     for (int64_t k = 0; k < depth; k += B, a += a_block) {
 #pragma GCC unroll 8
@@ -394,14 +412,7 @@ INLINE void channels_tile(const ech__winograd_product *p, const float *a, const 
             }
         }
     }
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 2
-        for (int v = 0; v < vectors; v++) {
-            float *at = c + r * B + v * p->c_block;
-            STORE(at, add ? LOAD(at) + acc[r][v] : acc[r][v]);
-        }
-    }
+    store_tile(p, acc, c, add, rows, vectors);
 }
 
 /* All rows of one vector or two, for a part of the depth. */
@@ -418,17 +429,7 @@ INLINE void channels_rows(const ech__winograd_product *p, const float *a, const 
          row += ROWS, a += (ptrdiff_t)(ROWS * B), c += (ptrdiff_t)(ROWS * B))
         channels_tile(p, a, b, c, depth, add, ROWS, vectors);
     switch (p->rows - row) {
-        SIZE(1)
-        SIZE(2)
-        SIZE(3)
-        SIZE(4)
-        SIZE(5)
-        SIZE(6)
-        SIZE(7)
-        SIZE(8)
-        SIZE(9)
-        SIZE(10)
-        SIZE(11)
+        UP_TO_11(SIZE)
     default:
         break;
     }
@@ -457,12 +458,7 @@ INLINE void tiles_tile(const ech__winograd_product *p, const float *a, const flo
                        int64_t depth, bool add, const int head, const int rows, const int vectors)
 {
     vec acc[ROWS][2];
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 2
-        for (int v = 0; v < vectors; v++)
-            acc[r][v] = ZERO;
-    }
+    clear(acc, rows, vectors);
     const float *next = head < rows ? a + p->a_block - (B - head) : a;
     const float *b_next = vectors > 1 ? b + p->b_block : b;
     for (int64_t t = 0; t < depth; t++, a += B, next += B, b += B, b_next += B) {
@@ -475,14 +471,7 @@ INLINE void tiles_tile(const ech__winograd_product *p, const float *a, const flo
                 acc[r][1] = FMA(av, second, acc[r][1]);
         }
     }
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 2
-        for (int v = 0; v < vectors; v++) {
-            float *at = c + r * B + v * p->c_block;
-            STORE(at, add ? LOAD(at) + acc[r][v] : acc[r][v]);
-        }
-    }
+    store_tile(p, acc, c, add, rows, vectors);
 }
 
 /* All rows of one vector or two, for a part of the depth. */

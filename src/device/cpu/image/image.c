@@ -20,7 +20,6 @@ typedef struct image_kernel image_kernel;
 
 struct image_kernel {
     ech__kernel base;
-    ech__device *device;
     const ech__image_loops *loops;
     void (*fn)(const image_kernel *k);
     ech__attrs attrs;
@@ -126,7 +125,7 @@ static float *vectors_of(const image_kernel *k, int64_t block, int count)
 #define FOR_UNITS(k, body)                                                                         \
     do {                                                                                           \
         const int64_t total_ = (k)->groups * (k)->blocks;                                          \
-        _Pragma("omp parallel for schedule(static) num_threads((k)->device->threads)") for (       \
+        _Pragma("omp parallel for schedule(static) num_threads((k)->base.device->threads)") for (  \
             int64_t unit_ = 0; unit_ < total_; unit_++)                                            \
         {                                                                                          \
             const int64_t group = unit_ / (k)->blocks, block = unit_ % (k)->blocks;                \
@@ -140,7 +139,7 @@ static float *vectors_of(const image_kernel *k, int64_t block, int count)
 #define FOR_PLANES(k, body)                                                                        \
     do {                                                                                           \
         const int64_t total_ = (k)->N * (k)->blocks;                                               \
-        _Pragma("omp parallel for schedule(static) num_threads((k)->device->threads)") for (       \
+        _Pragma("omp parallel for schedule(static) num_threads((k)->base.device->threads)") for (  \
             int64_t plane = 0; plane < total_; plane++)                                            \
         {                                                                                          \
             const int64_t block = plane % (k)->blocks;                                             \
@@ -177,7 +176,7 @@ static void bn_stats(const image_kernel *k)
         k->loops->moments(&taken, take_runs(k, 0, start, &runs), unit_sums(k, group, block));
     });
     const double M = count_of(k);
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t block = 0; block < k->blocks; block++) {
         double means[BLOCK] = {0}, squares[BLOCK] = {0};
         for (int64_t group = 0; group < k->groups; group++)
@@ -258,7 +257,7 @@ static void bn_reduce(const image_kernel *k)
         k->loops->products(&taken, take_runs(k, 0, start, &runs), take_runs(k, 1, start, &runs), y,
                            vectors_of(k, block, 1), unit_sums(k, group, block));
     });
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t block = 0; block < k->blocks; block++) {
         double sums[BLOCK] = {0}, products[BLOCK] = {0};
         for (int64_t group = 0; group < k->groups; group++) {
@@ -531,30 +530,19 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
     return ECH_OK;
 }
 
-static void destroy(ech__kernel *base)
-{
-    image_kernel *k = (image_kernel *)base;
-    ech__delete(k->device->ctx, k, sizeof *k);
-}
-
 static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
                                 const ech__candidate *candidate, const ech__binding *binding,
                                 ech__kernel **out)
 {
     (void)candidate;
-    image_kernel *k = ech__new(device->ctx, sizeof *k);
-    if (!k)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
     const ech__cpu *cpu = ech__device_state(device);
-    k->base = (ech__kernel){.run = run, .destroy = destroy};
-    k->device = device;
-    k->loops = cpu->loops->image;
-    k->fn = table[desc->op].fn;
-    measure(k, cpu->loops->vec, desc);
-    k->scratch = binding->scratch;
-    ech__ports_bind(&k->ports, desc, binding, (char *)binding->scratch + sums_bytes(k, desc->op));
+    image_kernel k = {.base = {.run = run},
+                      .loops = cpu->loops->image,
+                      .fn = table[desc->op].fn,
+                      .scratch = binding->scratch};
+    measure(&k, cpu->loops->vec, desc);
+    ech__ports_bind(&k.ports, desc, binding, (char *)binding->scratch + sums_bytes(&k, desc->op));
     for (int i = 0; i < desc->nin + desc->nout; i++)
-        k->at[i] = binding->operands[i];
-    *out = &k->base;
-    return ECH_OK;
+        k.at[i] = binding->operands[i];
+    return ech__kernel_make(device, &k, sizeof k, out);
 }

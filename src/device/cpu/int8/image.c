@@ -17,7 +17,6 @@ typedef struct int8_kernel int8_kernel;
 
 struct int8_kernel {
     ech__kernel base;
-    ech__device *device;
     const ech__int8_loops *loops;
     void (*fn)(const int8_kernel *k);
     ech__kernel_desc desc;
@@ -42,7 +41,7 @@ static void *number_at(const int8_kernel *k, int operand, int64_t i)
 /* Runs body for pieces [first, first + count) of n numbers; threads take neighbours. */
 #define FOR_PIECES(k, body)                                                                        \
     do {                                                                                           \
-        _Pragma("omp parallel for schedule(static) num_threads((k)->device->threads)") for (       \
+        _Pragma("omp parallel for schedule(static) num_threads((k)->base.device->threads)") for (  \
             int64_t first = 0; first < (k)->n; first += PIECE)                                     \
         {                                                                                          \
             const int64_t count = least(PIECE, (k)->n - first);                                    \
@@ -72,7 +71,7 @@ static void quantize_piece(const int8_kernel *k, int64_t n, int64_t c, int64_t f
 /* x[N][C][pixels] in rows -> y[N][C/B][pixels][B] */
 static void quantize_rows(const int8_kernel *k)
 {
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t plane = 0; plane < k->N * k->blocks; plane++) {
         const int64_t n = plane / k->blocks, c0 = plane % k->blocks * k->B;
         uint8_t *y = (uint8_t *)k->at[1] + plane * k->pixels * k->B;
@@ -155,7 +154,7 @@ static void round_scaled(const int8_kernel *k)
     const bool image = k->desc.operands[0].layout.shape.ndims == 4;
     const int64_t planes = image ? k->N * k->blocks : k->N;
     const int64_t plane = image ? k->pixels * k->B : k->C;
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t i = 0; i < planes; i++) {
         float block[16] = {0}; /* padding stays 0 */
         const int64_t c0 = image ? i % k->blocks * k->B : 0;
@@ -195,7 +194,7 @@ static void average_at(const int8_kernel *k, const char *x, int64_t p, int64_t q
 static void qavgpool(const int8_kernel *k)
 {
     const int64_t *out = k->desc.operands[1].layout.shape.dims, places = out[2] * out[3];
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t plane = 0; plane < k->N * k->blocks; plane++) {
         const char *x = (const char *)k->at[0] + plane * k->pixels * k->B;
         char *y = (char *)k->at[1] + plane * places * k->B;
@@ -219,7 +218,7 @@ static void qmaxpool(const int8_kernel *k)
     const ech__attrs *a = &k->desc.attrs;
     const int64_t *in = k->desc.operands[0].layout.shape.dims;
     const int64_t *out = k->desc.operands[1].layout.shape.dims;
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t plane = 0; plane < k->N * k->blocks; plane++)
         k->loops->maxpool(
             &(ech__int8_pool){.x = (const uint8_t *)k->at[0] + plane * k->pixels * k->B,
@@ -239,7 +238,7 @@ static void qmaxpool(const int8_kernel *k)
 /* x[N][C/B][pixels][B] -> rows[N][C][pixels] */
 static void flatten(const int8_kernel *k)
 {
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t plane = 0; plane < k->N * k->blocks; plane++) {
         const int64_t n = plane / k->blocks, c0 = plane % k->blocks * k->B;
         const uint8_t *x = (const uint8_t *)k->at[0] + plane * k->pixels * k->B;
@@ -307,26 +306,16 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
     return ECH_OK;
 }
 
-static void destroy(ech__kernel *base)
-{
-    int8_kernel *k = (int8_kernel *)base;
-    ech__delete(k->device->ctx, k, sizeof *k);
-}
-
 static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
                                 const ech__candidate *candidate, const ech__binding *binding,
                                 ech__kernel **out)
 {
     (void)candidate;
-    int8_kernel *k = ech__new(device->ctx, sizeof *k);
-    if (!k)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
-    measure(ech__device_state(device), desc, k);
-    k->base = (ech__kernel){.run = run, .destroy = destroy};
-    k->device = device;
+    int8_kernel k;
+    measure(ech__device_state(device), desc, &k);
+    k.base = (ech__kernel){.run = run};
     for (int i = 0; i < desc->nin + desc->nout; i++)
-        k->at[i] = binding->operands[i];
-    k->scratch = binding->scratch;
-    *out = &k->base;
-    return ECH_OK;
+        k.at[i] = binding->operands[i];
+    k.scratch = binding->scratch;
+    return ech__kernel_make(device, &k, sizeof k, out);
 }

@@ -24,7 +24,6 @@ enum {
 
 typedef struct product {
     ech__kernel base;
-    ech__device *device;
     ech__int8_layer layer;
     const ech__int8_products *loops;
     int64_t staged_row, staged_image; /* numbers of s16 */
@@ -195,7 +194,7 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
 {
     (void)scalars;
     const product *k = (const product *)base;
-#pragma omp parallel num_threads(k->device->threads)
+#pragma omp parallel num_threads(k->base.device->threads)
     for (int64_t n = 0; n < k->layer.N; n += k->group)
         run_group(k, n, least(k->group, k->layer.N - n));
     return ECH_OK;
@@ -205,12 +204,6 @@ static ech_status prepare(ech__kernel *base)
 {
     ech__int8_layer_factors(&((const product *)base)->layer);
     return ECH_OK;
-}
-
-static void destroy(ech__kernel *base)
-{
-    product *k = (product *)base;
-    ech__delete(k->device->ctx, k, sizeof *k);
 }
 
 /* ---- offering and creating ---- */
@@ -269,14 +262,10 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
                                 ech__kernel **out)
 {
     (void)candidate;
-    product *k = ech__new(device->ctx, sizeof *k);
-    if (!k)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
-    measure(ech__device_state(device), desc, k);
-    k->base = (ech__kernel){.run = run, .destroy = destroy, .prepare = prepare};
-    k->device = device;
-    ech__int8_layer_bind(&k->layer, binding);
-    k->staged = binding->scratch;
-    *out = &k->base;
-    return ECH_OK;
+    product k;
+    measure(ech__device_state(device), desc, &k);
+    k.base = (ech__kernel){.run = run, .prepare = prepare};
+    ech__int8_layer_bind(&k.layer, binding);
+    k.staged = binding->scratch;
+    return ech__kernel_make(device, &k, sizeof k, out);
 }

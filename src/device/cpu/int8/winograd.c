@@ -26,7 +26,6 @@ enum {
 
 typedef struct wino {
     ech__kernel base;
-    ech__device *device;
     ech__int8_layer layer;
     const ech__int8_winograd_loops *loops;
     ech__int8_wino_input input;
@@ -176,7 +175,7 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
 {
     (void)scalars;
     const wino *k = (const wino *)base;
-#pragma omp parallel num_threads(k->device->threads)
+#pragma omp parallel num_threads(k->base.device->threads)
     {
         const range blocks = share_of(ceil_div(k->tiles, k->T));
         for (int64_t b = blocks.first; b < blocks.end; b++)
@@ -203,12 +202,6 @@ static ech_status prepare(ech__kernel *base)
         k->loops->weight(l->w + o * 9 * l->I, l->I,
                          k->u + o / WIDE * KINDS * KINDS * l->I * WIDE + o % WIDE * 2);
     return ECH_OK;
-}
-
-static void destroy(ech__kernel *base)
-{
-    wino *k = (wino *)base;
-    ech__delete(k->device->ctx, k, sizeof *k);
 }
 
 /* ---- offering and creating ---- */
@@ -298,14 +291,10 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
                                 ech__kernel **out)
 {
     (void)candidate;
-    wino *k = ech__new(device->ctx, sizeof *k);
-    if (!k)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
-    measure(ech__device_state(device), device->threads, desc, k);
-    k->base = (ech__kernel){.run = run, .destroy = destroy, .prepare = prepare};
-    k->device = device;
-    k->u = ech__int8_layer_bind(&k->layer, binding);
-    k->own = binding->scratch;
-    *out = &k->base;
-    return ECH_OK;
+    wino k;
+    measure(ech__device_state(device), device->threads, desc, &k);
+    k.base = (ech__kernel){.run = run, .prepare = prepare};
+    k.u = ech__int8_layer_bind(&k.layer, binding);
+    k.own = binding->scratch;
+    return ech__kernel_make(device, &k, sizeof k, out);
 }

@@ -69,7 +69,6 @@ void ech__blas_version(char *out, size_t bytes)
 
 typedef struct blas_kernel {
     ech__kernel base;
-    ech__device *device;
     const ech__vec *vec;
     ech__op op;
     bool by_columns; /* w is stored as [I,O] */
@@ -139,7 +138,7 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
 {
     (void)scalars;
     const blas_kernel *k = (const blas_kernel *)base;
-#pragma omp parallel num_threads(k->device->threads)
+#pragma omp parallel num_threads(k->base.device->threads)
     {
         const range part = share_of(k->op == ECH__OP_LINEAR_BWD_DATA ? k->l.i : k->l.o);
         if (part.count > 0) {
@@ -152,12 +151,6 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
         }
     }
     return ECH_OK;
-}
-
-static void destroy(ech__kernel *base)
-{
-    blas_kernel *k = (blas_kernel *)base;
-    ech__delete(k->device->ctx, k, sizeof *k);
 }
 
 /* Row-major gives false, column-major true; any other layout is none for BLAS. */
@@ -195,16 +188,10 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
                                 ech__kernel **out)
 {
     const ech__cpu *cpu = ech__device_state(device);
-    blas_kernel *k = ech__new(device->ctx, sizeof *k);
-    if (!k)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
-    const ech__layout *weight = &candidate->layouts[ech__weight_operand(desc->op)];
-    k->base = (ech__kernel){.run = run, .destroy = destroy};
-    k->device = device;
-    k->vec = cpu->loops->vec;
-    k->op = desc->op;
-    k->l = ech__linear_of(desc, binding);
-    blas_layout(weight, &k->by_columns);
-    *out = &k->base;
-    return ECH_OK;
+    blas_kernel k = {.base = {.run = run},
+                     .vec = cpu->loops->vec,
+                     .op = desc->op,
+                     .l = ech__linear_of(desc, binding)};
+    blas_layout(&candidate->layouts[ech__weight_operand(desc->op)], &k.by_columns);
+    return ech__kernel_make(device, &k, sizeof k, out);
 }

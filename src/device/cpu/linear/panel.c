@@ -35,7 +35,6 @@ enum {
 
 typedef struct panel_kernel {
     ech__kernel base;
-    ech__device *device;
     const ech__vec *vec;
     const ech__panel_loops *loops;
     ech__op op;
@@ -382,7 +381,7 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
 {
     (void)scalars;
     const panel_kernel *k = (const panel_kernel *)base;
-#pragma omp parallel num_threads(k->device->threads)
+#pragma omp parallel num_threads(k->base.device->threads)
     {
         if (k->op == ECH__OP_LINEAR)
             forward(k);
@@ -392,12 +391,6 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
             backward_weights(k);
     }
     return ECH_OK;
-}
-
-static void destroy(ech__kernel *base)
-{
-    panel_kernel *k = (panel_kernel *)base;
-    ech__delete(k->device->ctx, k, sizeof *k);
 }
 
 ech__layout ech__panel_layout(const ech__shape *weight)
@@ -464,18 +457,13 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
                                 ech__kernel **out)
 {
     (void)candidate;
-    panel_kernel *k = ech__new(device->ctx, sizeof *k);
-    if (!k)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
-    *k = kernel_of(ech__device_state(device), desc, binding);
-    k->base = (ech__kernel){.run = run, .destroy = destroy};
-    k->device = device;
+    panel_kernel k = kernel_of(ech__device_state(device), desc, binding);
+    k.base = (ech__kernel){.run = run};
     int64_t sizes[PARTS];
-    scratch_of(k, device->threads, sizes);
-    k->packed_x = binding->scratch;
-    k->packed_dy = k->packed_x + sizes[0];
-    k->block = k->packed_dy + sizes[1];
-    k->widened = k->block + sizes[2];
-    *out = &k->base;
-    return ECH_OK;
+    scratch_of(&k, device->threads, sizes);
+    k.packed_x = binding->scratch;
+    k.packed_dy = k.packed_x + sizes[0];
+    k.block = k.packed_dy + sizes[1];
+    k.widened = k.block + sizes[2];
+    return ech__kernel_make(device, &k, sizeof k, out);
 }

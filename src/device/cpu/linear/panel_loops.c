@@ -77,17 +77,7 @@ static void tile(const ech__tile *t)
             tile_of(t, rows_, 1);                                                                  \
         break;
     switch (t->rows) {
-        SIZE(1)
-        SIZE(2)
-        SIZE(3)
-        SIZE(4)
-        SIZE(5)
-        SIZE(6)
-        SIZE(7)
-        SIZE(8)
-        SIZE(9)
-        SIZE(10)
-        SIZE(11)
+        UP_TO_11(SIZE)
         SIZE(12)
     default:
         break;

@@ -144,10 +144,6 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
     const dnnl_alg_kind_t algorithm =
         is_winograd(candidate) ? dnnl_convolution_winograd : dnnl_convolution_direct;
     const convolution c = describe(desc, &candidate->layouts[ech__weight_operand(desc->op)]);
-    const ech__onednn_args args = ech__onednn_weighted_args(desc, &c.t, binding);
     dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, algorithm, &c);
-    const ech_status status = ech__onednn_create(device, onednn, pd, &args, binding->scratch, out);
-    if (pd)
-        dnnl_primitive_desc_destroy(pd);
-    return status;
+    return ech__onednn_create_weighted(device, desc, &c.t, pd, binding, out);
 }

@@ -26,7 +26,6 @@ enum {
 
 typedef struct product {
     ech__kernel base;
-    ech__device *device;
     ech__int8_layer layer;
     const ech__int8_products *loops;
     ech__onednn_tensors tensors;
@@ -89,7 +88,7 @@ static void stage(const product *k, int64_t n)
 {
     const ech__int8_layer *l = &k->layer;
     const int64_t bytes = k->rows * k->cols * l->I;
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t i = 0; i < k->group; i++) {
         if (l->image)
             stage_image(k, n + i, k->staged + i * bytes);
@@ -124,7 +123,7 @@ static void finish_group(const product *k, int64_t n)
     const ech__int8_layer *l = &k->layer;
     const int64_t each = ceil_div(l->image ? l->outputs : l->O, EIGHT);
     const int64_t units = each * (l->image ? k->group : 1);
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t unit = 0; unit < units; unit++)
         finish(k, n, unit / each, unit % each * EIGHT);
 }
@@ -165,7 +164,7 @@ static void destroy(ech__kernel *base)
         k->sums_of->destroy(k->sums_of);
     if (k->order)
         k->order->destroy(k->order);
-    ech__delete(k->device->ctx, k, sizeof *k);
+    ech__kernel_free(base);
 }
 
 /* ---- describing ---- */
@@ -325,7 +324,8 @@ static ech_status create_order(product *k, ech__onednn *onednn, void *weight)
     ech__onednn_arg(&args, DNNL_ARG_TO, &k->tensors.wei, weight);
     dnnl_reorder_primitive_desc_create(&pd, &from, onednn->engine, &k->tensors.wei, onednn->engine,
                                        NULL);
-    const ech_status status = ech__onednn_create(k->device, onednn, pd, &args, NULL, &k->order);
+    const ech_status status =
+        ech__onednn_create(k->base.device, onednn, pd, &args, NULL, &k->order);
     if (pd)
         dnnl_primitive_desc_destroy(pd);
     return status;
@@ -339,7 +339,19 @@ static ech_status create_sums(product *k, ech__onednn *onednn, dnnl_primitive_de
     ech__onednn_arg(&args, DNNL_ARG_SRC, &k->tensors.src, src);
     ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &k->tensors.wei, weight);
     ech__onednn_arg(&args, DNNL_ARG_DST, &k->tensors.dst, k->sums);
-    return ech__onednn_create(k->device, onednn, pd, &args, scratch, &k->sums_of);
+    return ech__onednn_create(k->base.device, onednn, pd, &args, scratch, &k->sums_of);
+}
+
+static ech_status create_parts(product *k, ech__onednn *onednn, dnnl_primitive_desc_t pd,
+                               const ech__binding *binding)
+{
+    k->shift = ech__int8_layer_bind(&k->layer, binding);
+    void *weight = (char *)k->shift + shift_bytes(k);
+    k->staged = (uint8_t *)binding->scratch + k->primitive_bytes;
+    void *sums = k->staged + staged_bytes(k);
+    k->sums = sums;
+    ECH_TRY(create_sums(k, onednn, pd, weight, binding->scratch));
+    return create_order(k, onednn, weight);
 }
 
 static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
@@ -348,26 +360,13 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
 {
     ech__onednn *onednn = ((const ech__cpu *)ech__device_state(device))->onednn;
     (void)candidate;
-    product *k = ech__new(device->ctx, sizeof *k);
-    if (!k)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
-    dnnl_primitive_desc_t pd = measure(ech__device_state(device), desc, k);
-    k->base = (ech__kernel){.run = run, .destroy = destroy, .prepare = prepare};
-    k->device = device;
-    k->shift = ech__int8_layer_bind(&k->layer, binding);
-    void *weight = (char *)k->shift + shift_bytes(k);
-    k->staged = (uint8_t *)binding->scratch + k->primitive_bytes;
-    void *sums = k->staged + staged_bytes(k);
-    k->sums = sums;
-    ech_status status = create_sums(k, onednn, pd, weight, binding->scratch);
+    product measured;
+    dnnl_primitive_desc_t pd = measure(ech__device_state(device), desc, &measured);
+    measured.base = (ech__kernel){.run = run, .destroy = destroy, .prepare = prepare};
+    ech_status status = ech__kernel_make(device, &measured, sizeof measured, out);
     if (status == ECH_OK)
-        status = create_order(k, onednn, weight);
+        status = ech__kernel_made(create_parts((product *)*out, onednn, pd, binding), out);
     if (pd)
         dnnl_primitive_desc_destroy(pd);
-    if (status < 0) {
-        destroy(&k->base);
-        return status;
-    }
-    *out = &k->base;
-    return ECH_OK;
+    return status;
 }

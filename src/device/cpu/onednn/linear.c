@@ -109,10 +109,6 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
     ech__onednn *onednn = ((const ech__cpu *)ech__device_state(device))->onednn;
     const ech__onednn_tensors ip =
         describe(desc, &candidate->layouts[ech__weight_operand(desc->op)]);
-    const ech__onednn_args args = ech__onednn_weighted_args(desc, &ip, binding);
     dnnl_primitive_desc_t pd = primitive_desc(onednn, desc->op, &ip);
-    const ech_status status = ech__onednn_create(device, onednn, pd, &args, binding->scratch, out);
-    if (pd)
-        dnnl_primitive_desc_destroy(pd);
-    return status;
+    return ech__onednn_create_weighted(device, desc, &ip, pd, binding, out);
 }

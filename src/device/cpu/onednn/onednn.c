@@ -52,7 +52,7 @@ ech_status ech__onednn_open(ech_ctx *ctx, ech__onednn **out)
                          ech__isa_name(ech__isa_level()));
     ech__onednn *onednn = ech__new(ctx, sizeof *onednn);
     if (!onednn)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the cpu device");
+        return ech__no_memory(ctx, "the cpu device");
     dnnl_status_t status = dnnl_engine_create(&onednn->engine, dnnl_cpu, 0);
     if (status == dnnl_success)
         status = dnnl_stream_create(&onednn->stream, onednn->engine, dnnl_stream_default_flags);
@@ -273,8 +273,6 @@ enum { MAX_ARGS = ECH__ONEDNN_MAX_ARGS + 1, PIECE = 1024 };
 
 typedef struct primitive_kernel {
     ech__kernel base;
-    ech_ctx *ctx;
-    ech__device *device;
     dnnl_primitive_t primitive;
     dnnl_stream_t stream;
     int nargs;
@@ -302,9 +300,9 @@ static void relu_piece(const primitive_kernel *k, const ech__vec *vec, int64_t f
  * returns the second operand when one is NaN) and so would hide that a training run diverged. */
 static void relu_all(const primitive_kernel *k)
 {
-    const ech__vec *vec = ((const ech__cpu *)ech__device_state(k->device))->loops->vec;
+    const ech__vec *vec = ((const ech__cpu *)ech__device_state(k->base.device))->loops->vec;
     const int64_t pieces = (k->relu_count + PIECE - 1) / PIECE;
-#pragma omp parallel for schedule(static) num_threads(k->device->threads)
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t p = 0; p < pieces; p++) {
         const int64_t left = k->relu_count - p * PIECE;
         relu_piece(k, vec, p * PIECE, left < PIECE ? left : PIECE);
@@ -318,7 +316,7 @@ static ech_status run_primitive(ech__kernel *base, const ech__scalars *scalars)
     const dnnl_status_t status =
         dnnl_primitive_execute(kernel->primitive, kernel->stream, kernel->nargs, kernel->args);
     if (status != dnnl_success)
-        return failed(kernel->ctx, "a primitive", status);
+        return failed(kernel->base.device->ctx, "a primitive", status);
     if (kernel->relu)
         relu_all(kernel);
     return ECH_OK;
@@ -331,7 +329,7 @@ static void destroy_primitive(ech__kernel *base)
         dnnl_memory_destroy(kernel->args[i].memory);
     if (kernel->primitive)
         dnnl_primitive_destroy(kernel->primitive);
-    ech__delete(kernel->ctx, kernel, sizeof *kernel);
+    ech__kernel_free(base);
 }
 
 static dnnl_status_t add_arg(primitive_kernel *kernel, dnnl_engine_t engine, int arg,
@@ -348,14 +346,10 @@ static dnnl_status_t add_arg(primitive_kernel *kernel, dnnl_engine_t engine, int
 ech_status ech__onednn_create(ech__device *device, ech__onednn *onednn, dnnl_primitive_desc_t pd,
                               const ech__onednn_args *args, void *scratch, ech__kernel **out)
 {
-    *out = NULL;
-    primitive_kernel *kernel = ech__new(device->ctx, sizeof *kernel);
-    if (!kernel)
-        return ech__fail(device->ctx, ECH_E_NOMEM, "no memory for a kernel");
-    kernel->base = (ech__kernel){.run = run_primitive, .destroy = destroy_primitive};
-    kernel->ctx = device->ctx;
-    kernel->device = device;
-    kernel->stream = onednn->stream;
+    const primitive_kernel empty = {.base = {.run = run_primitive, .destroy = destroy_primitive},
+                                    .stream = onednn->stream};
+    ECH_TRY(ech__kernel_make(device, &empty, sizeof empty, out));
+    primitive_kernel *kernel = (primitive_kernel *)*out;
     if (args->relu) {
         const dnnl_memory_desc_t *md = args->md[args->count - 1];
         kernel->relu = args->memory[args->count - 1];
@@ -372,12 +366,9 @@ ech_status ech__onednn_create(ech__device *device, ech__onednn *onednn, dnnl_pri
         if (dnnl_memory_desc_get_size(md))
             status = add_arg(kernel, onednn->engine, DNNL_ARG_SCRATCHPAD, md, scratch);
     }
-    if (status != dnnl_success) {
-        destroy_primitive(&kernel->base);
-        return failed(device->ctx, "preparing a primitive", status);
-    }
-    *out = &kernel->base;
-    return ECH_OK;
+    return status == dnnl_success
+               ? ECH_OK
+               : ech__kernel_made(failed(device->ctx, "preparing a primitive", status), out);
 }
 
 void ech__onednn_arg(ech__onednn_args *args, int arg, const dnnl_memory_desc_t *md, void *memory)
@@ -387,9 +378,8 @@ void ech__onednn_arg(ech__onednn_args *args, int arg, const dnnl_memory_desc_t *
     args->memory[args->count++] = memory;
 }
 
-ech__onednn_args ech__onednn_weighted_args(const ech__kernel_desc *desc,
-                                           const ech__onednn_tensors *t,
-                                           const ech__binding *binding)
+static ech__onednn_args weighted_args(const ech__kernel_desc *desc, const ech__onednn_tensors *t,
+                                      const ech__binding *binding)
 {
     void *const *at = binding->operands;
     ech__onednn_args args = {0};
@@ -417,4 +407,16 @@ ech__onednn_args ech__onednn_weighted_args(const ech__kernel_desc *desc,
             ech__onednn_arg(&args, DNNL_ARG_DIFF_BIAS, &t->bia, at[3]);
     }
     return args;
+}
+
+ech_status ech__onednn_create_weighted(ech__device *device, const ech__kernel_desc *desc,
+                                       const ech__onednn_tensors *tensors, dnnl_primitive_desc_t pd,
+                                       const ech__binding *binding, ech__kernel **out)
+{
+    ech__onednn *onednn = ((const ech__cpu *)ech__device_state(device))->onednn;
+    const ech__onednn_args args = weighted_args(desc, tensors, binding);
+    const ech_status status = ech__onednn_create(device, onednn, pd, &args, binding->scratch, out);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    return status;
 }

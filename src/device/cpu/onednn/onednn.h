@@ -71,13 +71,12 @@ typedef struct ech__onednn_args {
 } ech__onednn_args;
 
 void ech__onednn_arg(ech__onednn_args *args, int arg, const dnnl_memory_desc_t *md, void *memory);
-/* The arguments of forward, backward data or backward weights. */
-ech__onednn_args ech__onednn_weighted_args(const ech__kernel_desc *desc,
-                                           const ech__onednn_tensors *tensors,
-                                           const ech__binding *binding);
-
 /* A kernel that executes the primitive on these arguments. pd may be NULL: then it fails. */
 ech_status ech__onednn_create(ech__device *device, ech__onednn *onednn, dnnl_primitive_desc_t pd,
                               const ech__onednn_args *args, void *scratch, ech__kernel **out);
+/* The same with the arguments of forward, backward data or backward weights; destroys pd. */
+ech_status ech__onednn_create_weighted(ech__device *device, const ech__kernel_desc *desc,
+                                       const ech__onednn_tensors *tensors, dnnl_primitive_desc_t pd,
+                                       const ech__binding *binding, ech__kernel **out);
 
 #endif

@@ -51,6 +51,9 @@ typedef int32_t vec_s32 __attribute__((vector_size(4 * LANES)));
 typedef float vec_aligned __attribute__((vector_size(4 * LANES), may_alias));
 typedef float vec_unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
+/* Sizes for which a body is compiled, each apart. */
+#define UP_TO_11(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+
 #define ZERO ((vec){0})
 #define CONST(x) ((float)(x) - (vec){0})
 #define LOAD(p) ((vec) * (const vec_unaligned *)(p))
