@@ -3,6 +3,7 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -54,7 +55,7 @@ def say(line):
 # ---- PyTorch ----
 
 def has_torch(python):
-    return bool(python) and subprocess.run([python, "-c", "import torch, numpy"],
+    return shutil.which(python) is not None and subprocess.run([python, "-c", "import torch, numpy"],
             stderr=subprocess.DEVNULL).returncode == 0
 
 
