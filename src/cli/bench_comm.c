@@ -28,109 +28,50 @@ typedef struct args {
     X(S32, "s32")
 
 static const ech__option options[] = {
-    {.name = "ranks",
-     .letter = 'n',
-     ECH_OPTION(INT, args, ranks),
-     .arg = "N",
-     .min = 1,
-     .max = ECH__MAX_RANKS_PER_NODE,
-     .group = "Ranks",
-     .help = "Ranks to start on this machine. Default: one per core, but at least 2. Under mpirun, "
-             "its ranks are used."},
-    {.name = "backend",
-     ECH_OPTION(CHOICE, args, backend),
-     .choices = ECH__BACKEND_LIST(ECH_OPTION_WORD),
-     .initial = "auto",
-     .help = "shm: shared memory; mpi: MPI, also intra-node; auto: shared memory intra-node and "
-             "MPI inter-node."},
-    {.name = "op",
-     ECH_OPTION(CHOICE, args, op),
-     .choices = ECH__BENCH_OP_LIST(ECH_OPTION_WORD) "|all",
-     .initial = "allreduce",
-     .group = "What to run",
-     .help = "Collective to time. broadcast sends from rank 0; in sendrecv each rank sends to the "
-             "next."},
-    {.name = "reduction",
-     ECH_OPTION(CHOICE, args, reduction),
-     .choices = ECH__REDUCTION_LIST(ECH_OPTION_WORD),
-     .initial = "sum",
-     .help = "Reduction of allreduce and reduce_scatter. mean does not support s32."},
-    {.name = "dtype",
-     ECH_OPTION(CHOICE, args, dtype),
-     .choices = DTYPE_LIST(ECH_OPTION_WORD),
-     .initial = "f32",
-     .help = "Data type of the elements."},
-    {.name = "in-place",
-     ECH_OPTION(CHOICE, args, in_place),
-     .choices = "off|on",
-     .initial = "on",
-     .help = "For allreduce. on: in place in shared memory, as for gradients; off: between private "
-             "buffers."},
-    {.name = "min",
-     ECH_OPTION(BYTES, args, min),
-     .arg = "BYTES",
-     .initial = "4K",
-     .min = 1,
-     .max = HUGE_VAL,
-     .group = "Sizes and times",
-     .help =
-         "Smallest size, rounded down to whole elements. For reduce_scatter and allgather it is "
-         "the size on all ranks together."},
-    {.name = "max",
-     ECH_OPTION(BYTES, args, max),
-     .arg = "BYTES",
-     .initial = "64M",
-     .min = 1,
-     .max = HUGE_VAL,
-     .help = "Largest size."},
-    {.name = "factor",
-     ECH_OPTION(INT, args, factor),
-     .arg = "N",
-     .initial = "2",
-     .min = 2,
-     .max = 1 << 30,
-     .help = "Factor between sizes."},
-    {.name = "iters",
-     ECH_OPTION(INT, args, iters),
-     .arg = "N",
-     .initial = "20",
-     .min = 1,
-     .max = ECH__BENCH_MAX_ITERS,
-     .help = "Timed iterations per size. Operations that are too short for the clock are timed in "
-             "batches; an iteration is then a batch."},
-    {.name = "warmup",
-     ECH_OPTION(INT, args, warmup),
-     .arg = "N",
-     .initial = "5",
-     .min = 0,
-     .max = 1e6,
-     .help = "Warm-up runs per size."},
-    {ECH__ROW_ISA(args, isa)},
-    {.name = "json",
-     ECH_OPTION(FLAG, args, json),
-     .group = "Output",
-     .help = "Print one JSON object."},
+    ECH_ROW(INT, args, ranks, "ranks",
+            "Ranks to start on this machine. Default: one per core, but at least 2. Under mpirun, "
+            "its ranks are used.",
+            .letter = 'n', .arg = "N", .min = 1, .max = ECH__MAX_RANKS_PER_NODE, .group = "Ranks"),
+    ECH_ROW(CHOICE, args, backend, "backend",
+            "shm: shared memory; mpi: MPI, also intra-node; auto: shared memory intra-node and "
+            "MPI inter-node.",
+            .choices = ECH__BACKEND_LIST(ECH_OPTION_WORD), .initial = "auto"),
+    ECH_ROW(CHOICE, args, op, "op",
+            "Collective to time. broadcast sends from rank 0; in sendrecv each rank sends to the "
+            "next.",
+            .choices = ECH__BENCH_OP_LIST(ECH_OPTION_WORD) "|all", .initial = "allreduce",
+            .group = "What to run"),
+    ECH_ROW(CHOICE, args, reduction, "reduction",
+            "Reduction of allreduce and reduce_scatter. mean does not support s32.",
+            .choices = ECH__REDUCTION_LIST(ECH_OPTION_WORD), .initial = "sum"),
+    ECH_ROW(CHOICE, args, dtype, "dtype", "Data type of the elements.",
+            .choices = DTYPE_LIST(ECH_OPTION_WORD), .initial = "f32"),
+    ECH_ROW(CHOICE, args, in_place, "in-place",
+            "For allreduce. on: in place in shared memory, as for gradients; off: between private "
+            "buffers.",
+            .choices = "off|on", .initial = "on"),
+    ECH_ROW(BYTES, args, min, "min",
+            "Smallest size, rounded down to whole elements. For reduce_scatter and allgather it is "
+            "the size on all ranks together.",
+            .arg = "BYTES", .initial = "4K", .min = 1, .max = HUGE_VAL, .group = "Sizes and times"),
+    ECH_ROW(BYTES, args, max, "max", "Largest size.", .arg = "BYTES", .initial = "64M", .min = 1,
+            .max = HUGE_VAL),
+    ECH_ROW(INT, args, factor, "factor", "Factor between sizes.", .arg = "N", .initial = "2",
+            .min = 2, .max = 1 << 30),
+    ECH_ROW(INT, args, iters, "iters",
+            "Timed iterations per size. Operations that are too short for the clock are timed in "
+            "batches; an iteration is then a batch.",
+            .arg = "N", .initial = "20", .min = 1, .max = ECH__BENCH_MAX_ITERS),
+    ECH_ROW(INT, args, warmup, "warmup", "Warm-up runs per size.", .arg = "N", .initial = "5",
+            .min = 0, .max = 1e6),
+    ECH__ROW_ISA(args, isa),
+    ECH_ROW(FLAG, args, json, "json", "Print one JSON object.", .group = "Output"),
 };
 
 static const ech__option_example examples[] = {
     {"echelon bench comm -n 2", "all-reduce between two ranks, from 4 KiB to 64 MiB"},
     {"echelon bench comm -n 3 --op all --dtype bf16 --max 1M", "every collective, in bf16"},
     {"mpirun -np 4 echelon bench comm --backend mpi", "MPI between all ranks"},
-};
-
-const ech__command ech__cli_bench_comm = {
-    .name = "bench comm",
-    .brief = "time collectives between ranks and check their results",
-    .about = "Columns as in nccl-tests: algbw is size / time; busbw is that times 2(n-1)/n for "
-             "allreduce and (n-1)/n for reduce_scatter and allgather, so that it can be compared "
-             "with the bandwidth of the memory or the network for any number of ranks. A time is "
-             "the median over iterations of the slowest rank. Every rank checks every result "
-             "against a result that is known exactly; #wrong counts the elements that differ, and "
-             "the exit code is 1 if there are any.",
-    .options = options,
-    .count = sizeof options / sizeof *options,
-    .examples = examples,
-    .example_count = sizeof examples / sizeof *examples,
 };
 
 /* ---- arguments -> configuration ---- */
@@ -282,9 +223,7 @@ static ech_status print_json(const ech__comm *comm, ech__bench_place place, show
     ech__json_set(&json, "results", s->results);
     s->results = NULL;
     ech__json_set_real(&json, "average_busbw_gbs", average);
-    const ech_status status = ech__json_print(comm->ctx, json, ECH_JSON_INDENT, stdout);
-    ech__json_destroy(json);
-    return status;
+    return ech__cli_json(comm->ctx, json);
 }
 
 /* ---- a rank ---- */
@@ -350,16 +289,26 @@ static int launch(ech_ctx *ctx, const ech__command *command, const args *a, char
     return ech__cli_launch(ctx, command, ranks, 0, argv);
 }
 
-int ech__command_bench_comm(ech_ctx *ctx, const ech__command *command, char **argv)
+static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    args a = {0};
-    ech__option_result result;
-    int code;
-    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
-        return code;
-    if (check(ctx, &a) < 0)
+    const args *a = given->args;
+    if (check(ctx, a) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    if (a.ranks == 1 || ech__cli_is_rank() || ech__mpi_wanted())
-        return run_rank(ctx, command, &a);
-    return launch(ctx, command, &a, argv);
+    if (a->ranks == 1 || ech__cli_is_rank() || ech__mpi_wanted())
+        return run_rank(ctx, command, a);
+    return launch(ctx, command, a, given->argv);
 }
+
+const ech__command ech__cli_bench_comm = {
+    .name = "bench comm",
+    .brief = "time collectives between ranks and check their results",
+    .about = "Columns as in nccl-tests: algbw is size / time; busbw is that times 2(n-1)/n for "
+             "allreduce and (n-1)/n for reduce_scatter and allgather, so that it can be compared "
+             "with the bandwidth of the memory or the network for any number of ranks. A time is "
+             "the median over iterations of the slowest rank. Every rank checks every result "
+             "against a result that is known exactly; #wrong counts the elements that differ, and "
+             "the exit code is 1 if there are any.",
+    ECH_OPTION_ROWS(options),
+    ECH_OPTION_EXAMPLES(examples),
+    ECH__CLI_RUN(args, run),
+};

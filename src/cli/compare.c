@@ -21,62 +21,37 @@ typedef struct args {
 } args;
 
 static const ech__option options[] = {
-    {.name = "budget",
-     ECH_OPTION(STRING, args, budget),
-     .arg = "TIME",
-     .initial = "60s",
-     .group = "Comparison",
-     .help = "Total time, such as 60s, 5min or 1h. The comparison ends earlier when all arms are "
-             "decided."},
-    {.name = "threshold",
-     ECH_OPTION(REAL, args, threshold),
-     .arg = "X",
-     .initial = "1",
-     .min = 1e-6,
-     .max = 1e6,
-     .help = "Decide whether an arm is more than X times as fast as the first arm."},
-    {.name = "half-width",
-     ECH_OPTION(REAL, args, half_width),
-     .arg = "PERCENT",
-     .initial = "5",
-     .min = 0.1,
-     .max = 100,
-     .help = "Continue, within the budget, until the half-width of every interval is at most this "
-             "percentage of its ratio."},
-    {.name = "block-ms",
-     ECH_OPTION(REAL, args, block_ms),
-     .arg = "MS",
-     .initial = "150",
-     .min = 1,
-     .max = 60000,
-     .help = "How long an arm runs in a round. It runs at least 2 steps; the first one is "
-             "dropped."},
-    {.name = "arm-timeout",
-     ECH_OPTION(REAL, args, timeout_s),
-     .arg = "SECONDS",
-     .initial = "120",
-     .min = 0.1,
-     .max = 86400,
-     .help = "End the comparison if an arm does not respond for this long."},
-    {.name = "apart",
-     ECH_OPTION(FLAG, args, apart),
-     .help = "Restart each arm for every block. This is the default if the arms do not fit into "
-             "memory together."},
-    {.name = "json",
-     ECH_OPTION(FLAG, args, json),
-     .group = "Output",
-     .help = "Print one JSON object."},
-    {.name = "pool",
-     ECH_OPTION(WORDS, args, pool),
-     .arg = "FILE",
-     .help = "Run nothing; test the noise of several comparisons together, from their --json "
-             "files. May be given several times."},
-    {.name = "-- ARM -- ARM",
-     ECH_OPTION(REST, args, arms),
-     .positional = true,
-     .help = "Two to eight arms. An arm is [--name NAME] [--threshold X] [--program PATH] and an "
-             "echelon command (train, bench step, bench comm, quantize or run), or --peer and a "
-             "program that speaks the line protocol on its standard input and output."},
+    ECH_ROW(STRING, args, budget, "budget",
+            "Total time, such as 60s, 5min or 1h. The comparison ends earlier when all arms are "
+            "decided.",
+            .arg = "TIME", .initial = "60s", .group = "Comparison"),
+    ECH_ROW(REAL, args, threshold, "threshold",
+            "Decide whether an arm is more than X times as fast as the first arm.", .arg = "X",
+            .initial = "1", .min = 1e-6, .max = 1e6),
+    ECH_ROW(REAL, args, half_width, "half-width",
+            "Continue, within the budget, until the half-width of every interval is at most this "
+            "percentage of its ratio.",
+            .arg = "PERCENT", .initial = "5", .min = 0.1, .max = 100),
+    ECH_ROW(REAL, args, block_ms, "block-ms",
+            "How long an arm runs in a round. It runs at least 2 steps; the first one is "
+            "dropped.",
+            .arg = "MS", .initial = "150", .min = 1, .max = 60000),
+    ECH_ROW(REAL, args, timeout_s, "arm-timeout",
+            "End the comparison if an arm does not respond for this long.", .arg = "SECONDS",
+            .initial = "120", .min = 0.1, .max = 86400),
+    ECH_ROW(FLAG, args, apart, "apart",
+            "Restart each arm for every block. This is the default if the arms do not fit into "
+            "memory together."),
+    ECH_ROW(FLAG, args, json, "json", "Print one JSON object.", .group = "Output"),
+    ECH_ROW(WORDS, args, pool, "pool",
+            "Run nothing; test the noise of several comparisons together, from their --json "
+            "files. May be given several times.",
+            .arg = "FILE"),
+    ECH_ROW(REST, args, arms, "-- ARM -- ARM",
+            "Two to eight arms. An arm is [--name NAME] [--threshold X] [--program PATH] and an "
+            "echelon command (train, bench step, bench comm, quantize or run), or --peer and a "
+            "program that speaks the line protocol on its standard input and output.",
+            .positional = true),
 };
 
 static const ech__option_example examples[] = {
@@ -91,27 +66,6 @@ static const ech__option_example examples[] = {
      "two builds; make compare BASE=REV does this for some models"},
     {"echelon compare -- train --dim 1024 --threads 1 -- --peer python3 peer.py",
      "a program of another framework"},
-};
-
-const ech__command ech__cli_compare = {
-    .name = "compare",
-    .brief = "compare runs in turns: ratios with intervals, and a verdict",
-    .about = "Starts all arms and keeps them running. In each round every arm runs one block of "
-             "steps, in shuffled order, while the others are stopped, so that a change in the "
-             "machine's speed affects all arms alike. A ratio is the time of the first arm divided "
-             "by that of another: above 1, the other is faster. All arms are restarted at least "
-             "six times. The interval is over starts; it is tested after 6, 9, 13 and 20 starts "
-             "and has 95 % coverage for all tests together.\n\n"
-             "The verdict is above or below the threshold, equal to it (within 2 %), or undecided "
-             "if the budget is used up or other programs used the cores. A copy of the first arm "
-             "runs too: the spread of its ratio is the machine's noise. Rounds in which another "
-             "program or stolen time was detected are dropped and repeated.\n\n"
-             "The number of steps is not limited: --steps 100000000 is added to each arm. Ctrl-C "
-             "ends the comparison and prints the results so far.",
-    .options = options,
-    .count = sizeof options / sizeof *options,
-    .examples = examples,
-    .example_count = sizeof examples / sizeof *examples,
 };
 
 /* ---- arms ---- */
@@ -486,9 +440,7 @@ static ech_status judge_pool(ech_ctx *ctx, const args *a)
         ech__json_set_real(&json, "high", r.high);
         ech__json_set_real(&json, "spread", r.spread);
         ech__json_set_bool(&json, "biased", biased);
-        const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
-        ech__json_destroy(json);
-        return status;
+        return ech__cli_json(ctx, json);
     }
     printf("%s in %d comparisons of an arm with itself (%d starts): ratio %.4f (99 %% interval "
            "%.4f to %.4f); noise %.1f %% between starts\n",
@@ -505,10 +457,7 @@ static ech_status print_result(ech_ctx *ctx, const args *a, const ech__compare *
         print_table(c);
         return ECH_OK;
     }
-    ech_json *json = ech__compare_json(c);
-    const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
-    ech__json_destroy(json);
-    return status;
+    return ech__cli_json(ctx, ech__compare_json(c));
 }
 
 static int compare(ech_ctx *ctx, const ech__command *command, const args *a, const all_arms *all)
@@ -549,18 +498,33 @@ static int compare(ech_ctx *ctx, const ech__command *command, const args *a, con
     return caught ? 128 + caught : code;
 }
 
-int ech__command_compare(ech_ctx *ctx, const ech__command *command, char **argv)
+static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
+    const args *a = given->args;
     static all_arms all;
-    args a = {0};
-    ech__option_result result;
-    int code;
-    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
-        return code;
-    if (a.pool.count)
-        return judge_pool(ctx, &a) < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED)
-                                       : ECH__EXIT_GOOD;
-    if (parse_arms(ctx, &a.arms, &all) < 0)
+    if (a->pool.count)
+        return ech__cli_end(ctx, command, judge_pool(ctx, a));
+    if (parse_arms(ctx, &a->arms, &all) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    return compare(ctx, command, &a, &all);
+    return compare(ctx, command, a, &all);
 }
+
+const ech__command ech__cli_compare = {
+    .name = "compare",
+    .brief = "compare runs in turns: ratios with intervals, and a verdict",
+    .about = "Starts all arms and keeps them running. In each round every arm runs one block of "
+             "steps, in shuffled order, while the others are stopped, so that a change in the "
+             "machine's speed affects all arms alike. A ratio is the time of the first arm divided "
+             "by that of another: above 1, the other is faster. All arms are restarted at least "
+             "six times. The interval is over starts; it is tested after 6, 9, 13 and 20 starts "
+             "and has 95 % coverage for all tests together.\n\n"
+             "The verdict is above or below the threshold, equal to it (within 2 %), or undecided "
+             "if the budget is used up or other programs used the cores. A copy of the first arm "
+             "runs too: the spread of its ratio is the machine's noise. Rounds in which another "
+             "program or stolen time was detected are dropped and repeated.\n\n"
+             "The number of steps is not limited: --steps 100000000 is added to each arm. Ctrl-C "
+             "ends the comparison and prints the results so far.",
+    ECH_OPTION_ROWS(options),
+    ECH_OPTION_EXAMPLES(examples),
+    ECH__CLI_RUN(args, run),
+};

@@ -19,25 +19,15 @@ _Static_assert(offsetof(args, run) == 0, "rows store into the configuration");
 static const ech__option options[] = {
 #define OPTION(train, bench, plan, graph, ...) ECH__IN_##graph(ECH__OPTION_ROW(__VA_ARGS__))
 #include "train/options.inc"
-    {.name = "devices",
-     ECH_OPTION(INT, args, run.devices),
-     .arg = "N",
-     .initial = "1",
-     .min = 1,
-     .max = 256,
-     .group = "Devices",
-     .help = "Devices."},
-    {.name = "pass",
-     ECH_OPTION(STRING, args, pass),
-     .arg = "NAME",
-     .group = "Output",
-     .help = "Only the graphs after this pass: fuse, autodiff, recompute, autocast, accumulate, "
-             "exchange, check, "
-             "optimize, 'sharded update', delay or copies. Default: all."},
-    {.name = "dot",
-     ECH_OPTION(STRING, args, dot),
-     .arg = "FILE",
-     .help = "Write the last graph for Graphviz: dot -Tsvg FILE."},
+    ECH_ROW(INT, args, run.devices, "devices", "Devices.", .arg = "N", .initial = "1", .min = 1,
+            .max = 256, .group = "Devices"),
+    ECH_ROW(STRING, args, pass, "pass",
+            "Only the graphs after this pass: fuse, autodiff, recompute, autocast, accumulate, "
+            "exchange, check, "
+            "optimize, 'sharded update', delay or copies. Default: all.",
+            .arg = "NAME", .group = "Output"),
+    ECH_ROW(STRING, args, dot, "dot", "Write the last graph for Graphviz: dot -Tsvg FILE.",
+            .arg = "FILE"),
 };
 
 static const ech__option_example examples[] = {
@@ -46,18 +36,6 @@ static const ech__option_example examples[] = {
     {"echelon graph --dim 64 --depth 4 --parallel pipeline --devices 2 --micro-batches 4 --pass "
      "copies",
      "the graph of each device"},
-};
-
-const ech__command ech__cli_graph = {
-    .name = "graph",
-    .brief = "show the graph of a training step after each pass",
-    .about = "Prints a line for each operator: phase, operator, layer, operands with their types "
-             "and shapes, the device if the model is split over several, and the bytes that the "
-             "operator reads and writes for one sample.",
-    .options = options,
-    .count = sizeof options / sizeof *options,
-    .examples = examples,
-    .example_count = sizeof examples / sizeof *examples,
 };
 
 typedef struct watcher {
@@ -119,20 +97,28 @@ static ech_status show(ech_ctx *ctx, const args *a, watcher *w, ech_graph *graph
     return a->dot ? ech__file_write(ctx, a->dot, w->dot, w->dot_bytes) : ECH_OK;
 }
 
-int ech__command_graph(ech_ctx *ctx, const ech__command *command, char **argv)
+static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    args a = {.run = ech__run_defaults()};
-    ech__option_result result;
+    const args *a = given->args;
     ech_graph *graph;
-    int code;
-    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
-        return code;
-    watcher w = {.args = &a};
+    watcher w = {.args = a};
     ech_status status = ech_graph_create(ctx, &graph);
     if (status == ECH_OK) {
-        status = show(ctx, &a, &w, graph);
+        status = show(ctx, a, &w, graph);
         ech_graph_destroy(graph);
     }
     free(w.dot);
-    return status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
+    return ech__cli_end(ctx, command, status);
 }
+
+const ech__command ech__cli_graph = {
+    .name = "graph",
+    .brief = "show the graph of a training step after each pass",
+    .about = "Prints a line for each operator: phase, operator, layer, operands with their types "
+             "and shapes, the device if the model is split over several, and the bytes that the "
+             "operator reads and writes for one sample.",
+    ECH_OPTION_ROWS(options),
+    ECH_OPTION_EXAMPLES(examples),
+    ECH__CLI_RUN(args, run),
+    .defaults = ech__training_defaults,
+};

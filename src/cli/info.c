@@ -13,18 +13,10 @@ typedef struct args {
 } args;
 
 static const ech__option options[] = {
-    {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
-    {.name = "strategies",
-     ECH_OPTION(FLAG, args, strategies),
-     .help = "Print which options each strategy of --parallel supports, and why not."},
-    {ECH__ROW_ISA(args, isa)},
-};
-
-const ech__command ech__cli_info = {
-    .name = "info",
-    .brief = "show the machine, its devices and what this build has",
-    .options = options,
-    .count = sizeof options / sizeof *options,
+    ECH_ROW(FLAG, args, json, "json", "Print one JSON object."),
+    ECH_ROW(FLAG, args, strategies, "strategies",
+            "Print which options each strategy of --parallel supports, and why not."),
+    ECH__ROW_ISA(args, isa),
 };
 
 static void print(const ech__machine *m, ech__device_kind kind)
@@ -78,19 +70,13 @@ static int print_json(ech_ctx *ctx, const ech__command *command, const ech__mach
     ech__json_set(&json, "machine", ech__machine_json(m));
     ech__json_set(&json, "devices", devices);
     ech__json_set(&json, "left_out", left_out());
-    const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
-    ech__json_destroy(json);
-    return status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
+    return ech__cli_end(ctx, command, ech__cli_json(ctx, json));
 }
 
-int ech__command_info(ech_ctx *ctx, const ech__command *command, char **argv)
+static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    args a = {0};
-    ech__option_result result;
-    int code;
-    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
-        return code;
-    if (a.strategies) {
+    const args *a = given->args;
+    if (a->strategies) {
         ech__cli_strategies();
         return ECH__EXIT_GOOD;
     }
@@ -98,8 +84,15 @@ int ech__command_info(ech_ctx *ctx, const ech__command *command, char **argv)
     ech__device_kind kind;
     if (ech__device_asked(ctx, &kind) < 0 || ech__machine_read(ctx, &machine) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
-    if (a.json)
+    if (a->json)
         return print_json(ctx, command, &machine, kind);
     print(&machine, kind);
     return ECH__EXIT_GOOD;
 }
+
+const ech__command ech__cli_info = {
+    .name = "info",
+    .brief = "show the machine, its devices and what this build has",
+    ECH_OPTION_ROWS(options),
+    ECH__CLI_RUN(args, run),
+};

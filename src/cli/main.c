@@ -33,35 +33,18 @@ static const ech__option_section sections[] = {
      "run that was killed leaves the file, but not the lock."},
 };
 
-enum { COMMANDS = 16 };
+static const ech__command *const tables[] = {
+#define TABLE(name) &ech__cli_##name,
+    ECH__COMMAND_LIST(TABLE)
+#undef TABLE
+};
 
-static const ech__command_fn functions[COMMANDS] = {
-    ech__command_info,       ech__command_train,      ech__command_run,
-    ech__command_bench_step, ech__command_bench_comm, ech__command_plan,
-    ech__command_plan_fit,   ech__command_quantize,   ech__command_data_cifar10,
-    ech__command_lab_list,   ech__command_lab_run,    ech__command_lab_all,
-    ech__command_lab,        ech__command_report,     ech__command_compare,
-    ech__command_graph};
+enum { COMMANDS = sizeof tables / sizeof *tables };
 
-/* The tables live in the commands' files; this is their list. */
 static ech__program program_of(ech__command commands[COMMANDS])
 {
-    commands[0] = ech__cli_info;
-    commands[1] = ech__cli_train;
-    commands[2] = ech__cli_run;
-    commands[3] = ech__cli_bench_step;
-    commands[4] = ech__cli_bench_comm;
-    commands[5] = ech__cli_plan;
-    commands[6] = ech__cli_plan_fit;
-    commands[7] = ech__cli_quantize;
-    commands[8] = ech__cli_data_cifar10;
-    commands[9] = ech__cli_lab_list;
-    commands[10] = ech__cli_lab_run;
-    commands[11] = ech__cli_lab_all;
-    commands[12] = ech__cli_lab;
-    commands[13] = ech__cli_report;
-    commands[14] = ech__cli_compare;
-    commands[15] = ech__cli_graph;
+    for (int i = 0; i < COMMANDS; i++)
+        commands[i] = *tables[i];
     return (ech__program){.name = "echelon",
                           .version = ech_version(),
                           .brief = "parallel deep learning in C: train, measure, predict",
@@ -130,24 +113,41 @@ static ech_status hold_isa(ech_ctx *ctx, const ech__command *command, const void
     return ECH_OK;
 }
 
-bool ech__cli_parse(ech_ctx *ctx, const ech__command *command, char **argv, void *args,
-                    ech__option_result *result, int *code)
+int ech__cli_end(const ech_ctx *ctx, const ech__command *command, ech_status status)
 {
-    if (ech__option_parse(ctx, command, argv, args, result) < 0) {
-        *code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-        return false;
-    }
-    if (!result->help) {
-        if (hold_isa(ctx, command, args) == ECH_OK)
-            return true;
-        *code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-        return false;
-    }
-    ech__command commands[COMMANDS];
-    const ech__program program = program_of(commands);
-    ech__option_help(stdout, &program, command, terminal_width());
-    *code = ECH__EXIT_GOOD;
-    return false;
+    return status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
+}
+
+ech_status ech__cli_json(ech_ctx *ctx, ech_json *json)
+{
+    const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
+    ech__json_destroy(json);
+    return status;
+}
+
+static int run(ech_ctx *ctx, const ech__program *program, const ech__command *command, char **argv,
+               void *args)
+{
+    ech__option_result given;
+    if (command->defaults)
+        command->defaults(args);
+    if (ech__option_parse(ctx, command, argv, args, &given) < 0 ||
+        (!given.help && hold_isa(ctx, command, args) < 0))
+        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    if (!given.help)
+        return command->run(ctx, command, &given);
+    ech__option_help(stdout, program, command, terminal_width());
+    return ECH__EXIT_GOOD;
+}
+
+static int call(ech_ctx *ctx, const ech__program *program, const ech__command *command, char **argv)
+{
+    void *args = calloc(1, command->args_bytes);
+    if (!args)
+        return ech__cli_end(ctx, command, ech__no_memory(ctx, "the options"));
+    const int code = run(ctx, program, command, argv, args);
+    free(args);
+    return code;
 }
 
 /* ---- the command line, for records ---- */
@@ -220,7 +220,7 @@ int main(int argc, char **argv)
     else if (!command)
         ech__option_help(stdout, &program, NULL, terminal_width());
     else
-        code = functions[command - commands](ctx, command, rest);
+        code = call(ctx, &program, command, rest);
     ech_ctx_destroy(ctx);
     return flushed(code);
 }

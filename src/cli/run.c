@@ -15,41 +15,26 @@ typedef struct args {
 } args;
 
 static const ech__option options[] = {
-    {.name = "ranks",
-     .letter = 'n',
-     ECH_OPTION(INT, args, ranks),
-     .arg = "N",
-     .required = true,
-     .min = 1,
-     .max = 256,
-     .help = "How many ranks to start on this machine."},
-    {.name = "max-restarts",
-     ECH_OPTION(INT, args, max_restarts),
-     .arg = "R",
-     .initial = "0",
-     .max = 1000000,
-     .help =
-         "How often all ranks are restarted after one fails. Exit code 2, 126 or 127 (wrong usage, "
-         "not executable, not found) ends the job at once."},
-    {ECH__ROW_ISA(args, isa)},
-    {.name = "clock",
-     ECH_OPTION(CHOICE, args, clock),
-     .choices = ECH__CLOCK_LIST(ECH_OPTION_WORD),
-     .initial = "auto",
-     .help = "Clock of the step times that the library reports. virtual: CPU time of each rank's "
-             "thread plus the predicted time of the exchange, as if every rank had its own core; "
-             "such times are marked as emulated. auto: virtual if there are more ranks than "
-             "cores."},
-    {.name = "link",
-     ECH_OPTION(STRING, args, link),
-     .arg = "BANDWIDTH,LATENCY",
-     .help = "Links between ranks for the virtual clock, such as 12GB/s,5us. Default: the memory "
-             "of this machine."},
-    {.name = "-- PROG",
-     ECH_OPTION(REST, args, program),
-     .positional = true,
-     .required = true,
-     .help = "The program, looked up in PATH, and its arguments."},
+    ECH_ROW(INT, args, ranks, "ranks", "How many ranks to start on this machine.", .letter = 'n',
+            .arg = "N", .required = true, .min = 1, .max = 256),
+    ECH_ROW(
+        INT, args, max_restarts, "max-restarts",
+        "How often all ranks are restarted after one fails. Exit code 2, 126 or 127 (wrong usage, "
+        "not executable, not found) ends the job at once.",
+        .arg = "R", .initial = "0", .max = 1000000),
+    ECH__ROW_ISA(args, isa),
+    ECH_ROW(CHOICE, args, clock, "clock",
+            "Clock of the step times that the library reports. virtual: CPU time of each rank's "
+            "thread plus the predicted time of the exchange, as if every rank had its own core; "
+            "such times are marked as emulated. auto: virtual if there are more ranks than "
+            "cores.",
+            .choices = ECH__CLOCK_LIST(ECH_OPTION_WORD), .initial = "auto"),
+    ECH_ROW(STRING, args, link, "link",
+            "Links between ranks for the virtual clock, such as 12GB/s,5us. Default: the memory "
+            "of this machine.",
+            .arg = "BANDWIDTH,LATENCY"),
+    ECH_ROW(REST, args, program, "-- PROG", "The program, looked up in PATH, and its arguments.",
+            .positional = true, .required = true),
 };
 
 static const ech__option_example examples[] = {
@@ -60,25 +45,6 @@ static const ech__option_example examples[] = {
      "emulate the step times of eight devices with these links, on any number of cores"},
     {"echelon run -n 2 -- sh -c 'echo rank $RANK of $WORLD_SIZE'",
      "print the environment of the ranks"},
-};
-
-const ech__command ech__cli_run = {
-    .name = "run",
-    .brief = "start a program as several ranks on this machine",
-    .about =
-        "Starts N processes of a program that uses libechelon, each bound to its own cores, and "
-        "supervises them. Their environment has RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, "
-        "MASTER_ADDR, MASTER_PORT and TORCHELASTIC_RESTART_COUNT, as with torchrun. "
-        "OMP_NUM_THREADS is set to the number of cores of a rank if it is not set.\n\nIf a rank "
-        "fails, it is named and the others get SIGTERM, and SIGKILL 3 s later. The exit code is "
-        "that of the failed rank, or 128 plus its signal. Ranks end with the launcher, together "
-        "with all processes that they started (those with their ECHELON_JOB in the environment). "
-        "SIGINT, SIGTERM and SIGHUP are forwarded to all ranks. Lines on standard error from ranks "
-        "other than rank 0 begin with the rank number.",
-    .options = options,
-    .count = sizeof options / sizeof *options,
-    .examples = examples,
-    .example_count = sizeof examples / sizeof *examples,
 };
 
 /* The library reads it where the program makes a trainer. */
@@ -110,23 +76,37 @@ static void say_whose_times(const ech__command *command, const args *a)
                   "ranks with dedicated cores");
 }
 
-int ech__command_run(ech_ctx *ctx, const ech__command *command, char **argv)
+static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    args a = {0};
-    ech__option_result result;
-    int code;
-    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
-        return code;
-    if (!*a.program.word[0]) {
+    const args *a = given->args;
+    if (!*a->program.word[0]) {
         ech__fail(ctx, ECH_E_INVALID, "the program's name is empty");
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     }
-    if (set_clock(ctx, &a) < 0)
+    if (set_clock(ctx, a) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    say_whose_times(command, &a);
+    say_whose_times(command, a);
     ech__launch_options launch = ech__launch_defaults();
-    launch.ranks = (int)a.ranks;
-    launch.max_restarts = (int)a.max_restarts;
-    launch.argv = a.program.word;
+    launch.ranks = (int)a->ranks;
+    launch.max_restarts = (int)a->max_restarts;
+    launch.argv = a->program.word;
     return ech__cli_launch_program(ctx, command, &launch);
 }
+
+const ech__command ech__cli_run = {
+    .name = "run",
+    .brief = "start a program as several ranks on this machine",
+    .about =
+        "Starts N processes of a program that uses libechelon, each bound to its own cores, and "
+        "supervises them. Their environment has RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, "
+        "MASTER_ADDR, MASTER_PORT and TORCHELASTIC_RESTART_COUNT, as with torchrun. "
+        "OMP_NUM_THREADS is set to the number of cores of a rank if it is not set.\n\nIf a rank "
+        "fails, it is named and the others get SIGTERM, and SIGKILL 3 s later. The exit code is "
+        "that of the failed rank, or 128 plus its signal. Ranks end with the launcher, together "
+        "with all processes that they started (those with their ECHELON_JOB in the environment). "
+        "SIGINT, SIGTERM and SIGHUP are forwarded to all ranks. Lines on standard error from ranks "
+        "other than rank 0 begin with the rank number.",
+    ECH_OPTION_ROWS(options),
+    ECH_OPTION_EXAMPLES(examples),
+    ECH__CLI_RUN(args, run),
+};

@@ -475,7 +475,7 @@ ech_status ech__option_parse(ech_ctx *ctx, const ech__command *command, char **a
 {
     parser p = {.ctx = ctx, .command = command, .args = args, .out = out, .next = argv};
     assert(command->count <= ECH_OPTION_MAX_ROWS);
-    *out = (ech__option_result){0};
+    *out = (ech__option_result){.argv = argv, .args = args};
     for (size_t i = 0; i < command->count; i++) {
         const ech__option *row = &command->options[i];
         if (row->initial && store(&p, row, row->initial) < 0)

@@ -3,16 +3,16 @@
  *
  *     typedef struct args { int64_t batch; double lr; int optimizer; bool json; const char *dir; } args;
  *     static const ech__option options[] = {
- *         {.name = "batch-size", ECH_OPTION(INT, args, batch), .arg = "N", .initial = "64", .min = 1,
- *          .group = "Training", .help = "Samples per device."},
- *         {.name = "optimizer", ECH_OPTION(CHOICE, args, optimizer), .choices = "sgd|adam|adamw",
- *          .initial = "sgd", .help = "Update rule."},
- *         {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
- *         {.name = "DIR", ECH_OPTION(STRING, args, dir), .positional = true, .required = true,
- *          .help = "Where the records are."},
+ *         ECH_ROW(INT, args, batch, "batch-size", "Samples per device.", .arg = "N", .initial = "64",
+ *                 .min = 1, .group = "Training"),
+ *         ECH_ROW(CHOICE, args, optimizer, "optimizer", "Update rule.", .choices = "sgd|adam|adamw",
+ *                 .initial = "sgd"),
+ *         ECH_ROW(FLAG, args, json, "json", "Print one JSON object."),
+ *         ECH_ROW(STRING, args, dir, "DIR", "Where the records are.", .positional = true,
+ *                 .required = true),
  *     };
  *     static const ech__command train = {.name = "train", .brief = "train a model",
- *                                        .options = options, .count = sizeof options / sizeof *options};
+ *                                        ECH_OPTION_ROWS(options)};
  *     args a = {0};
  *     ech__option_result r;
  *     if (ech__option_parse(ctx, &train, argv, &a, &r) < 0) ...    one error message in ctx
@@ -113,6 +113,12 @@ typedef struct ech__option {
 #define ECH_OPTION_OFFSET_WORDS(type, field) ECH_OPTION_OFFSET(ech__option_words, type, field)
 #define ECH_OPTION_OFFSET_REST(type, field) ECH_OPTION_OFFSET(ech__option_rest, type, field)
 
+/* A row: kind, struct and field, name, help, and what else it has. */
+#define ECH_ROW(id, type, field, name_, help_, ...)                                                \
+    {                                                                                              \
+        .name = name_, ECH_OPTION(id, type, field), .help = help_, __VA_ARGS__                     \
+    }
+
 /* The .choices of a row from the list of an enum: ECH_OPTIMIZER_LIST(ECH_OPTION_WORD). */
 #define ECH_OPTION_WORD(id, text) "|" text
 
@@ -121,7 +127,10 @@ typedef struct ech__option_example {
     const char *line, *text;
 } ech__option_example;
 
-typedef struct ech__command {
+typedef struct ech__command ech__command;
+typedef struct ech__option_result ech__option_result;
+
+struct ech__command {
     const char *name;  /* "train", "bench comm" */
     const char *brief; /* one line, no full stop */
     const char *about; /* paragraphs parted by "\n\n"; may be NULL */
@@ -129,7 +138,16 @@ typedef struct ech__command {
     size_t count;
     const ech__option_example *examples;
     size_t example_count;
-} ech__command;
+    /* For a program that calls commands through their tables: the size of args, what is in args before it is parsed
+     * (NULL: zeros), and the command itself, which returns its exit code. */
+    size_t args_bytes;
+    void (*defaults)(void *args);
+    int (*run)(ech_ctx *ctx, const ech__command *command, const ech__option_result *given);
+};
+
+/* Members of a command: its rows, its examples. */
+#define ECH_OPTION_ROWS(rows) .options = (rows), .count = sizeof(rows) / sizeof *(rows)
+#define ECH_OPTION_EXAMPLES(all) .examples = (all), .example_count = sizeof(all) / sizeof *(all)
 
 /* A further section of the man page: title in capitals, paragraphs parted by "\n\n". */
 typedef struct ech__option_section {
@@ -147,10 +165,12 @@ typedef struct ech__program {
 
 /* ---- parsing ---- */
 
-typedef struct ech__option_result {
-    bool help; /* -h or --help was met; the rest was not looked at */
+struct ech__option_result {
+    char **argv; /* that was parsed */
+    void *args;  /* the caller's struct */
+    bool help;   /* -h or --help was met; the rest was not looked at */
     uint64_t given[(ECH_OPTION_MAX_ROWS + 63) / 64]; /* one bit a row */
-} ech__option_result;
+};
 
 /* Puts the initial values and then argv (NULL at its end, without the command's name) into args. */
 ech_status ech__option_parse(ech_ctx *ctx, const ech__command *command, char **argv, void *args,

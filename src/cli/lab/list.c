@@ -13,25 +13,15 @@ typedef struct args {
 } args;
 
 static const ech__option options[] = {
-    {.name = "STUDY",
-     ECH_OPTION(WORDS, args, studies),
-     .positional = true,
-     .help = "Show what these are about, and their sizes. Default: a table of all."},
-    {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
+    ECH_ROW(WORDS, args, studies, "STUDY",
+            "Show what these are about, and their sizes. Default: a table of all.",
+            .positional = true),
+    ECH_ROW(FLAG, args, json, "json", "Print one JSON object."),
 };
 
 static const ech__option_example examples[] = {
     {"echelon lab list", "every study, and about how long it takes"},
     {"echelon lab list strong-scaling", "one study, and the sizes that --set can change"},
-};
-
-const ech__command ech__cli_lab_list = {
-    .name = "lab list",
-    .brief = "list the studies",
-    .options = options,
-    .count = sizeof options / sizeof *options,
-    .examples = examples,
-    .example_count = sizeof examples / sizeof *examples,
 };
 
 /* The cards that are asked for, in the order of the report; all where none is named. */
@@ -58,12 +48,8 @@ static ech_status choose(ech_ctx *ctx, const args *a, const ech__study_card **ou
 static ech_status print(ech_ctx *ctx, const args *a, const ech__study_card *const *cards,
                         size_t count)
 {
-    if (a->json) {
-        ech_json *json = ech__lab_list_json(cards, count);
-        const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
-        ech__json_destroy(json);
-        return status;
-    }
+    if (a->json)
+        return ech__cli_json(ctx, ech__lab_list_json(cards, count));
     if (!a->studies.count)
         ech__lab_show_list(cards, count);
     for (size_t i = 0; a->studies.count && i < count; i++) {
@@ -74,17 +60,20 @@ static ech_status print(ech_ctx *ctx, const args *a, const ech__study_card *cons
     return ECH_OK;
 }
 
-int ech__command_lab_list(ech_ctx *ctx, const ech__command *command, char **argv)
+static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    args a = {0};
-    ech__option_result result;
+    const args *a = given->args;
     const ech__study_card *cards[ECH__LAB_MAX_STUDIES];
     size_t count = 0;
-    int code;
-    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
-        return code;
-    if (choose(ctx, &a, cards, &count) < 0)
+    if (choose(ctx, a, cards, &count) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    return print(ctx, &a, cards, count) < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED)
-                                            : ECH__EXIT_GOOD;
+    return ech__cli_end(ctx, command, print(ctx, a, cards, count));
 }
+
+const ech__command ech__cli_lab_list = {
+    .name = "lab list",
+    .brief = "list the studies",
+    ECH_OPTION_ROWS(options),
+    ECH_OPTION_EXAMPLES(examples),
+    ECH__CLI_RUN(args, run),
+};

@@ -13,53 +13,26 @@ typedef struct args {
 } args;
 
 static const ech__option options[] = {
-    {.name = "DIR",
-     ECH_OPTION(STRING, args, request.dir),
-     .positional = true,
-     .required = true,
-     .help = "Directory of the report: lab.json and studies/."},
-    {.name = "out",
-     ECH_OPTION(STRING, args, request.out),
-     .arg = "DIR",
-     .help = "Where the report goes. It is made where it is not there. Default: the directory of "
-             "its records."},
-    {.name = "format",
-     ECH_OPTION(CHOICE, args, request.format),
-     .choices = ECH__REPORT_FORMATS,
-     .initial = "both",
-     .help = "What is written."},
-    {.name = "csv",
-     ECH_OPTION(FLAG, args, request.csv),
-     .help = "Write every table to csv/STUDY-NUMBER.csv too, with full precision."},
-    {.name = "pictures",
-     ECH_OPTION(CHOICE, args, request.pictures),
-     .choices = ECH__REPORT_PICTURES,
-     .initial = "none",
-     .help = "Write every plot to pictures/STUDY-NUMBER.svg or .png too."},
-    {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
+    ECH_ROW(STRING, args, request.dir, "DIR", "Directory of the report: lab.json and studies/.",
+            .positional = true, .required = true),
+    ECH_ROW(STRING, args, request.out, "out",
+            "Where the report goes. It is made where it is not there. Default: the directory of "
+            "its records.",
+            .arg = "DIR"),
+    ECH_ROW(CHOICE, args, request.format, "format", "What is written.",
+            .choices = ECH__REPORT_FORMATS, .initial = "both"),
+    ECH_ROW(FLAG, args, request.csv, "csv",
+            "Write every table to csv/STUDY-NUMBER.csv too, with full precision."),
+    ECH_ROW(CHOICE, args, request.pictures, "pictures",
+            "Write every plot to pictures/STUDY-NUMBER.svg or .png too.",
+            .choices = ECH__REPORT_PICTURES, .initial = "none"),
+    ECH_ROW(FLAG, args, json, "json", "Print one JSON object."),
 };
 
 static const ech__option_example examples[] = {
     {"echelon report reports/quick", "writes report.html and report.pdf beside the records"},
     {"echelon report reports/quick --out site --csv", "writes them elsewhere, and tables as CSV"},
     {"echelon report reports/quick --pictures png", "draws every plot as a picture too"},
-};
-
-const ech__command ech__cli_report = {
-    .name = "report",
-    .brief = "write a page and a PDF from the records of a lab",
-    .about =
-        "Reads records only, so that a report can be made again without running anything: lab.json "
-        "names the studies, studies/ID.json hold their tables, plots and answers, and plots take "
-        "series and timelines from the run directories that they name. report.html is one file "
-        "that needs no other; report.pdf holds the same on A4. A study or a plot whose records "
-        "cannot be read is named on stderr and in the report, which has all the others, and the "
-        "exit "
-        "code is 1.",
-    .options = options,
-    .count = sizeof options / sizeof *options,
-    .examples = examples,
-    .example_count = sizeof examples / sizeof *examples,
 };
 
 static ech_status print_json(ech_ctx *ctx, const ech__report_request *a, const ech__report_files *r)
@@ -78,9 +51,7 @@ static ech_status print_json(ech_ctx *ctx, const ech__report_request *a, const e
         ech__json_set_string(&json, "pictures", r->pictures);
         ech__json_set_int(&json, "plots", (int64_t)r->plots);
     }
-    const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
-    ech__json_destroy(json);
-    return status;
+    return ech__cli_json(ctx, json);
 }
 
 static ech_status check(ech_ctx *ctx, const ech__report_request *a)
@@ -95,22 +66,34 @@ static ech_status check(ech_ctx *ctx, const ech__report_request *a)
     return ECH_OK;
 }
 
-int ech__command_report(ech_ctx *ctx, const ech__command *command, char **argv)
+static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    args a = {0};
-    ech__option_result given;
-    int code;
-    if (!ech__cli_parse(ctx, command, argv, &a, &given, &code))
-        return code;
-    if (check(ctx, &a.request) < 0)
+    const args *a = given->args;
+    if (check(ctx, &a->request) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     ech__report_files files;
-    ech_status status = ech__cli_report_write(ctx, command, &a.request, &files);
-    if (status == ECH_OK && a.json)
-        status = print_json(ctx, &a.request, &files);
+    ech_status status = ech__cli_report_write(ctx, command, &a->request, &files);
+    if (status == ECH_OK && a->json)
+        status = print_json(ctx, &a->request, &files);
     else if (status == ECH_OK)
-        ech__cli_report_print(&a.request, &files);
+        ech__cli_report_print(&a->request, &files);
     if (status < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     return files.problems ? ECH__EXIT_FAILED : ECH__EXIT_GOOD;
 }
+
+const ech__command ech__cli_report = {
+    .name = "report",
+    .brief = "write a page and a PDF from the records of a lab",
+    .about =
+        "Reads records only, so that a report can be made again without running anything: lab.json "
+        "names the studies, studies/ID.json hold their tables, plots and answers, and plots take "
+        "series and timelines from the run directories that they name. report.html is one file "
+        "that needs no other; report.pdf holds the same on A4. A study or a plot whose records "
+        "cannot be read is named on stderr and in the report, which has all the others, and the "
+        "exit "
+        "code is 1.",
+    ECH_OPTION_ROWS(options),
+    ECH_OPTION_EXAMPLES(examples),
+    ECH__CLI_RUN(args, run),
+};

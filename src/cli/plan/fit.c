@@ -26,65 +26,30 @@ typedef struct args {
 } args;
 
 static const ech__option options[] = {
-    {.name = "TABLE.csv",
-     ECH_OPTION(STRING, args, table),
-     .arg = "FILE",
-     .positional = true,
-     .required = true,
-     .help = "Runs: a line that names the columns devices, batch, samples, bytes and time in any "
-             "order, then a line for each run. batch: samples per device per step; samples: number "
-             "in the measured interval, such as an epoch; bytes: gradient bytes exchanged per step "
-             "and device, 0 for none; time: seconds for the interval."},
-    {.name = "predict",
-     ECH_OPTION(STRING, args, predict),
-     .arg = "N,N,...",
-     .group = "Predictions",
-     .help = "Numbers of devices. Default: twice and four times the largest in the table."},
-    {.name = "batch",
-     ECH_OPTION(STRING, args, batch),
-     .arg = "N,N,...",
-     .help = "Batches per device. Default: those in the table. Others are interpolated."},
-    {.name = "confidence",
-     ECH_OPTION(REAL, args, confidence),
-     .arg = "PERCENT",
-     .initial = "95",
-     .min = 50,
-     .max = 99.9,
-     .help = "Confidence level of the intervals."},
-    {.name = "noise",
-     ECH_OPTION(REAL, args, noise),
-     .arg = "PERCENT",
-     .initial = "1",
-     .min = 0.01,
-     .max = 50,
-     .help = "Prior estimate of how much two equal runs differ. It counts as much as the residuals "
-             "of two rows."},
-    {.name = "json",
-     ECH_OPTION(FLAG, args, json),
-     .group = "Output",
-     .help = "Print one JSON object."},
+    ECH_ROW(STRING, args, table, "TABLE.csv",
+            "Runs: a line that names the columns devices, batch, samples, bytes and time in any "
+            "order, then a line for each run. batch: samples per device per step; samples: number "
+            "in the measured interval, such as an epoch; bytes: gradient bytes exchanged per step "
+            "and device, 0 for none; time: seconds for the interval.",
+            .arg = "FILE", .positional = true, .required = true),
+    ECH_ROW(STRING, args, predict, "predict",
+            "Numbers of devices. Default: twice and four times the largest in the table.",
+            .arg = "N,N,...", .group = "Predictions"),
+    ECH_ROW(STRING, args, batch, "batch",
+            "Batches per device. Default: those in the table. Others are interpolated.",
+            .arg = "N,N,..."),
+    ECH_ROW(REAL, args, confidence, "confidence", "Confidence level of the intervals.",
+            .arg = "PERCENT", .initial = "95", .min = 50, .max = 99.9),
+    ECH_ROW(REAL, args, noise, "noise",
+            "Prior estimate of how much two equal runs differ. It counts as much as the residuals "
+            "of two rows.",
+            .arg = "PERCENT", .initial = "1", .min = 0.01, .max = 50),
+    ECH_ROW(FLAG, args, json, "json", "Print one JSON object.", .group = "Output"),
 };
 
 static const ech__option_example examples[] = {
     {"echelon plan fit examples/a40_compute.csv --predict 4,8",
      "fit ResNet-18 on one and two GPUs, predict four and eight"},
-};
-
-const ech__command ech__cli_plan_fit = {
-    .name = "plan fit",
-    .brief = "fit a model to a table of runs and predict other numbers of devices",
-    .about =
-        "A step on one device takes a fitted time for each batch. Several devices add an exposed "
-        "part. Several forms of that part are compared by leave-one-out cross-validation over the "
-        "rows with several devices. The simplest form that is as good as the best is kept. If "
-        "several forms are equally good and simple, all are kept: the prediction is their mean, "
-        "and its interval covers all of theirs.\n\n"
-        "An interval is for one more measured run: Student's t times the spread of a run and of "
-        "the fitted values. The spread comes from the residuals and from --noise.",
-    .options = options,
-    .count = sizeof options / sizeof *options,
-    .examples = examples,
-    .example_count = sizeof examples / sizeof *examples,
 };
 
 /* ---- arguments ---- */
@@ -429,37 +394,44 @@ static ech_status print_json(ech_ctx *ctx, const ech__fit *fit, const args *a)
     ech__json_set(&json, "alike", alike_json(fit));
     ech__json_set(&json, "rows", rows_json(fit));
     ech__json_set(&json, "predictions", predictions_json(fit, a));
-    const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
-    ech__json_destroy(json);
-    return status;
+    return ech__cli_json(ctx, json);
 }
 
-int ech__command_plan_fit(ech_ctx *ctx, const ech__command *command, char **argv)
+static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    args a = {0};
-    ech__option_result result;
+    args *a = given->args;
     ech__table table;
     ech__fit fit;
-    int code;
-    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
-        return code;
-    if (check(ctx, &a) < 0)
+    if (check(ctx, a) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    const ech__fit_options o = {.noise = a.noise / 100, .confidence = a.confidence / 100};
-    if (ech__table_load(ctx, a.table, &table) < 0 ||
-        ech__fit_table(ctx, a.table, &table, &o, &fit) < 0)
+    const ech__fit_options o = {.noise = a->noise / 100, .confidence = a->confidence / 100};
+    if (ech__table_load(ctx, a->table, &table) < 0 ||
+        ech__fit_table(ctx, a->table, &table, &o, &fit) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
-    take_defaults(&a, &table);
-    if (a.json) {
-        if (print_json(ctx, &fit, &a) < 0)
-            return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
-        return ECH__EXIT_GOOD;
-    }
+    take_defaults(a, &table);
+    if (a->json)
+        return ech__cli_end(ctx, command, print_json(ctx, &fit, a));
     print_compute(&fit);
     print_forms(&fit);
     print_alike(&fit);
     print_rows(&fit);
-    print_predictions(&fit, &a);
-    print_laws(&fit, &a);
+    print_predictions(&fit, a);
+    print_laws(&fit, a);
     return ECH__EXIT_GOOD;
 }
+
+const ech__command ech__cli_plan_fit = {
+    .name = "plan fit",
+    .brief = "fit a model to a table of runs and predict other numbers of devices",
+    .about =
+        "A step on one device takes a fitted time for each batch. Several devices add an exposed "
+        "part. Several forms of that part are compared by leave-one-out cross-validation over the "
+        "rows with several devices. The simplest form that is as good as the best is kept. If "
+        "several forms are equally good and simple, all are kept: the prediction is their mean, "
+        "and its interval covers all of theirs.\n\n"
+        "An interval is for one more measured run: Student's t times the spread of a run and of "
+        "the fitted values. The spread comes from the residuals and from --noise.",
+    ECH_OPTION_ROWS(options),
+    ECH_OPTION_EXAMPLES(examples),
+    ECH__CLI_RUN(args, run),
+};

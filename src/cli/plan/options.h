@@ -25,6 +25,9 @@ typedef struct ech__plan_counts {
     size_t count;
 } ech__plan_counts;
 
+/* The command. */
+int ech__plan_run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given);
+
 /* Numbers and ranges, "1,2,8-16", in rising order and each once. */
 ech_status ech__plan_devices(ech_ctx *ctx, const char *text, ech__plan_counts *out);
 

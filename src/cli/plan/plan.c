@@ -40,10 +40,7 @@ static ech_status show(ech_ctx *ctx, const args *a, const ech__plan_result *r)
         ech__plan_show(r);
         return ECH_OK;
     }
-    ech_json *json = ech__plan_json(r);
-    const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
-    ech__json_destroy(json);
-    return status;
+    return ech__cli_json(ctx, ech__plan_json(r));
 }
 
 /* From the plan alone: what one device needs, and the most that it could take. */
@@ -163,26 +160,21 @@ static int memory(ech_ctx *ctx, const ech__command *command, const args *a)
     return ech__cli_memory_list(ctx, command, &config, a->memory, a->run.json);
 }
 
-int ech__command_plan(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__plan_run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    args a = {.run = ech__run_defaults()};
-    ech__option_result result;
+    const args *a = given->args;
     int code;
-    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
-        return code;
-    if (a.measure_batch || a.measure_link || a.measure_copies)
-        return ech__plan_measure_as_rank(ctx, command, &a);
-    if (a.memory)
-        return memory(ctx, command, &a);
+    if (a->measure_batch || a->measure_link || a->measure_copies)
+        return ech__plan_measure_as_rank(ctx, command, a);
+    if (a->memory)
+        return memory(ctx, command, a);
     counts *devices = malloc(sizeof *devices);
-    if (!devices) {
-        ech__no_memory(ctx, "the numbers of devices");
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
-    }
-    if (ech__plan_devices(ctx, a.devices, devices) < 0)
+    if (!devices)
+        return ech__cli_end(ctx, command, ech__no_memory(ctx, "the numbers of devices"));
+    if (ech__plan_devices(ctx, a->devices, devices) < 0)
         code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     else
-        code = plan(ctx, command, argv, &a, devices);
+        code = plan(ctx, command, given->argv, a, devices);
     free(devices);
     return code;
 }

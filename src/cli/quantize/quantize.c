@@ -17,138 +17,71 @@ typedef struct args {
 } args;
 
 static const ech__option options[] = {
-    {.name = "model",
-     ECH_OPTION(CHOICE, args, model),
-     .choices = ECH__MODEL_LIST(ECH_OPTION_WORD),
-     .initial = "lenet",
-     .group = "Network",
-     .help = "Model of the trained network. It must be an image model."},
-    {.name = "init",
-     ECH_OPTION(STRING, args, init),
-     .arg = "FILE|DIR",
-     .help = "Trained f32 weights: a safetensors file, or the directory of echelon train --save, "
-             "from which the newest checkpoint is read."},
-    {.name = "load",
-     ECH_OPTION(STRING, args, load),
-     .arg = "FILE.safetensors",
-     .help = "A quantized network (int8.safetensors). It is evaluated without calibration."},
-    {.name = "data",
-     ECH_OPTION(STRING, args, data),
-     .choices = "synthetic|cifar10",
-     .initial = "synthetic",
-     .group = "Data",
-     .help = "Data set. Calibration uses the training set; accuracy is measured on the test set."},
-    {.name = "data-dir",
-     ECH_OPTION(STRING, args, data_dir),
-     .arg = "DIR",
-     .help = "Directory of the CIFAR-10 files; echelon data cifar10 fetches them."},
-    {.name = "limit",
-     ECH_OPTION(INT, args, limit),
-     .arg = "N",
-     .initial = "0",
-     .min = 0,
-     .max = HUGE_VAL,
-     .help = "Number of test images, balanced over classes; 0: all 10,000."},
-    {.name = "samples",
-     ECH_OPTION(INT, args, samples),
-     .arg = "N",
-     .initial = "1000",
-     .min = 0,
-     .max = HUGE_VAL,
-     .help = "Number of training images for calibration."},
-    {.name = "seed",
-     ECH_OPTION(INT, args, seed),
-     .arg = "N",
-     .initial = "0",
-     .min = 0,
-     .max = HUGE_VAL,
-     .help = "Random seed for the choice of these images."},
-    {.name = "weights",
-     ECH_OPTION(CHOICE, args, weights),
-     .choices = ECH_CLIP_LIST(ECH_OPTION_WORD),
-     .initial = "mse",
-     .group = "Scales",
-     .help = "Range of the weights that -127 to 127 cover; values outside are clamped. max: "
-             "min-max; 3sigma: three standard deviations; percentile: see --weight-percentile; "
-             "mse: MSE-optimal."},
-    {.name = "per",
-     ECH_OPTION(CHOICE, args, per),
-     .choices = "tensor|channel",
-     .initial = "channel",
-     .help = "One weight scale per tensor or one per output channel."},
-    {.name = "weight-percentile",
-     ECH_OPTION(REAL, args, weight_percentile),
-     .arg = "P",
-     .initial = "99.9",
-     .min = 50,
-     .max = 100,
-     .help = "Percentage of the weights inside the range, with --weights percentile."},
-    {.name = "activations",
-     ECH_OPTION(CHOICE, args, activations),
-     .choices = ECH_OBSERVE_LIST(ECH_OPTION_WORD),
-     .initial = "entropy",
-     .help =
-         "Range of the activations, from calibration. max: min-max; percentile: see "
-         "--percentile; entropy: entropy calibration (Kullback-Leibler). After a ReLU the range "
-         "maps to 0 to 255, elsewhere to -128 to 127."},
-    {.name = "percentile",
-     ECH_OPTION(REAL, args, percentile),
-     .arg = "P",
-     .initial = "99.99",
-     .min = 50,
-     .max = 100,
-     .help = "Percentage of the values inside the range, with --activations percentile."},
-    {.name = "batch-size",
-     ECH_OPTION(INT, args, batch),
-     .arg = "N",
-     .initial = "128",
-     .min = 1,
-     .max = 1 << 20,
-     .group = "Running",
-     .help = "Images per batch."},
-    {.name = "threads",
-     ECH_OPTION(INT, args, threads),
-     .arg = "T",
-     .initial = "1",
-     .min = 0,
-     .max = 1024,
-     .help = "Threads of the device; 0: all cores."},
-    {ECH__ROW_ISA(args, isa)},
-    {.name = "tune",
-     ECH_OPTION(CHOICE, args, tune),
-     .choices = "off|on",
-     .initial = "on",
-     .help = "Time the candidate kernels of the f32 network, so that int8 is compared with the "
-             "fastest f32 kernels."},
-    {.name = "sensitivity",
-     ECH_OPTION(INT, args, sensitivity),
-     .arg = "N",
-     .initial = "1000",
-     .min = 0,
-     .max = HUGE_VAL,
-     .help = "Number of test images for the sensitivity of each layer (only that layer in int8); "
-             "0: skip it."},
-    {.name = "timed",
-     ECH_OPTION(INT, args, timed),
-     .arg = "N",
-     .initial = "0",
-     .min = 0,
-     .max = 100000,
-     .help = "Number of extra f32 and int8 batches to time on the same images; their times are in "
-             "the record."},
-    {.name = "turns",
-     ECH_OPTION(CHOICE, args, turns),
-     .choices = "int8|f32",
-     .initial = "int8",
-     .help = "As an arm of echelon compare: the network to time. Nothing is evaluated."},
-    {.name = "out",
-     ECH_OPTION(STRING, args, out),
-     .arg = "DIR",
-     .initial = "quantized",
-     .group = "Output",
-     .help = "Directory for int8.safetensors, int8.onnx, f32.onnx, quantize.json, predictions.csv, "
-             "histograms and plots. '' writes nothing."},
-    {.name = "json", ECH_OPTION(FLAG, args, json), .help = "Print one JSON object."},
+    ECH_ROW(CHOICE, args, model, "model",
+            "Model of the trained network. It must be an image model.",
+            .choices = ECH__MODEL_LIST(ECH_OPTION_WORD), .initial = "lenet", .group = "Network"),
+    ECH_ROW(STRING, args, init, "init",
+            "Trained f32 weights: a safetensors file, or the directory of echelon train --save, "
+            "from which the newest checkpoint is read.",
+            .arg = "FILE|DIR"),
+    ECH_ROW(STRING, args, load, "load",
+            "A quantized network (int8.safetensors). It is evaluated without calibration.",
+            .arg = "FILE.safetensors"),
+    ECH_ROW(STRING, args, data, "data",
+            "Data set. Calibration uses the training set; accuracy is measured on the test set.",
+            .choices = "synthetic|cifar10", .initial = "synthetic", .group = "Data"),
+    ECH_ROW(STRING, args, data_dir, "data-dir",
+            "Directory of the CIFAR-10 files; echelon data cifar10 fetches them.", .arg = "DIR"),
+    ECH_ROW(INT, args, limit, "limit",
+            "Number of test images, balanced over classes; 0: all 10,000.", .arg = "N",
+            .initial = "0", .min = 0, .max = HUGE_VAL),
+    ECH_ROW(INT, args, samples, "samples", "Number of training images for calibration.", .arg = "N",
+            .initial = "1000", .min = 0, .max = HUGE_VAL),
+    ECH_ROW(INT, args, seed, "seed", "Random seed for the choice of these images.", .arg = "N",
+            .initial = "0", .min = 0, .max = HUGE_VAL),
+    ECH_ROW(CHOICE, args, weights, "weights",
+            "Range of the weights that -127 to 127 cover; values outside are clamped. max: "
+            "min-max; 3sigma: three standard deviations; percentile: see --weight-percentile; "
+            "mse: MSE-optimal.",
+            .choices = ECH_CLIP_LIST(ECH_OPTION_WORD), .initial = "mse", .group = "Scales"),
+    ECH_ROW(CHOICE, args, per, "per", "One weight scale per tensor or one per output channel.",
+            .choices = "tensor|channel", .initial = "channel"),
+    ECH_ROW(REAL, args, weight_percentile, "weight-percentile",
+            "Percentage of the weights inside the range, with --weights percentile.", .arg = "P",
+            .initial = "99.9", .min = 50, .max = 100),
+    ECH_ROW(CHOICE, args, activations, "activations",
+            "Range of the activations, from calibration. max: min-max; percentile: see "
+            "--percentile; entropy: entropy calibration (Kullback-Leibler). After a ReLU the range "
+            "maps to 0 to 255, elsewhere to -128 to 127.",
+            .choices = ECH_OBSERVE_LIST(ECH_OPTION_WORD), .initial = "entropy"),
+    ECH_ROW(REAL, args, percentile, "percentile",
+            "Percentage of the values inside the range, with --activations percentile.", .arg = "P",
+            .initial = "99.99", .min = 50, .max = 100),
+    ECH_ROW(INT, args, batch, "batch-size", "Images per batch.", .arg = "N", .initial = "128",
+            .min = 1, .max = 1 << 20, .group = "Running"),
+    ECH_ROW(INT, args, threads, "threads", "Threads of the device; 0: all cores.", .arg = "T",
+            .initial = "1", .min = 0, .max = 1024),
+    ECH__ROW_ISA(args, isa),
+    ECH_ROW(CHOICE, args, tune, "tune",
+            "Time the candidate kernels of the f32 network, so that int8 is compared with the "
+            "fastest f32 kernels.",
+            .choices = "off|on", .initial = "on"),
+    ECH_ROW(INT, args, sensitivity, "sensitivity",
+            "Number of test images for the sensitivity of each layer (only that layer in int8); "
+            "0: skip it.",
+            .arg = "N", .initial = "1000", .min = 0, .max = HUGE_VAL),
+    ECH_ROW(INT, args, timed, "timed",
+            "Number of extra f32 and int8 batches to time on the same images; their times are in "
+            "the record.",
+            .arg = "N", .initial = "0", .min = 0, .max = 100000),
+    ECH_ROW(CHOICE, args, turns, "turns",
+            "As an arm of echelon compare: the network to time. Nothing is evaluated.",
+            .choices = "int8|f32", .initial = "int8"),
+    ECH_ROW(STRING, args, out, "out",
+            "Directory for int8.safetensors, int8.onnx, f32.onnx, quantize.json, predictions.csv, "
+            "histograms and plots. '' writes nothing.",
+            .arg = "DIR", .initial = "quantized", .group = "Output"),
+    ECH_ROW(FLAG, args, json, "json", "Print one JSON object."),
 };
 
 static const ech__option_example examples[] = {
@@ -159,26 +92,6 @@ static const ech__option_example examples[] = {
     {"echelon quantize --model lenet --load quantized/int8.safetensors --data cifar10 --data-dir "
      "cifar",
      "evaluate a quantized network"},
-};
-
-const ech__command ech__cli_quantize = {
-    .name = "quantize",
-    .brief = "quantize a trained network to int8 and show what each step costs",
-    .about =
-        "Converts a trained network to 8-bit integers step by step. Calibration on training images "
-        "finds the scales, from histograms of weights and activations. Weights become s8, "
-        "activations u8 after a ReLU and s8 elsewhere, biases s32 in units of input scale times "
-        "weight scale. Batch norms are folded into the convolutions before them. The result "
-        "computes in integers: products are summed exactly in 32 bits, and one multiplication "
-        "rescales a sum to the scale of the next layer.\n\n"
-        "The ladder shows for each step the accuracy with its 95 % interval, the agreement with "
-        "f32, the size and the time. It also shows fake quantization (the same in float "
-        "arithmetic) and two common mistakes: biases added to integer sums without a scale, and "
-        "activations scaled to 255 steps but clamped at 127.",
-    .options = options,
-    .count = sizeof options / sizeof *options,
-    .examples = examples,
-    .example_count = sizeof examples / sizeof *examples,
 };
 
 /* A line that each step overwrites on a terminal; nothing elsewhere. */
@@ -218,25 +131,17 @@ static ech__quantization_config config_of(const args *a)
 
 static ech_status report(ech_ctx *ctx, const args *a, const ech__quantization *study)
 {
-    if (a->json) {
-        ech_json *json = ech__quantize_json(study);
-        const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
-        ech__json_destroy(json);
-        ECH_TRY(status);
-    } else {
+    if (a->json)
+        ECH_TRY(ech__cli_json(ctx, ech__quantize_json(study)));
+    else
         ech__quantize_show(study);
-    }
     return study->config.out ? ech__quantize_record(study) : ECH_OK;
 }
 
-int ech__command_quantize(ech_ctx *ctx, const ech__command *command, char **argv)
+static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    args a = {0};
-    ech__option_result result;
-    int code;
-    if (!ech__cli_parse(ctx, command, argv, &a, &result, &code))
-        return code;
-    const ech__quantization_config config = config_of(&a);
+    const args *a = given->args;
+    const ech__quantization_config config = config_of(a);
     ech__quantization study;
     const ech_status status = ech__quantization_run(ctx, &config, &study);
     if (isatty(STDERR_FILENO))
@@ -244,8 +149,26 @@ int ech__command_quantize(ech_ctx *ctx, const ech__command *command, char **argv
     if (status < 0)
         return ech__cli_fail(ctx, command,
                              status == ECH_E_INVALID ? ECH__EXIT_USAGE : ECH__EXIT_FAILED);
-    code = report(ctx, &a, &study) < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED)
-                                       : ECH__EXIT_GOOD;
+    const int code = ech__cli_end(ctx, command, report(ctx, a, &study));
     ech__quantization_fini(&study);
     return code;
 }
+
+const ech__command ech__cli_quantize = {
+    .name = "quantize",
+    .brief = "quantize a trained network to int8 and show what each step costs",
+    .about =
+        "Converts a trained network to 8-bit integers step by step. Calibration on training images "
+        "finds the scales, from histograms of weights and activations. Weights become s8, "
+        "activations u8 after a ReLU and s8 elsewhere, biases s32 in units of input scale times "
+        "weight scale. Batch norms are folded into the convolutions before them. The result "
+        "computes in integers: products are summed exactly in 32 bits, and one multiplication "
+        "rescales a sum to the scale of the next layer.\n\n"
+        "The ladder shows for each step the accuracy with its 95 % interval, the agreement with "
+        "f32, the size and the time. It also shows fake quantization (the same in float "
+        "arithmetic) and two common mistakes: biases added to integer sums without a scale, and "
+        "activations scaled to 255 steps but clamped at 127.",
+    ECH_OPTION_ROWS(options),
+    ECH_OPTION_EXAMPLES(examples),
+    ECH__CLI_RUN(args, run),
+};

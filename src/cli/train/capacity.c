@@ -87,9 +87,7 @@ static ech_status print_json(const ech__capacity *c, const ech__need *needs, siz
         ech__json_append(&rows, row);
     }
     ech__json_set(&json, "rows", rows);
-    const ech_status status = ech__json_print(c->ctx, json, ECH_JSON_INDENT, stdout);
-    ech__json_destroy(json);
-    return status;
+    return ech__cli_json(c->ctx, json);
 }
 
 /* ---- echelon train --memory ---- */
@@ -143,8 +141,7 @@ static ech_status memory_of_batch(ech_ctx *ctx, const ech__run_config *config, i
 int ech__cli_memory(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
                     int devices)
 {
-    return memory_of_batch(ctx, config, devices) < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED)
-                                                     : ECH__EXIT_GOOD;
+    return ech__cli_end(ctx, command, memory_of_batch(ctx, config, devices));
 }
 
 /* ---- echelon plan --memory LIST ---- */
@@ -197,7 +194,5 @@ int ech__cli_memory_list(ech_ctx *ctx, const ech__command *command, const ech__r
     size_t count;
     if (parse_list(ctx, list, batches, &count) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    return memory_of_list(ctx, config, batches, count, json) < 0
-               ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED)
-               : ECH__EXIT_GOOD;
+    return ech__cli_end(ctx, command, memory_of_list(ctx, config, batches, count, json));
 }

@@ -42,10 +42,10 @@ const ech__command ech__cli_train = {
         "Plans the training, runs the steps and sums up the timed ones. A step's time runs from "
         "before the forward pass to after the optimizer step. The same seed, number of devices and "
         "number of threads give the same bits, for one set of kernel timings.",
-    .options = train_options,
-    .count = sizeof train_options / sizeof *train_options,
-    .examples = train_examples,
-    .example_count = sizeof train_examples / sizeof *train_examples,
+    ECH_OPTION_ROWS(train_options),
+    ECH_OPTION_EXAMPLES(train_examples),
+    ECH__CLI_RUN(ech__train_args, ech__train_run),
+    .defaults = ech__training_defaults,
 };
 
 static const ech__option_example bench_examples[] = {
@@ -58,8 +58,8 @@ const ech__command ech__cli_bench_step = {
     .brief = "time training steps and every kernel in them",
     .about = "Plain sgd on synthetic data: the same work as a PyTorch step of zero_grad, forward, "
              "backward and optimizer.step, to be run beside it.",
-    .options = bench_options,
-    .count = sizeof bench_options / sizeof *bench_options,
-    .examples = bench_examples,
-    .example_count = sizeof bench_examples / sizeof *bench_examples,
+    ECH_OPTION_ROWS(bench_options),
+    ECH_OPTION_EXAMPLES(bench_examples),
+    ECH__CLI_RUN(ech__train_args, ech__bench_step_run),
+    .defaults = ech__training_defaults,
 };

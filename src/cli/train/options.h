@@ -11,12 +11,14 @@ typedef struct ech__train_args {
     int ranks;           /* of a launcher: devices, or groups of --mp; 0: not given */
 } ech__train_args;
 
-/* Parses argv, and checks what can be checked without reading anything. False when the command is over: *code is then its
- * exit code. */
-bool ech__train_parse(ech_ctx *ctx, const ech__command *command, char **argv, ech__train_args *out,
-                      int *code);
-/* The links of the virtual clock: of --cluster, --link, or this machine as measured. */
-ech_status ech__train_find_links(ech_ctx *ctx, ech__run_config *config);
+/* The commands. */
+int ech__train_run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given);
+int ech__bench_step_run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given);
+
+/* Checks options that were parsed, and adds what follows from them. The links of the virtual clock are those of --cluster or
+ * --link, or of this machine as measured. */
+ech_status ech__train_settle(ech_ctx *ctx, const ech__command *command,
+                             const ech__option_result *given);
 
 /* ---- groups.c ---- */
 

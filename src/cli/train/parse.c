@@ -21,7 +21,7 @@ static ech__emulation own_links(ech_ctx *ctx, const ech__run_config *c)
     return links;
 }
 
-ech_status ech__train_find_links(ech_ctx *ctx, ech__run_config *c)
+static ech_status find_links(ech_ctx *ctx, ech__run_config *c)
 {
     ech__emulation *e = &c->emulation;
     e->cluster = ech__cluster_defaults();
@@ -146,26 +146,23 @@ static void settle(const ech__command *command, const ech__option_result *r, ech
     o->batch = 0;
 }
 
-bool ech__train_parse(ech_ctx *ctx, const ech__command *command, char **argv, args *a, int *code)
+ech_status ech__train_settle(ech_ctx *ctx, const ech__command *command,
+                             const ech__option_result *given)
 {
+    args *a = given->args;
     ech__run_config *c = &a->run;
-    ech__option_result result;
-    *a = (args){.run = ech__run_defaults()};
-    if (!ech__cli_parse(ctx, command, argv, a, &result, code))
-        return false;
     c->command = ech__cli_command_line();
-    if (!ech__option_given(command, &result, "warmup"))
+    if (!ech__option_given(command, given, "warmup"))
         c->warmup = c->steps > 5 ? 5 : c->steps - 1;
     if (c->devices < 0) /* all */
         c->devices = ech__device_cores();
     if (c->data && !strcmp(c->data, "synthetic"))
         c->data = NULL;
-    if (ech__train_find_groups(ctx, a) < 0 || find_straggler(ctx, c) < 0 ||
-        check_links(ctx, c) < 0 || ech__precision_check(ctx, command, &result, c) < 0 ||
-        check_combinations(ctx, command, &result, a) < 0) {
-        *code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-        return false;
-    }
-    settle(command, &result, c);
-    return true;
+    ECH_TRY(ech__train_find_groups(ctx, a));
+    ECH_TRY(find_straggler(ctx, c));
+    ECH_TRY(check_links(ctx, c));
+    ECH_TRY(ech__precision_check(ctx, command, given, c));
+    ECH_TRY(check_combinations(ctx, command, given, a));
+    settle(command, given, c);
+    return find_links(ctx, c);
 }

@@ -35,10 +35,8 @@ static int train(ech_ctx *ctx, const ech__command *command, const ech__train_arg
     ech__show_progress_end(&progress);
     if (run->is_complete && config.json && run->rank == 0) {
         ech_json *json = ech__run_json(run, ech__run_stops(run) ? "diverged" : "done");
-        const ech_status printed =
-            ech__json_print(status == ECH_OK ? ctx : NULL, json, ECH_JSON_INDENT, stdout);
+        const ech_status printed = ech__cli_json(status == ECH_OK ? ctx : NULL, json);
         status = status == ECH_OK ? printed : status;
-        ech__json_destroy(json);
     } else if (run->is_complete && run->rank == 0) {
         show(run);
     }
@@ -121,30 +119,24 @@ static int run_it(ech_ctx *ctx, const ech__command *command, const ech__train_ar
     return train_as_rank(ctx, command, a, show); /* alone */
 }
 
-int ech__command_train(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__train_run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    ech__train_args a;
-    int code;
-    if (!ech__train_parse(ctx, command, argv, &a, &code))
-        return code;
-    if (ech__train_find_links(ctx, &a.run) < 0)
+    const ech__train_args *a = given->args;
+    if (ech__train_settle(ctx, command, given) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    if (a.run.memory) {
-        const bool one = ech__strategy_row_of(a.run.parallel)->one_process ||
-                         a.run.train.pipeline.ranks || !a.ranks;
-        return ech__cli_memory(ctx, command, &a.run, one ? 1 : a.ranks);
+    if (a->run.memory) {
+        const bool one = ech__strategy_row_of(a->run.parallel)->one_process ||
+                         a->run.train.pipeline.ranks || !a->ranks;
+        return ech__cli_memory(ctx, command, &a->run, one ? 1 : a->ranks);
     }
-    return run_it(ctx, command, &a, argv, ech__show_run);
+    return run_it(ctx, command, a, given->argv, ech__show_run);
 }
 
-int ech__command_bench_step(ech_ctx *ctx, const ech__command *command, char **argv)
+int ech__bench_step_run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    ech__train_args a;
-    int code;
-    if (!ech__train_parse(ctx, command, argv, &a, &code))
-        return code;
-    if (ech__train_find_links(ctx, &a.run) < 0)
+    ech__train_args *a = given->args;
+    if (ech__train_settle(ctx, command, given) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    a.run.keep_going = true; /* times are what counts */
-    return run_it(ctx, command, &a, argv, ech__show_kernels);
+    a->run.keep_going = true; /* times are what counts */
+    return run_it(ctx, command, a, given->argv, ech__show_kernels);
 }

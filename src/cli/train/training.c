@@ -1,5 +1,10 @@
 #include "cli/train/training.h"
 
+void ech__training_defaults(void *args)
+{
+    *(ech__run_config *)args = ech__run_defaults();
+}
+
 unsigned ech__training_asked(const ech__run_config *c, ech__strategy strategy)
 {
     const ech_pipeline_options *p = &c->train.pipeline;

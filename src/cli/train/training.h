@@ -4,6 +4,8 @@
 
 #include "train/options.h"
 
+/* The .defaults of these commands, whose args begin with an ech__run_config. */
+void ech__training_defaults(void *args);
 /* What the options ask of a strategy, as far as all of these commands have them. */
 unsigned ech__training_asked(const ech__run_config *config, ech__strategy strategy);
 /* Refuse --batch-size beside --global-batch, --link beside --cluster, and --momentum with an optimizer that has none. */
