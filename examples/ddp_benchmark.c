@@ -29,7 +29,7 @@ static ech_value build(ech_graph *g, int64_t dim, int depth)
     return ech_mse(g, h, y);
 }
 
-/* The samples of one rank. All ranks draw the same numbers, and each keeps its own stretch of them. */
+/* The samples of one rank. All ranks draw the same numbers, and each keeps its own slice. */
 static float *samples(unsigned seed, int64_t dim, int first, int count)
 {
     float *data = malloc((size_t)(count * dim) * sizeof *data);

@@ -24,8 +24,8 @@
  * thread at a time may use a context and the objects that were created with it.
  *
  * Options are structs that a function fills with their defaults: start from it and change what is
- * wanted. Their first member is the size of the struct. Later versions of the library add members at
- * the end, so that a program that was compiled against an older header gets their defaults. Each
+ * wanted. Their first member is the size of the struct. Later versions of the library add members
+ * at the end, so that a program that was compiled against an older header gets their defaults. Each
  * member says what 0, a negative number or NULL stands for.
  *
  * Constants have the prefix of their type (ECH_OPTIMIZER_SGD, ECH_AMP_BF16). Two that are used
@@ -119,7 +119,8 @@ typedef enum ech_dtype {
 
 enum { ECH_MAX_DIMS = 6 };
 
-/* Stands for the number of samples in the first dimension of an input; a trainer puts in the real one. */
+/* Stands for the number of samples in the first dimension of an input; a trainer puts in the real
+ * one. */
 #define ECH_BATCH ((int64_t)-1)
 
 typedef struct ech_graph ech_graph;
@@ -133,8 +134,8 @@ ECH_API ech_status ech_graph_status(const ech_graph *graph);
 /* Something the program writes before each step. Names are unique in a graph. */
 ECH_API ech_value ech_input(ech_graph *graph, const char *name, ech_dtype dtype, int ndims,
                             const int64_t *dims);
-/* y[N,O] = x[N,I] W[O,I]^T + b[O]. Parameters NAME.weight and NAME.bias, initialised as PyTorch does:
- * uniform within 1/sqrt(I). */
+/* y[N,O] = x[N,I] W[O,I]^T + b[O]. Parameters NAME.weight and NAME.bias, initialised as PyTorch
+ * does: uniform within 1/sqrt(I). */
 ECH_API ech_value ech_linear(ech_graph *graph, const char *name, ech_value x, int64_t out_features,
                              bool bias);
 typedef struct ech_conv {
@@ -145,8 +146,9 @@ typedef struct ech_conv {
 
 /* x[N,C,H,W]. Parameters NAME.weight [O,C,K,K] and NAME.bias [O], initialised as PyTorch does. */
 ECH_API ech_value ech_conv2d(ech_graph *graph, const char *name, ech_value x, const ech_conv *conv);
-/* Normalises every channel of x[N,C,H,W] over the batch. Parameters NAME.weight and NAME.bias; buffers
- * NAME.running_mean and NAME.running_var, which evaluation uses (momentum 0.1, epsilon 1e-5). */
+/* Normalises every channel of x[N,C,H,W] over the batch. Parameters NAME.weight and NAME.bias;
+ * buffers NAME.running_mean and NAME.running_var, which evaluation uses (momentum 0.1, epsilon
+ * 1e-5). */
 ECH_API ech_value ech_batchnorm2d(ech_graph *graph, const char *name, ech_value x);
 ECH_API ech_value ech_maxpool2d(ech_graph *graph, ech_value x, int64_t kernel, int64_t stride);
 ECH_API ech_value ech_avgpool2d(ech_graph *graph, ech_value x, int64_t kernel, int64_t stride);
@@ -165,7 +167,8 @@ ECH_API ech_value ech_count_correct(ech_graph *graph, ech_value logits, ech_valu
 
 /* ---- devices ---- */
 
-/* Devices that this process could use, as torch.cuda.device_count(): the cores that it may run on. */
+/* Devices that this process could use, as torch.cuda.device_count(): the cores that it may run
+ * on. */
 ECH_API int ech_device_count(void);
 
 /* ---- ranks ----
@@ -261,8 +264,8 @@ typedef enum ech_optimizer {
 #undef ECH_OPTIMIZER_ENUM
 } ech_optimizer;
 
-/* Mixed precision: the type of linear layers, convolutions, and what flows between them. Parameters, their gradients,
- * statistics, losses and the optimizer stay in f32. */
+/* Mixed precision: the type of linear layers, convolutions, and what flows between them.
+ * Parameters, their gradients, statistics, losses and the optimizer stay in f32. */
 #define ECH_AMP_LIST(X)                                                                            \
     X(OFF, "off")                                                                                  \
     X(BF16, "bf16")                                                                                \
@@ -274,8 +277,8 @@ typedef enum ech_amp {
 #undef ECH_AMP_ENUM
 } ech_amp;
 
-/* In which order the devices of a pipeline work: all forward passes first, or one forward and one backward in turns, which
- * holds the activations of fewer micro-batches. */
+/* In which order the devices of a pipeline work: all forward passes first, or one forward and one
+ * backward in turns, which holds the activations of fewer micro-batches. */
 #define ECH_PIPELINE_LIST(X)                                                                       \
     X(GPIPE, "gpipe")                                                                              \
     X(ONE_F_ONE_B, "1f1b")
@@ -328,8 +331,9 @@ typedef struct ech_pipeline_options {
 /* Mixed precision. */
 typedef struct ech_amp_options {
     ech_amp type;
-    /* The loss scaler's first scale, 2^-14 or more; 0: 65536 with fp16 and no scaler otherwise; below 0: no scaler. A step
-     * whose gradient is not finite is skipped on all ranks and halves the scale; 2000 good steps in a row double it. */
+    /* The loss scaler's first scale, 2^-14 or more; 0: 65536 with fp16 and no scaler otherwise;
+     * below 0: no scaler. A step whose gradient is not finite is skipped on all ranks and halves
+     * the scale; 2000 good steps in a row double it. */
     double loss_scale;
 } ech_amp_options;
 
@@ -355,8 +359,9 @@ typedef struct ech_train_options {
 
 ECH_API ech_train_options ech_train_defaults(void);
 
-/* What one step did. Seconds; time_s runs from before the forward pass to after the optimizer step. Every instant counts
- * once: time_s = forward_s + backward_s + optimizer_s + comm_exposed_s + wait_s + other_s. */
+/* What one step did. Seconds; time_s runs from before the forward pass to after the optimizer step.
+ * Every instant counts once: time_s = forward_s + backward_s + optimizer_s + comm_exposed_s +
+ * wait_s + other_s. */
 typedef struct ech_step {
     double
         loss; /* NaN or infinite where the training diverges: the step then still returns ECH_OK */
@@ -389,7 +394,8 @@ ECH_API const char *ech_clock_name(ech_clock clock);
 
 typedef struct ech_trainer ech_trainer;
 
-/* A layer of the model: the operators that share a name up to its last part, or one without a name of its own. */
+/* A layer of the model: the operators that share a name up to its last part, or one without a name
+ * of its own. */
 typedef struct ech_layer {
     const char *name; /* "fc1"; valid as long as the trainer */
     int device;     /* that has it, from 0; with data parallelism every device has all layers: 0 */
@@ -402,20 +408,23 @@ ECH_API ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_
                                       const ech_train_options *options, ech_trainer **out);
 ECH_API void ech_trainer_destroy(ech_trainer *trainer);
 
-/* Copies a whole input, parameter or buffer in or out, by name, as row-major data of the value's type. */
+/* Copies a whole input, parameter or buffer in or out, by name, as row-major data of the value's
+ * type. */
 ECH_API ech_status ech_trainer_write(ech_trainer *trainer, const char *name, const void *data,
                                      size_t bytes);
 ECH_API ech_status ech_trainer_read(ech_trainer *trainer, const char *name, void *data,
                                     size_t bytes);
 
-/* By which clock its steps are timed. `echelon run --clock auto|real|virtual` says so to a program, in ECHELON_CLOCK, and its
- * --link, in ECHELON_LINK, what the exchange costs on the virtual clock; auto, its default, is virtual where ranks outnumber
- * cores. Without the variable the clock is real. What a program times itself, and loading, is always in real time. */
+/* By which clock its steps are timed. `echelon run --clock auto|real|virtual` says so to a program,
+ * in ECHELON_CLOCK, and its --link, in ECHELON_LINK, what the exchange costs on the virtual clock;
+ * auto, its default, is virtual where ranks outnumber cores. Without the variable the clock is
+ * real. What a program times itself, and loading, is always in real time. */
 ECH_API ech_clock ech_trainer_clock(const ech_trainer *trainer);
 
-/* One training step. out may be NULL. With a group, loss is that of the samples of all ranks. A step that fails after it has
- * begun to change parameters, such as one in which another rank is lost, leaves those of two steps: from then on the trainer
- * refuses steps, evaluation, and to read or save parameters. */
+/* One training step. out may be NULL. With a group, loss is that of the samples of all ranks. A
+ * step that fails after it has begun to change parameters, such as one in which another rank is
+ * lost, leaves those of two steps: from then on the trainer refuses steps, evaluation, and to read
+ * or save parameters. */
 ECH_API ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out);
 /* Forward and backward over the present inputs, by the loss times the scale and divided by the
  * micro-steps; the gradient is added to that of the step in progress. With accum N, N-1 calls of
@@ -423,35 +432,38 @@ ECH_API ech_status ech_trainer_step(ech_trainer *trainer, ech_step *out);
  * over N*batch samples; ranks exchange nothing until the last. The reproducible mode has slots/size
  * of them. */
 ECH_API ech_status ech_trainer_accumulate(ech_trainer *trainer);
-/* The end of a step in parts, for programs that want to see them: after N calls of ech_trainer_accumulate, the last of which
- * exchanges, apply undoes the scale, looks for gradients that are not finite, clips, and updates or skips; update_scale then
- * adapts the scale to what was found. ech_trainer_step is all three together. With ranks that update for each other
+/* The end of a step in parts, for programs that want to see them: after N calls of
+ * ech_trainer_accumulate, the last of which exchanges, apply undoes the scale, looks for gradients
+ * that are not finite, clips, and updates or skips; update_scale then adapts the scale to what was
+ * found. ech_trainer_step is all three together. With ranks that update for each other
  * (ddp.sharded_update) parameters may change in the exchange already. */
 ECH_API ech_status ech_trainer_apply(ech_trainer *trainer, ech_step *out);
 /* Fails when many steps in a row were skipped with the least scale: it is not the scale then. */
 ECH_API ech_status ech_trainer_update_scale(ech_trainer *trainer);
-/* A forward pass over the present inputs that changes nothing, by the running statistics of batch norms: gives
- * the loss, or a count of correct samples. */
+/* A forward pass over the present inputs that changes nothing, by the running statistics of batch
+ * norms: gives the loss, or a count of correct samples. */
 ECH_API ech_status ech_trainer_evaluate(ech_trainer *trainer, ech_value value, double *out);
-/* One training step over a batch of a loader, which goes to the inputs of these names; out may be NULL. Every sample weighs
- * alike, also where ranks have different numbers of them. The trainer has no accumulation, and its batch is the loader's. */
+/* One training step over a batch of a loader, which goes to the inputs of these names; out may be
+ * NULL. Every sample weighs alike, also where ranks have different numbers of them. The trainer has
+ * no accumulation, and its batch is the loader's. */
 ECH_API ech_status ech_trainer_step_batch(ech_trainer *trainer, const char *images,
                                           const char *labels, const ech_batch *batch,
                                           ech_step *out);
-/* A forward pass over a batch, as ech_trainer_evaluate: out[i] is values[i], over the samples of this rank. */
+/* A forward pass over a batch, as ech_trainer_evaluate: out[i] is values[i], over the samples of
+ * this rank. */
 ECH_API ech_status ech_trainer_evaluate_batch(ech_trainer *trainer, const char *images,
                                               const char *labels, const ech_batch *batch,
                                               const ech_value *values, int count, double *out);
 /* The learning rate of the steps that follow. */
 ECH_API void ech_trainer_set_lr(ech_trainer *trainer, double lr);
 
-/* Parameters and buffers from or to a safetensors file, under PyTorch's names. A file must hold all of them and
- * no others, with their shapes; a leading "module." is left out. */
+/* Parameters and buffers from or to a safetensors file, under PyTorch's names. A file must hold all
+ * of them and no others, with their shapes; a leading "module." is left out. */
 ECH_API ech_status ech_trainer_load(ech_trainer *trainer, const char *path);
 ECH_API ech_status ech_trainer_save(ech_trainer *trainer, const char *path);
 
-/* Bytes the plan says the device needs, and bytes the device really took; they are equal. Of several devices: the one that
- * needs most, or device 0 of DataParallel. */
+/* Bytes the plan says the device needs, and bytes the device really took; they are equal. Of
+ * several devices: the one that needs most, or device 0 of DataParallel. */
 ECH_API int64_t ech_trainer_planned_memory(const ech_trainer *trainer);
 ECH_API int64_t ech_trainer_peak_memory(const ech_trainer *trainer);
 
@@ -476,7 +488,8 @@ ECH_API ech_status ech_trainer_layer(ech_trainer *trainer, int layer, ech_layer 
 
 /* ---- int8 ----
  *
- * A trained network whose linear layers and convolutions compute on integers of 8 bits: a quarter of the size, and faster.
+ * A trained network whose linear layers and convolutions compute on integers of 8 bits: a quarter
+ * of the size, and faster.
  *
  *     ech_int8_options o = ech_int8_defaults();
  *     ech_int8 *net;
@@ -526,11 +539,13 @@ ECH_API ech_int8_options ech_int8_defaults(void);
 
 typedef struct ech_int8 ech_int8;
 
-/* Takes the network from its one input to prediction, with the trainer's present parameters, to integers. Batch norms are
- * folded into the convolutions before them. The trainer may go afterwards. */
+/* Takes the network from its one input to prediction, with the trainer's present parameters, to
+ * integers. Batch norms are folded into the convolutions before them. The trainer may go
+ * afterwards. */
 ECH_API ech_status ech_int8_create(ech_trainer *trainer, ech_value prediction, const float *samples,
                                    int64_t count, const ech_int8_options *options, ech_int8 **out);
-/* From a file that ech_int8_save wrote, for the same graph. Of the options only batch and threads count. */
+/* From a file that ech_int8_save wrote, for the same graph. Of the options only batch and threads
+ * count. */
 ECH_API ech_status ech_int8_load(ech_ctx *ctx, const ech_graph *graph, ech_value prediction,
                                  const char *path, const ech_int8_options *options, ech_int8 **out);
 ECH_API void ech_int8_destroy(ech_int8 *network);
@@ -539,7 +554,8 @@ ECH_API void ech_int8_destroy(ech_int8 *network);
 ECH_API ech_status ech_int8_run(ech_int8 *network, const float *x, int64_t count, float *y);
 /* Weights, biases and scales as a safetensors file. */
 ECH_API ech_status ech_int8_save(const ech_int8 *network, const char *path);
-/* The same network as an ONNX file, with QuantizeLinear and DequantizeLinear around its operators. */
+/* The same network as an ONNX file, with QuantizeLinear and DequantizeLinear around its
+ * operators. */
 ECH_API ech_status ech_int8_export(const ech_int8 *network, const char *path);
 
 #ifdef __cplusplus

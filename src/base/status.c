@@ -80,8 +80,8 @@ enum {
     WORD_TAIL = 80
 };
 
-/* Puts "..." in the place of text[from, to), without cutting a character of several bytes; returns where what follows it
- * begins. */
+/* Puts "..." in the place of text[from, to), without cutting a character of several bytes; returns where what
+ * follows it begins. */
 static size_t leave_out(char *text, size_t from, size_t to)
 {
     while (from > 0 && ((unsigned char)text[from] & 0xc0) == 0x80)

@@ -40,9 +40,9 @@ ech_status ech__fail_in(ech_ctx *ctx, ech_status code, const char *fmt, ...)
 ech_status ech__no_memory(ech_ctx *ctx, const char *what, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Copies options of a program that may have been compiled against an older version of the header: given begins with the size
- * of its struct there. *out, of this many bytes, holds the defaults of members that it does not have. defaults: the function
- * that a program starts from, for the error message. */
+/* Copies options of a program that may have been compiled against an older version of the header: given begins with
+ * the size of its struct there. *out, of this many bytes, holds the defaults of members that it does not have.
+ * defaults: the function that a program starts from, for the error message. */
 ech_status ech__options_take(ech_ctx *ctx, const char *defaults, const void *given, void *out,
                              size_t bytes);
 

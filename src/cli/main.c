@@ -197,8 +197,8 @@ static void log_line(void *user, const char *line)
 int main(int argc, char **argv)
 {
     (void)argc;
-    /* A write beyond the limit of file sizes (ulimit -f) then fails with an error that can be told. Ranks and runs of a lab
-     * inherit it. */
+    /* A write beyond the limit of file sizes (ulimit -f) then fails with an error that can be told. Ranks and runs
+     * of a lab inherit it. */
     signal(SIGXFSZ, SIG_IGN);
     setlocale(LC_CTYPE, "");
     keep_command_line(argv);

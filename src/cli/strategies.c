@@ -30,7 +30,7 @@ static int find_columns(column *out)
     return count;
 }
 
-/* Without what a sentence says of it. */
+/* Without the words that an error message adds to it. */
 static int flag_length(ech__feature f)
 {
     return (int)strcspn(ech__feature_flag(f), ",");

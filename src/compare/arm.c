@@ -88,7 +88,7 @@ static ech_status make_ends(const ech__arm *arm, ends *e)
     const path err = path_of(arm, "err");
     *e = (ends){{-1, -1}, {-1, -1}, -1};
     if (arm->spec.is_peer && (pipe2(e->in, O_CLOEXEC) < 0 || pipe2(e->out, O_CLOEXEC) < 0))
-        return ech__fail(arm->ctx, ECH_E_IO, "no pipes for %s: %s", arm->spec.name,
+        return ech__fail(arm->ctx, ECH_E_IO, "cannot create pipes for %s: %s", arm->spec.name,
                          strerror(errno));
     e->err = open(err.s, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (e->err < 0)
@@ -163,7 +163,7 @@ static ech_status died(ech__arm *arm)
                          WTERMSIG(status), said ? ": " : "", said ? why : "");
     if (WEXITSTATUS(status))
         return ech__fail(arm->ctx, ECH_E_IO, "%s failed with exit code %d: %s", arm->spec.name,
-                         WEXITSTATUS(status), said ? why : "it did not say why");
+                         WEXITSTATUS(status), said ? why : "it gave no reason");
     return ech__fail(
         arm->ctx, ECH_E_IO,
         "%s ended by itself: an arm runs until the comparison is over, so give it more steps%s%s",
@@ -188,9 +188,8 @@ static ech_status wait_for(ech__arm *arm, int fd, const char *what)
         if (got > 0 && fds[2].revents)
             return died(arm);
         if (ech__waited_look(&waited) >= limit)
-            return ech__fail(arm->ctx, ECH_E_IO,
-                             "%s said nothing for %.3g s (it should have said %s)", arm->spec.name,
-                             arm->limit_s, what);
+            return ech__fail(arm->ctx, ECH_E_IO, "%s sent nothing for %.3g s (expected %s)",
+                             arm->spec.name, arm->limit_s, what);
     }
 }
 
@@ -225,7 +224,7 @@ static ech_status read_line(ech__arm *arm, const char *what, char **line)
         arm->first = 0;
         if (arm->last == sizeof arm->said)
             return ech__fail(arm->ctx, ECH_E_IO,
-                             "%s said a line of more than %zu bytes where %s was expected",
+                             "%s sent a line of more than %zu bytes where %s was expected",
                              arm->spec.name, sizeof arm->said, what);
         ECH_TRY(wait_for(arm, arm->out, what));
         const ssize_t got = read(arm->out, arm->said + arm->last, sizeof arm->said - arm->last);
@@ -248,7 +247,7 @@ static ech_status rubbish(const ech__arm *arm, const char *line, const char *wha
         if (*c < ' ' || *c > '~')
             *c = '?';
     }
-    return ech__fail(arm->ctx, ECH_E_IO, "%s said '%s%s' where %s was expected", arm->spec.name,
+    return ech__fail(arm->ctx, ECH_E_IO, "%s sent '%s%s' where %s was expected", arm->spec.name,
                      shown, strlen(line) >= sizeof shown ? "..." : "", what);
 }
 
@@ -283,7 +282,8 @@ static ech_status say(ech__arm *arm, const char *line)
     struct pollfd over = {.fd = arm->process, .events = POLLIN};
     return poll(&over, 1, (int)(GRACE_S * 1e3)) > 0
                ? died(arm)
-               : ech__fail(arm->ctx, ECH_E_IO, "%s does not listen any more", arm->spec.name);
+               : ech__fail(arm->ctx, ECH_E_IO, "%s does not read its input any more",
+                           arm->spec.name);
 }
 
 ech_status ech__arm_block(ech__arm *arm, double ms, ech__block *out)

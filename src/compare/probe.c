@@ -54,7 +54,8 @@ struct ech__probe {
 
 /* ---- speed ---- */
 
-/* Multiplications that keep the core's multiplier busy all the time, so that a neighbour on the same physical core is seen too. */
+/* Multiplications that keep the core's multiplier busy all the time, so that a neighbour on the same physical core
+ * is seen too. */
 static double time_loop(void)
 {
     const int64_t start = ech__clock_wall();
@@ -184,8 +185,9 @@ static double usual_s(const core *c)
     return ech__stats_of(sorted, count).median;
 }
 
-/* The core that is most behind what it usually takes, the one that loses most when all work, and the two that are farthest
- * apart. Threads of one core are nearer to each other than cores ever are, so messages are not timed while there are such. */
+/* The core that is most behind what it usually takes, the one that loses most when all work, and the two that are
+ * farthest apart. Threads of one core are nearer to each other than cores ever are, so messages are not timed while
+ * there are such. */
 static void look_at_speed(ech__probe *p, ech__disturbance *out)
 {
     const int count = p->started < MOST_ALONE ? p->started : MOST_ALONE;
@@ -330,7 +332,7 @@ ech_status ech__probe_open(ech_ctx *ctx, ech__probe **out)
         const int error = pthread_create(&c->thread, NULL, watch_core, c);
         if (error) {
             ech__probe_close(p);
-            return ech__fail(ctx, ECH_E_IO, "no thread to probe core %d with: %s", c->cpu,
+            return ech__fail(ctx, ECH_E_IO, "cannot create a thread to probe core %d: %s", c->cpu,
                              strerror(error));
         }
     }

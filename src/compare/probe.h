@@ -1,4 +1,5 @@
-/* What else happens on the cores: how fast each of them is, what the hypervisor takes from it, and what other programs use.
+/* What else happens on the cores: how fast each of them is, what the hypervisor takes from it, and what other
+ * programs use.
  *
  *     ech__probe *probe;
  *     ECH_TRY(ech__probe_open(ctx, &probe));
@@ -7,10 +8,10 @@
  *     ech__probe_end(probe, arm_cpu_s, &seen);
  *     ech__probe_close(probe);
  *
- * Busy and stolen time are the kernel's (/proc/stat, in ticks of some milliseconds); what this process and the arm used is
- * subtracted. The speed of a core is the time of a short loop, on all cores at once and on some of them alone, while no arm
- * runs. Virtual cores that share a physical one are told by the difference, and those
- * that were moved apart by the time of a message between them: the system does not know of either.
+ * Busy and stolen time are the kernel's (/proc/stat, in ticks of some milliseconds); what this process and the arm
+ * used is subtracted. The speed of a core is the time of a short loop, on all cores at once and on some of them
+ * alone, while no arm runs. Virtual cores that share a physical one are told by the difference, and those that were
+ * moved apart by the time of a message between them: the system does not know of either.
  */
 #ifndef ECH_COMPARE_PROBE_H
 #define ECH_COMPARE_PROBE_H

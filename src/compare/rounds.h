@@ -1,10 +1,10 @@
 /* The order of a comparison: starts, rounds and looks, on anything that can run a block of steps.
  * compare.c drives processes with it, tests/compare/test_rounds.c a simulated machine.
  *
- * Start after start, all arms are started anew together and run a block each that only warms up; then come rounds, in each of
- * which every arm runs one block, in shuffled order. A round in which the probes saw a disturbance is dropped as a whole and made
- * up for. Probes decide that, never times of arms. A start most of whose rounds are disturbed is set aside, and counts only
- * where most starts are like that; nothing is decided then.
+ * Start after start, all arms are started anew together and run a block each that only warms up; then come rounds,
+ * in each of which every arm runs one block, in shuffled order. A round in which the probes saw a disturbance is
+ * dropped as a whole and made up for. Probes decide that, never times of arms. A start most of whose rounds are
+ * disturbed is set aside, and counts only where most starts are like that; nothing is decided then.
  *
  * Arm 0 is the baseline. The last arm is a copy of it and shows the machine's noise.
  */
@@ -23,11 +23,12 @@ typedef struct ech__disturbance {
     double
         stolen; /* share of its time that the hypervisor took from the core that it took most from */
     double slow; /* time of the probe's loop on the slowest core, by what it usually takes there */
-    /* Time of the loop on all cores at once by that on one core alone, at worst. About 2 where a hypervisor runs two of the
-     * cores on one physical core: then two devices have the speed of one. 1 where the system says that cores are hyperthreads. */
+    /* Time of the loop on all cores at once by that on one core alone, at worst. About 2 where a hypervisor runs
+     * two of the cores on one physical core: then two devices have the speed of one. 1 where the system says that
+     * cores are hyperthreads. */
     double crowded;
-    /* Time of a message between two cores by the shortest one seen, at worst. About 6 where a hypervisor has moved them to
-     * different L3 caches: then ranks take longer to exchange anything. */
+    /* Time of a message between two cores by the shortest one seen, at worst. About 6 where a hypervisor has moved
+     * them to different L3 caches: then ranks take longer to exchange anything. */
     double far;
 } ech__disturbance;
 

@@ -6,8 +6,9 @@
  *     double cpu = ech__tree_cpu_s(&tree);     of those that live
  *     ech__tree_kill(&tree);                   stopped or not; the caller reaps
  *
- * A child is looked for under its parent only after the parent was stopped, so none can escape by forking. One whose parent
- * has died belongs to the caller where that is a subreaper (prctl), and is found by its environment (comm/launch/leftovers.h).
+ * A child is looked for under its parent only after the parent was stopped, so none can escape by forking. One
+ * whose parent has died belongs to the caller where that is a subreaper (prctl), and is found by its environment
+ * (comm/launch/leftovers.h).
  */
 #ifndef ECH_COMPARE_TREE_H
 #define ECH_COMPARE_TREE_H

@@ -100,7 +100,8 @@ static inline ech_status ech__images_read(ech_ctx *ctx, const ech__images *set, 
 /* Narrows a set to limit samples as the option does; sources use it too. */
 ech_status ech__images_limit(ech__images *set, int64_t limit);
 
-/* The synthetic set, for images.c. Fills count, labels, source and state of a set whose shapes are set. The caller closes it, also on failure. */
+/* The synthetic set, for images.c. Fills count, labels, source and state of a set whose shapes are set. The caller
+ * closes it, also on failure. */
 ech_status ech__synthetic_open(ech__images *set, ech__split split);
 
 #endif

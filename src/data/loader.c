@@ -372,7 +372,8 @@ ech_status ech__loader_create(ech_ctx *ctx, const ech__images *set,
     if (status == ECH_OK) {
         const int error = pthread_create(&l->thread, NULL, load_ahead, l);
         if (error)
-            status = ech__fail(ctx, ECH_E_INTERNAL, "no thread for loading: %s", strerror(error));
+            status = ech__fail(ctx, ECH_E_INTERNAL, "cannot create the loading thread: %s",
+                               strerror(error));
     }
     if (status < 0) {
         release(l);

@@ -83,8 +83,8 @@ static ech_status cast_inputs(caster *c, size_t *at)
     return ECH_OK;
 }
 
-/* What only operators read becomes low. What others read too (a kept value, the gradient of a parameter) stays f32, and is made by
- * a cast from a low one. */
+/* What only operators read becomes low. What others read too (a kept value, the gradient of a parameter) stays f32,
+ * and is made by a cast from a low one. */
 static ech_status cast_outputs(caster *c, size_t at)
 {
     ech_graph *graph = c->graph;

@@ -7,10 +7,10 @@ enum { NO_GRAD = -1, SEED = -2 };
 
 struct ech__autodiff {
     ech_graph *graph;
-    size_t nvalues;  /* of the forward graph */
-    bool *needs;     /* [nvalues] leads back to a parameter */
-    int device;      /* of the operator whose backward operators are being added */
-    ech_value *grad; /* [nvalues] gradient so far, NO_GRAD, or SEED for the loss itself */
+    size_t nvalues;        /* of the forward graph */
+    bool *needs;           /* [nvalues] leads back to a parameter */
+    const ech__node *node; /* whose backward operators are being added */
+    ech_value *grad;       /* [nvalues] gradient so far, NO_GRAD, or SEED for the loss itself */
 };
 
 ech_value ech__ad_of(struct ech__autodiff *ad, ech_value value)
@@ -31,7 +31,8 @@ const ech__type *ech__ad_type(const struct ech__autodiff *ad, ech_value value)
 ech_value ech__ad_add(struct ech__autodiff *ad, const ech__node *node)
 {
     ech__node placed = *node;
-    placed.device = ad->device;
+    placed.device = ad->node->device;
+    placed.name = node->name ? node->name : ad->node->name;
     return ech__graph_add(ad->graph, &placed);
 }
 
@@ -89,7 +90,7 @@ static ech_status backward_of(struct ech__autodiff *ad, const ech__node *node)
     if (row->is_loss && ad->needs[node->in[1]])
         return ech__fail(ctx, ECH_E_UNSUPPORTED, "the target of %s '%s' depends on a parameter",
                          ech__op_name(node->op), node->name);
-    ad->device = node->device;
+    ad->node = node;
     return row->backward(ad, node);
 }
 
@@ -143,7 +144,7 @@ ech_status ech__autodiff(ech_graph *graph, ech_value loss)
 {
     ECH_TRY(graph->status);
     if (loss < 0 || (size_t)loss >= graph->nvalues)
-        return ech__fail(graph->ctx, ECH_E_INVALID, "the loss is no value of this graph");
+        return ech__fail(graph->ctx, ECH_E_INVALID, "the loss is not a value of this graph");
     if (graph->loss >= 0)
         return ech__fail(graph->ctx, ECH_E_INVALID, "the graph has its backward operators already");
     if (graph->values[loss].type.shape.ndims != 0)

@@ -71,11 +71,12 @@ static ech_status check_arity(ech_graph *graph, const ech__node *node)
         if (node->in[i] < 0) /* an earlier call failed; its error message stays */
             return graph->status < 0 ? graph->status
                                      : ech__fail(graph->ctx, ECH_E_INVALID,
-                                                 "input %d of %s is no value of this graph", i,
+                                                 "input %d of %s is not a value of this graph", i,
                                                  ech__op_name(node->op));
         if ((size_t)node->in[i] >= graph->nvalues)
-            return ech__fail(graph->ctx, ECH_E_INVALID, "input %d of %s is no value of this graph",
-                             i, ech__op_name(node->op));
+            return ech__fail(graph->ctx, ECH_E_INVALID,
+                             "input %d of %s is not a value of this graph", i,
+                             ech__op_name(node->op));
     }
     return ECH_OK;
 }
@@ -84,6 +85,7 @@ ech_value ech__graph_add(ech_graph *graph, const ech__node *given)
 {
     ech__node node = *given;
     node.phase = graph->phase;
+    node.nout = 1; /* of most operators */
     ech_status status = check_arity(graph, &node);
     if (status < 0)
         return broken(graph, status);
@@ -283,15 +285,15 @@ static ech__value uniform_param(ech_dtype dtype, ech__shape shape, double fan_in
     return (ech__value){.kind = ECH__VALUE_PARAM, .type = {dtype, shape}, .init = {-bound, bound}};
 }
 
-/* The type of x, or NULL when it is no value of this graph or lacks the dimensions. */
+/* The type of x, or NULL when it is not a value of this graph or lacks the dimensions. */
 static const ech__type *layer_input(ech_graph *graph, const char *layer, const char *name,
                                     ech_value x, int ndims)
 {
     if (x < 0 && graph->status < 0)
         return NULL; /* an earlier call failed; its error message stays */
     if (x < 0 || (size_t)x >= graph->nvalues) {
-        broken(graph, ech__fail(graph->ctx, ECH_E_INVALID, "%s '%s': x is no value of this graph",
-                                layer, name));
+        broken(graph, ech__fail(graph->ctx, ECH_E_INVALID,
+                                "%s '%s': x is not a value of this graph", layer, name));
         return NULL;
     }
     const ech__type *type = &graph->values[x].type;

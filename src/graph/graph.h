@@ -128,9 +128,9 @@ ech_status ech__split_loss(const ech_graph *model, ech_value loss, ech__halves *
  * ech__recompute, or where there is no backward pass after ech__fuse. */
 ech_status ech__autocast(ech_graph *graph, ech_dtype dtype);
 
-/* Lets operators read copies of their weights, refreshed after the optimizer: of 16 bits where their data are, and in a layout
- * of their own for backward data, whose kernels want another. Last of all passes; a plan that finds one layout good for
- * both directions drops the second copy. */
+/* Lets operators read copies of their weights, refreshed after the optimizer: of 16 bits where their data are, and
+ * in a layout of their own for backward data, whose kernels want another. Last of all passes; a plan that finds one
+ * layout good for both directions drops the second copy. */
 ech_status ech__copy_weights(ech_graph *graph);
 
 /* For evaluation: normalises by the running statistics instead of the batch's. Instead of ech__autodiff. */

@@ -146,7 +146,7 @@ typedef struct ech__op_row {
     bool product;  /* linear layers and convolutions: what flows begins there */
     int weight;    /* the input that is a weight: of the one type or the other; 0: none */
     bool exchange; /* done by ranks or devices together (plan/exchange.h), not by one device */
-    /* Gives the outputs' types (node->nout is set by it) or says what does not fit. */
+    /* Gives the outputs' types, and node->nout where it is not 1, or says what does not fit. */
     ech_status (*infer)(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out);
     /* Adds the operators of the backward pass; NULL where there is none. */
     ech_status (*backward)(struct ech__autodiff *ad, const ech__node *node);
@@ -166,7 +166,7 @@ ech_value ech__ad_of(struct ech__autodiff *ad, ech_value value);
 const ech__type *ech__ad_type(const struct ech__autodiff *ad, ech_value value);
 /* Whether a value leads back to a parameter. */
 bool ech__ad_needs(const struct ech__autodiff *ad, ech_value value);
-/* Adds a backward operator; as ech__graph_add. */
+/* Adds a backward operator; as ech__graph_add. Without a name it has that of the forward operator. */
 ech_value ech__ad_add(struct ech__autodiff *ad, const ech__node *node);
 /* Says that grad is a contribution to value's gradient. */
 ech_status ech__ad_give(struct ech__autodiff *ad, ech_value value, ech_value grad);

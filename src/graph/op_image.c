@@ -56,7 +56,6 @@ ECH__INFER(conv2d)
     const int64_t h = places(x->dims[2], &node->attrs), wd = places(x->dims[3], &node->attrs);
     if (h < 1 || wd < 1)
         return ech__op_type_error(ctx, node, in, "the kernel is larger than the padded image");
-    node->nout = 1;
     out[0] = image(in[0].dtype, x->dims[0], w->dims[0], h, wd);
     return ECH_OK;
 }
@@ -70,7 +69,6 @@ ECH__INFER(conv2d_bwd_data)
     if (w->ndims != 4 || w->dims[0] != dy->dims[1] || places(a->height, a) != dy->dims[2] ||
         places(a->width, a) != dy->dims[3])
         return ech__op_type_error(ctx, node, in, "dy is not what this convolution gives");
-    node->nout = 1;
     out[0] = image(in[0].dtype, dy->dims[0], w->dims[1], a->height, a->width);
     return ECH_OK;
 }
@@ -133,7 +131,6 @@ ECH__INFER(bn_running)
 ECH__INFER(bn_apply)
 {
     ECH_TRY(check_norm(ctx, node, in, 1, 4));
-    node->nout = 1;
     out[0] = in[0];
     return ECH_OK;
 }
@@ -149,7 +146,6 @@ ECH__INFER(bn_reduce)
 ECH__INFER(bn_bwd_data)
 {
     ECH_TRY(check_norm(ctx, node, in, 2, 5));
-    node->nout = 1;
     out[0] = in[0];
     return ECH_OK;
 }
@@ -162,7 +158,6 @@ ECH__INFER(avgpool2d)
     const int64_t h = places(x->dims[2], &node->attrs), w = places(x->dims[3], &node->attrs);
     if (h < 1 || w < 1)
         return ech__op_type_error(ctx, node, in, "the window is larger than the padded image");
-    node->nout = 1;
     out[0] = image(in[0].dtype, x->dims[0], x->dims[1], h, w);
     return ECH_OK;
 }
@@ -186,7 +181,6 @@ ECH__INFER(pool_bwd)
     if ((node->nin == 2 && (in[1].dtype != ECH_U8 || !ech__shape_equal(&in[1].shape, dy))) ||
         places(a->height, a) != dy->dims[2] || places(a->width, a) != dy->dims[3])
         return ech__op_type_error(ctx, node, in, "dy is not what this pool gives");
-    node->nout = 1;
     out[0] = image(in[0].dtype, dy->dims[0], dy->dims[1], a->height, a->width);
     return ECH_OK;
 }
@@ -197,7 +191,6 @@ ECH__INFER(flatten)
     if (!is_image(&in[0]))
         return ech__op_type_error(ctx, node, in, "the input must have the dimensions [N, C, H, W]");
     const int64_t *dims = in[0].shape.dims;
-    node->nout = 1;
     out[0] = (ech__type){in[0].dtype, {2, {dims[0], dims[1] * dims[2] * dims[3]}}};
     return ECH_OK;
 }
@@ -208,7 +201,6 @@ ECH__INFER(unflatten)
     ECH_TRY(ech__op_types(ctx, node, in));
     if (in[0].shape.ndims != 2 || in[0].shape.dims[1] != a->channels * a->height * a->width)
         return ech__op_type_error(ctx, node, in, "the columns are not channels x height x width");
-    node->nout = 1;
     out[0] = image(in[0].dtype, in[0].shape.dims[0], a->channels, a->height, a->width);
     return ECH_OK;
 }
@@ -232,13 +224,9 @@ ECH__BACKWARD(conv2d)
     const ech_value x = node->in[0], w = node->in[1], y = node->out[0];
     ech_value dy = ech__ad_of(ad, y);
     if (node->attrs.relu)
-        dy = ech__ad_add(
-            ad, &(ech__node){.op = ECH__OP_RELU_BWD, .name = node->name, .nin = 2, .in = {dy, y}});
-    ech__node back = {.op = ECH__OP_CONV2D_BWD_WEIGHTS,
-                      .name = node->name,
-                      .attrs = attrs_back(ad, node),
-                      .nin = 2,
-                      .in = {x, dy}};
+        dy = ech__ad_add(ad, &(ech__node){.op = ECH__OP_RELU_BWD, .nin = 2, .in = {dy, y}});
+    ech__node back = {
+        .op = ECH__OP_CONV2D_BWD_WEIGHTS, .attrs = attrs_back(ad, node), .nin = 2, .in = {x, dy}};
     const bool bias = node->nin == 3 && ech__ad_needs(ad, node->in[2]);
     if (bias || ech__ad_needs(ad, w)) {
         back.attrs.bias = bias;
@@ -265,15 +253,13 @@ ECH__BACKWARD(bn_apply)
     ech_value dy = ech__ad_of(ad, y);
     bool mask = node->attrs.relu;
     if (mask && residual) { /* the residual needs the masked gradient as well */
-        dy = ech__ad_add(
-            ad, &(ech__node){.op = ECH__OP_RELU_BWD, .name = node->name, .nin = 2, .in = {dy, y}});
+        dy = ech__ad_add(ad, &(ech__node){.op = ECH__OP_RELU_BWD, .nin = 2, .in = {dy, y}});
         mask = false;
     }
     if (residual && ech__ad_needs(ad, node->in[5]))
         ECH_TRY(ech__ad_give(ad, node->in[5], dy));
     const ech__attrs attrs = {.epsilon = node->attrs.epsilon, .relu = mask};
     const ech_value dgamma = ech__ad_add(ad, &(ech__node){.op = ECH__OP_BN_REDUCE,
-                                                          .name = node->name,
                                                           .attrs = attrs,
                                                           .nin = mask ? 5 : 4,
                                                           .in = {x, dy, mean, var, y}});
@@ -284,40 +270,33 @@ ECH__BACKWARD(bn_apply)
         return ECH_OK;
     const ech_value dx =
         ech__ad_add(ad, &(ech__node){.op = ECH__OP_BN_BWD_DATA,
-                                     .name = node->name,
                                      .attrs = attrs,
                                      .nin = mask ? 8 : 7,
                                      .in = {x, dy, mean, var, node->in[3], dgamma, dbeta, y}});
     return ech__ad_give(ad, x, dx);
 }
 
+/* The gradient of the one input, by an operator that takes the output's. */
+static ech_status give_back(struct ech__autodiff *ad, const ech__node *node, ech__op op, int nin)
+{
+    const ech__node back = {.op = op,
+                            .attrs = attrs_back(ad, node),
+                            .nin = nin,
+                            .in = {ech__ad_of(ad, node->out[0]), node->out[1]}};
+    return ech__ad_give(ad, node->in[0], ech__ad_add(ad, &back));
+}
+
 ECH__BACKWARD(maxpool2d)
 {
-    const ech_value dx =
-        ech__ad_add(ad, &(ech__node){.op = ECH__OP_MAXPOOL2D_BWD,
-                                     .name = node->name,
-                                     .attrs = attrs_back(ad, node),
-                                     .nin = 2,
-                                     .in = {ech__ad_of(ad, node->out[0]), node->out[1]}});
-    return ech__ad_give(ad, node->in[0], dx);
+    return give_back(ad, node, ECH__OP_MAXPOOL2D_BWD, 2);
 }
 
 ECH__BACKWARD(avgpool2d)
 {
-    const ech_value dx = ech__ad_add(ad, &(ech__node){.op = ECH__OP_AVGPOOL2D_BWD,
-                                                      .name = node->name,
-                                                      .attrs = attrs_back(ad, node),
-                                                      .nin = 1,
-                                                      .in = {ech__ad_of(ad, node->out[0])}});
-    return ech__ad_give(ad, node->in[0], dx);
+    return give_back(ad, node, ECH__OP_AVGPOOL2D_BWD, 1);
 }
 
 ECH__BACKWARD(flatten)
 {
-    const ech_value dx = ech__ad_add(ad, &(ech__node){.op = ECH__OP_UNFLATTEN,
-                                                      .name = node->name,
-                                                      .attrs = attrs_back(ad, node),
-                                                      .nin = 1,
-                                                      .in = {ech__ad_of(ad, node->out[0])}});
-    return ech__ad_give(ad, node->in[0], dx);
+    return give_back(ad, node, ECH__OP_UNFLATTEN, 1);
 }

@@ -17,7 +17,6 @@ ECH__INFER(quantize)
     if (in[0].dtype != ECH_F32 || !ech__is_int8(node->attrs.dtype) || !is_scale(node->attrs.scale))
         return ech__op_type_error(ctx, node, in,
                                   "f32 becomes s8 or u8, by a scale that is finite and above 0");
-    node->nout = 1;
     out[0] = (ech__type){node->attrs.dtype, in[0].shape};
     return ECH_OK;
 }
@@ -27,7 +26,6 @@ ECH__INFER(dequantize)
     if (!ech__is_int8(in[0].dtype) || !is_scale(node->attrs.scale))
         return ech__op_type_error(ctx, node, in,
                                   "s8 or u8 becomes f32, by a scale that is finite and above 0");
-    node->nout = 1;
     out[0] = (ech__type){ECH_F32, in[0].shape};
     return ECH_OK;
 }
@@ -53,7 +51,6 @@ ECH__INFER(qlinear)
         return ech__op_type_error(ctx, node, in,
                                   "x and weight must be matrices with the same last dimension");
     ECH_TRY(check_product(ctx, node, in));
-    node->nout = 1;
     out[0] = (ech__type){node->attrs.dtype, {2, {x->dims[0], w->dims[0]}}};
     return ECH_OK;
 }
@@ -71,7 +68,6 @@ ECH__INFER(qconv2d)
     pool.nin = 1;
     ech__type image = {ECH_F32, *x};
     ECH_TRY(ech__infer_avgpool2d(ctx, &pool, &image, out));
-    node->nout = 1;
     out[0].dtype = a->dtype;
     out[0].shape.dims[1] = w->dims[0];
     return ECH_OK;
@@ -91,7 +87,6 @@ ECH__INFER(qadd)
                                   "s8, u8 or whole f32, by scales that are finite and above 0");
     if (!ech__shape_equal(&in[0].shape, &in[1].shape))
         return ech__op_type_error(ctx, node, in, "shapes must be equal");
-    node->nout = 1;
     out[0] = (ech__type){a->dtype, in[0].shape};
     return ECH_OK;
 }
@@ -127,7 +122,6 @@ ECH__INFER(qflatten)
     const int64_t *dims = in[0].shape.dims;
     if (!ech__is_int8(in[0].dtype) || in[0].shape.ndims != 4)
         return ech__op_type_error(ctx, node, in, "x must be s8 or u8 of [N, C, H, W]");
-    node->nout = 1;
     out[0] = (ech__type){in[0].dtype, {2, {dims[0], dims[1] * dims[2] * dims[3]}}};
     return ECH_OK;
 }
@@ -140,7 +134,6 @@ ECH__INFER(round)
                                   "x must be f32 of [N, C, ...] and scale f32, as long as C");
     if (!(node->attrs.low < node->attrs.high))
         return ech__op_type_error(ctx, node, in, "the lower limit must be below the upper one");
-    node->nout = 1;
     out[0] = in[0];
     return ECH_OK;
 }

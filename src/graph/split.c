@@ -72,7 +72,7 @@ static ech_status check_head(const cutter *c)
                                (value->kind == ECH__VALUE_ACTIVATION && !c->behind[node->in[i]]);
             if (!there)
                 return ech__fail(model->ctx, ECH_E_UNSUPPORTED,
-                                 "%s '%s' stands behind the prediction and takes %s '%s', which is "
+                                 "%s '%s' comes after the prediction and takes %s '%s', which is "
                                  "before it; where the batch is cut into parts it cannot",
                                  ech__op_name(node->op), node->name,
                                  value->kind == ECH__VALUE_ACTIVATION ? "the value" : "parameter",
@@ -152,7 +152,7 @@ ech_status ech__split_loss(const ech_graph *model, ech_value loss, ech__halves *
     *out = (ech__halves){.grad_in = -1, .grad_out = -1};
     ECH_TRY(model->status);
     if (loss < 0 || (size_t)loss >= model->nvalues)
-        return ech__fail(model->ctx, ECH_E_INVALID, "the loss is no value of this graph");
+        return ech__fail(model->ctx, ECH_E_INVALID, "the loss is not a value of this graph");
     cutter c = {.model = model};
     ech__arena_init(&c.arena, model->ctx->alloc);
     const ech_status status = cut(&c, loss, out);

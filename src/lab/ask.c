@@ -9,7 +9,7 @@ struct ech__lab_runs {
     ech__lab_study *study;
     ech__lab *lab;
     size_t added;
-    ech_status status; /* the first error; its sentence is in the lab's context */
+    ech_status status; /* the first error; its message is in the lab's context */
     ech__lab_facts
         *facts; /* of runs that were over when this round began; made when first asked for */
     size_t facts_count; /* tasks that it was made of */
@@ -119,7 +119,7 @@ static ech_status check_id(const ech__lab_runs *runs, const char *id)
                             id, sizeof((ech__lab_id){""}.s) - 1);
 }
 
-/* Whether the study has asked for it before. One name for different words is a slip. */
+/* Whether the study has asked for it before. One name for different words is an error. */
 static ech_status asked_before(const ech__lab_runs *runs, const char *id, const char *words,
                                bool *out)
 {

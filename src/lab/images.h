@@ -1,4 +1,4 @@
-/* Where @images of a study come from: CIFAR-10 if it can be had, else made-up pictures of the same shape. */
+/* Where @images of a study come from: CIFAR-10 if it can be had, else synthetic images of the same shape. */
 #ifndef ECH_LAB_IMAGES_H
 #define ECH_LAB_IMAGES_H
 

@@ -1,4 +1,5 @@
-/* What a network's values are on samples of the training set: histograms by value, for scales and for people to look at.
+/* What a network's values are on samples of the training set: histograms by value, for scales and for people to
+ * look at.
  *
  *     ech__calibration c;
  *     ECH_TRY(ech__calibration_init(&c, &model, device, batch));

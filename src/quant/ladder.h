@@ -37,8 +37,8 @@ typedef struct ech__ladder_options {
     X(ACTIVATIONS, "weights + activations", "and activations to u8 and s8, biases real")           \
     X(INT8, "weights + activations + bias", "int8 arithmetic, biases in s32")                      \
     X(FAKE, "the same in float arithmetic", "whole numbers in f32: fake quantization")             \
-    X(UNSCALED, "slip: biases left unscaled", "added to integer sums as they were trained")        \
-    X(CLAMPED, "slip: 255/max clamped at 127", "upper half of the activations cut off")
+    X(UNSCALED, "mistake: biases not scaled", "added to integer sums as they were trained")        \
+    X(CLAMPED, "mistake: clamped at 127", "upper half of the activations cut off")
 
 typedef enum ech__rung_kind {
 #define ECH__RUNG_ENUM(id, text, what) ECH__RUNG_##id,
@@ -61,8 +61,8 @@ typedef struct ech__rung {
     ech__rung_kind kind;
     ech__share accuracy;
     ech__share agreement; /* samples with the prediction of f32 */
-    /* Samples that f32 has right and this rung wrong, and the other way round: what a difference between the two is made of,
-     * and what its interval follows from, because both have seen the same samples. */
+    /* Samples that f32 has right and this rung wrong, and the other way round: what a difference between the two is
+     * made of, and what its interval follows from, because both have seen the same samples. */
     int64_t lost, gained;
     int64_t bytes;  /* of parameters; 0 if they would not be stored in this form */
     double image_s; /* median over full batches, divided by the batch */

@@ -1,4 +1,5 @@
-/* One run of echelon quantize: a trained model of the program's own, calibrated, taken to int8 step by step, and written out.
+/* One run of echelon quantize: a trained model of the program's own, calibrated, taken to int8 step by step, and
+ * written out.
  *
  *     ech__quantization study;
  *     ECH_TRY(ech__quantization_run(ctx, &config, &study));

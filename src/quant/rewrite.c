@@ -135,8 +135,8 @@ static void order_channels(const int8_t *from, const ech__shape *shape, int8_t *
     }
 }
 
-/* The furthest from zero that a sum of products with `count` weights can come. With u8 all of one sign add up, and the others may
- * be away. */
+/* The furthest from zero that a sum of products with `count` weights can come. With u8 all of one sign add up, and
+ * the others may be away. */
 static int64_t bound_of(const int8_t *weight, int64_t count, ech_dtype x)
 {
     int64_t sizes = 0, sum = 0; /* of all, and with their signs */

@@ -8,8 +8,8 @@
  *     ech__network_create(r.graph, r.output, &r.weights, ...);
  *     ech__rewritten_fini(&r);
  *
- * Parameters of the result: NAME.weight in s8, NAME.bias in s32 in units of input x weight, and NAME.scale in f32, which
- * takes a sum to the unit of the output.
+ * Parameters of the result: NAME.weight in s8, NAME.bias in s32 in units of input x weight, and NAME.scale in f32,
+ * which takes a sum to the unit of the output.
  */
 #ifndef ECH_QUANT_REWRITE_H
 #define ECH_QUANT_REWRITE_H

@@ -54,7 +54,8 @@ ech__layer_scales *ech__scales_layer(const ech__scales *scales, const char *name
 ech_status ech__scales_weights(ech__scales *scales, const ech__qmodel *model,
                                const ech__scale_options *options);
 
-/* Those of the values, from histograms by value number (NULL: none). A value that was zero on every sample is refused. */
+/* Those of the values, from histograms by value number (NULL: none). A value that was zero on every sample is
+ * refused. */
 ech_status ech__scales_activations(ech__scales *scales, const ech__qmodel *model,
                                    ech__histogram *const *observed,
                                    const ech__scale_options *options);
@@ -68,8 +69,8 @@ float ech__clip_scale(const float *weight, int64_t count, const ech__scale_optio
 void ech__round_weight(const float *weight, int64_t outputs, int64_t each, const float *scale,
                        int8_t *out);
 
-/* Weights in s8 and biases in s32, in units of input x weight, under the names and in the shapes of the model's own. Fails
- * where a bias does not fit. */
+/* Weights in s8 and biases in s32, in units of input x weight, under the names and in the shapes of the model's
+ * own. Fails where a bias does not fit. */
 ech_status ech__round_parameters(const ech__qmodel *model, const ech__scales *scales,
                                  ech__tensors *whole);
 

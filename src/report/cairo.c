@@ -67,7 +67,7 @@ typedef struct box {
     double x0, y0, x1, y1;
 } box;
 
-/* Places of a grid that covers a stretch. */
+/* Places of a grid that covers a range. */
 typedef struct grid {
     int first, last;
     double pitch;

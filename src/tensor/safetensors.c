@@ -203,14 +203,13 @@ static ech_status check_cover(ech__safetensors *file)
                              file->path, show(t->name).s, t->offset, show(t[-1].name).s, end);
         if (t->offset > end)
             return ech__fail(file->ctx, ECH_E_FORMAT,
-                             "%s: tensor %s: begins at %" PRId64
-                             " and leaves a hole behind %" PRId64,
+                             "%s: tensor %s: begins at %" PRId64 " and leaves a gap after %" PRId64,
                              file->path, show(t->name).s, t->offset, end);
         end += t->bytes;
     }
     if (end != data_bytes)
         return ech__fail(file->ctx, ECH_E_FORMAT,
-                         "%s: has %" PRId64 " bytes behind its last tensor, must have none",
+                         "%s: has %" PRId64 " bytes after its last tensor, must have none",
                          file->path, data_bytes - end);
     return ECH_OK;
 }

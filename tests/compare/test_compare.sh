@@ -111,18 +111,18 @@ fails "an arm that is killed" 'dead was killed by signal 9: out of memory\?' -- 
 peer large 'x = bytearray(1 << 40)'
 fails "an arm that runs out of memory" 'exit code 1: MemoryError' -- "${small[@]}" -- --peer sh -c "ulimit -v 4000000; exec $python large.py"
 peer hangs 'time.sleep(1000)'
-fails "an arm that hangs" 'said nothing for 2 s \(it should have said a step' --arm-timeout 2 -- "${small[@]}" -- --peer "$python" hangs.py
+fails "an arm that hangs" 'sent nothing for 2 s \(expected a step' --arm-timeout 2 -- "${small[@]}" -- --peer "$python" hangs.py
 peer rubbish 'print("fast!", flush=True)'
-fails "an arm that talks rubbish" "said 'fast!' where a step's time" -- "${small[@]}" -- --peer "$python" rubbish.py
+fails "an arm that talks rubbish" "sent 'fast!' where a step's time" -- "${small[@]}" -- --peer "$python" rubbish.py
 peer negative 'print("-1\ndone", flush=True)'
-fails "a time that is none" "said '-1' where a step's time" -- "${small[@]}" -- --peer "$python" negative.py
+fails "a time that is none" "sent '-1' where a step's time" -- "${small[@]}" -- --peer "$python" negative.py
 peer single 'print("0.1\ndone", flush=True)'
 fails "a block of one step" 'did 1 steps in a block; at least 2' -- "${small[@]}" -- --peer "$python" single.py
 peer endless 'print("x" * 100000, flush=True)'
-fails "a line without an end" 'said a line of more than 4096 bytes' -- "${small[@]}" -- --peer "$python" endless.py
+fails "a line without an end" 'sent a line of more than 4096 bytes' -- "${small[@]}" -- --peer "$python" endless.py
 peer quits "${good[@]}" 'sys.exit(0)'
 fails "an arm that ends by itself" 'ended by itself' -- "${small[@]}" -- --peer "$python" quits.py
-fails "an arm that never takes part" 'arm 2 .*ended by itself|said nothing' --arm-timeout 2 -- "${small[@]}" -- run -n 1 sleep 100
+fails "an arm that never takes part" 'arm 2 .*ended by itself|sent nothing' --arm-timeout 2 -- "${small[@]}" -- run -n 1 sleep 100
 printf 'import subprocess\nsubprocess.Popen(["sleep", "1000"], start_new_session=True)\n' >family.py
 cat dies.py >>family.py
 fails "an arm that leaves a child behind" 'it has had enough' -- "${small[@]}" -- --peer "$python" family.py

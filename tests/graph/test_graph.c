@@ -161,14 +161,14 @@ static void a_failure_goes_through_a_chain(void **state)
 static void a_value_of_no_graph(void **state)
 {
     (void)state;
-    expect_refused(ech_relu(g, 5), "input 0 of relu is no value of this graph");
-    expect_refused(ech_linear(g, "fc", 5, 3, true), "linear 'fc': x is no value of this graph");
+    expect_refused(ech_relu(g, 5), "input 0 of relu is not a value of this graph");
+    expect_refused(ech_linear(g, "fc", 5, 3, true), "linear 'fc': x is not a value of this graph");
 }
 
 static void a_negative_value_without_a_failure(void **state)
 {
     (void)state;
-    expect_refused(ech_relu(g, -3), "input 0 of relu is no value of this graph");
+    expect_refused(ech_relu(g, -3), "input 0 of relu is not a value of this graph");
 }
 
 /* ---- fusion ---- */
@@ -362,8 +362,8 @@ static void no_autodiff_of_a_matrix(void **state)
 static void no_autodiff_of_nothing(void **state)
 {
     (void)state;
-    expect_no_autodiff(0, ECH_E_INVALID, "the loss is no value of this graph");
-    expect_no_autodiff(-1, ECH_E_INVALID, "the loss is no value of this graph");
+    expect_no_autodiff(0, ECH_E_INVALID, "the loss is not a value of this graph");
+    expect_no_autodiff(-1, ECH_E_INVALID, "the loss is not a value of this graph");
 }
 
 static void no_autodiff_through_a_target(void **state)

@@ -97,7 +97,7 @@ wrong 2 "--devices 1,x: must be whole numbers" run probe --devices 1,x
 wrong 2 "--devices: begins with 2" run probe --devices 2,4
 wrong 2 "--devices: 2 behind 4; numbers must ascend, up to 256" run probe --devices 1,4,2
 wrong 2 "--devices: 257 behind 1" run probe --devices 1,257
-wrong 2 "--devices 1,: nothing behind the last comma" run probe --devices 1,
+wrong 2 "--devices 1,: nothing follows the last comma" run probe --devices 1,
 wrong 2 "--run-limit 0: must be at least" run probe --run-limit 0
 wrong 2 "--seed -1: must be at least 0" run probe --seed=-1
 wrong 2 "--format odt: must be one of" run probe --format odt

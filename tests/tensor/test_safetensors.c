@@ -254,15 +254,15 @@ static void refuses_a_hole(void **state)
 {
     refuses(state,
             make("{" A_0_4 ",\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[5,9]}}", 9),
-            "tensor b: begins at 5 and leaves a hole behind 4");
+            "tensor b: begins at 5 and leaves a gap after 4");
     refuses(state, make("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8),
-            "tensor a: begins at 4 and leaves a hole behind 0");
+            "tensor a: begins at 4 and leaves a gap after 0");
 }
 
 static void refuses_trailing_bytes(void **state)
 {
-    refuses(state, make("{" A_0_4 "}", 5), "has 1 bytes behind its last tensor, must have none");
-    refuses(state, make("{}", 16), "has 16 bytes behind its last tensor, must have none");
+    refuses(state, make("{" A_0_4 "}", 5), "has 1 bytes after its last tensor, must have none");
+    refuses(state, make("{}", 16), "has 16 bytes after its last tensor, must have none");
 }
 
 static void refuses_duplicate_names(void **state)

@@ -100,7 +100,7 @@ same "ranks of echelon run train as those of --devices" \
     "$(get launched.json 's["params_sha256"]')" "$(get by_run.json 's["params_sha256"]')"
 "$ECHELON" run -n 2 -- "$ECHELON" train "${linear[@]}" --steps 12 --devices 2 --json >by_both.json 2>.output
 same "also where both say so" "$(get launched.json 's["params_sha256"]')" "$(get by_both.json 's["params_sha256"]')"
-says "but not where they differ" '--devices 3 among 2 ranks' "$ECHELON" run -n 2 -- "$ECHELON" \
+says "but not where they differ" '--devices 3: 2 ranks are already started' "$ECHELON" run -n 2 -- "$ECHELON" \
     train "${linear[@]}" --devices 3
 
 # ---- memory ----

@@ -77,7 +77,7 @@ launched 1 'rank 0 waited 1\.[0-9] s for rank 1 in [a-z]+ #0' 'export ECHELON_TI
 launched 1 'ECHELON_TIMEOUT is "x"' '[ $RANK = 1 ] && exec sleep 9; export ECHELON_TIMEOUT=x;'
 launched 1 'rank 0 has "[^"]*8[^"]*", rank 1 has "[^"]*16' 'set -- "$@" --dim $((RANK ? 16 : 8));'
 launched 1 'rank 0 has "[^"]*", rank 1 has "' 'set -- "$@" --accum $((RANK + 1));'
-launched 2 '--devices 3 among 2 ranks' '' --devices 3
+launched 2 '--devices 3: 2 ranks are already started' '' --devices 3
 
 # ---- one that fails, and all that fail ----
 

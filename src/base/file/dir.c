@@ -121,8 +121,8 @@ static bool is_at(int fd, const char *path)
            ours.st_ino == there.st_ino;
 }
 
-/* Locks the open file. Returns 0 or an errno: EWOULDBLOCK where another process holds it, ENOENT where it is not at path
- * any more. *locks becomes false where the file system has no locks. */
+/* Locks the open file. Returns 0 or an errno: EWOULDBLOCK where another process holds it, ENOENT where it is not at
+ * path any more. *locks becomes false where the file system has no locks. */
 static int lock(int fd, const char *path, bool *locks)
 {
     struct stat info;

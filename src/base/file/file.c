@@ -139,8 +139,8 @@ static ech_status read_link(ech_ctx *ctx, int fd, const char *path, const struct
     return status;
 }
 
-/* One step from *at to the file that it leads to. One descriptor answers all questions, so that nobody can swap the link
- * between them. *st is of *at before the step. */
+/* One step from *at to the file that it leads to. One descriptor answers all questions, so that nobody can swap the
+ * link between them. *st is of *at before the step. */
 static ech_status follow(ech_ctx *ctx, char **at, struct stat *st, bool linked)
 {
     char *next = NULL;

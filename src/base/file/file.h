@@ -11,9 +11,9 @@
  *         s = ech__file_writer_commit(&w);                         now, and not before, the file is there
  *     ech__file_writer_fini(&w);                                   removes what was not committed
  *
- * Only regular files are read and replaced: a directory, device or pipe is refused with an error message.
- * A symbolic link is followed, so that writing keeps the link and replaces what it points to; but not a link that another
- * user has put into a directory where anybody may write, such as /tmp.
+ * Only regular files are read and replaced: a directory, device or pipe is refused with an error message. A
+ * symbolic link is followed, so that writing keeps the link and replaces what it points to; but not a link that
+ * another user has put into a directory where anybody may write, such as /tmp.
  */
 #ifndef ECH_BASE_FILE_FILE_H
 #define ECH_BASE_FILE_FILE_H

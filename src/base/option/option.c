@@ -282,9 +282,8 @@ static ech_status append_word(parser *p, const ech__option *row, const char *tex
 {
     ech__option_words *words = (ech__option_words *)(void *)(p->args + row->offset);
     if (words->count == ECH_OPTION_MAX_WORDS)
-        return ech__fail(p->ctx, ECH_E_INVALID,
-                         "%s: at most %d of them can be given, %s is one more", row->name,
-                         ECH_OPTION_MAX_WORDS, text);
+        return ech__fail(p->ctx, ECH_E_INVALID, "%s: at most %d can be given; %s is one too many",
+                         row->name, ECH_OPTION_MAX_WORDS, text);
     words->word[words->count++] = text;
     return ECH_OK;
 }

@@ -437,7 +437,7 @@ void ech__option_man(FILE *file, const ech__program *program)
     }
     fputs(".SH COMMANDS\nEvery command takes \\fB\\-h\\fR and \\fB\\-\\-help\\fR. In a name of an "
           "option an "
-          "underscore\nmay stand for a dash, and a value follows it as the next word or behind an "
+          "underscore\nmay stand for a dash, and a value follows it as the next word or after an "
           "equals "
           "sign.\nSizes take K, M, G and T, which are powers of 1024.\n",
           file);

@@ -78,7 +78,8 @@ static int64_t groups_left(void)
     return least;
 }
 
-/* What is left of one of this process's limits; INT64_MAX: it has none. used_field is where /proc/self/statm counts it. */
+/* What is left of one of this process's limits; INT64_MAX: it has none. used_field is where /proc/self/statm counts
+ * it. */
 static int64_t limit_left(int limit, int used_field)
 {
     struct rlimit most;

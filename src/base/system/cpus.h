@@ -1,5 +1,5 @@
-/* A set of processors, as many as Linux can be built for: cpu_set_t has room for 1024, and the system refuses to fill one that
- * is too small.
+/* A set of processors, as many as Linux can be built for: cpu_set_t has room for 1024, and the system refuses to
+ * fill one that is too small.
  *
  *     ech__cpus mine;
  *     if (ech__cpus_read(&mine)) ... ech__cpus_has(&mine, 5) ... ech__cpus_count(&mine) ...

@@ -36,30 +36,29 @@ static const char *cut_line(char *text, size_t *bytes)
     return text + end;
 }
 
-/* "echelon train: sentence" without what stands before the error message; NULL where it is no such
- * line. */
-static const char *sentence_of(const char *line)
+/* The error message of a line "echelon train: MESSAGE"; NULL where it is no such line. */
+static const char *message_of(const char *line)
 {
     const char *colon = strstr(line, ": ");
     return !strncmp(line, "echelon", 7) && colon ? colon + 2 : NULL;
 }
 
-/* What a rank said before the launcher noted its end: "[rank 1] echelon train: sentence". */
-static const char *rank_sentence(const char *line)
+/* What a rank said before the launcher noted its end: "[rank 1] echelon train: MESSAGE". */
+static const char *rank_message(const char *line)
 {
     const char *end = !strncmp(line, "[rank ", 6) ? strstr(line, "] ") : NULL;
-    return end ? sentence_of(end + 2) : sentence_of(line);
+    return end ? message_of(end + 2) : message_of(line);
 }
 
 bool ech__last_words(const char *path, char *out, size_t bytes)
 {
     char text[TAIL + 1];
     size_t length = read_tail(path, text);
-    const char *line = cut_line(text, &length), *said = sentence_of(line);
+    const char *line = cut_line(text, &length), *said = message_of(line);
     if (said)
         line = said;
     if (!strncmp(line, "rank ", 5) && strstr(line, " exited with code ")) {
-        const char *before = rank_sentence(cut_line(text, &length));
+        const char *before = rank_message(cut_line(text, &length));
         line = before ? before : line;
     }
     const bool fits = strlen(line) < bytes;

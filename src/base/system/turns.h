@@ -1,5 +1,5 @@
-/* An arm's side of a comparison in turns: a run that waits between two steps until it is its turn (docs/compare.md has the
- * protocol). echelon compare puts the path of a socket into ECHELON_TURNS; rank 0 connects to it.
+/* An arm's side of a comparison in turns: a run that waits between two steps until it is its turn (docs/compare.md
+ * has the protocol). echelon compare puts the path of a socket into ECHELON_TURNS; rank 0 connects to it.
  *
  *     ech__turns *turns;
  *     ECH_TRY(ech__turns_open(ctx, "measured", &turns));   NULL outside of a comparison

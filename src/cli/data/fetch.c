@@ -222,7 +222,8 @@ static ech_status run_tool(ech_ctx *ctx, const char *dir, const char *const *arg
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
-        return ech__fail(ctx, ECH_E_IO, "no pipe for %s: %s", argv[0], strerror(errno));
+        return ech__fail(ctx, ECH_E_IO, "cannot create a pipe for %s: %s", argv[0],
+                         strerror(errno));
     const ech__process_options options = {.argv = (char *const *)argv,
                                           .dir = dir,
                                           .in = ECH__PROCESS_NULL,
@@ -278,7 +279,7 @@ static ech_status from_archive(ech_ctx *ctx, const place *p, const char *archive
     if (exists(p->work, CIFAR100_FOLDER))
         return ech__fail(ctx, ECH_E_FORMAT, "%s: is CIFAR-100; %s is needed", archive,
                          ARCHIVE_NAME);
-    return ech__fail(ctx, ECH_E_FORMAT, "%s: there is no folder %s in it", archive, BINARY_FOLDER);
+    return ech__fail(ctx, ECH_E_FORMAT, "%s: has no folder %s", archive, BINARY_FOLDER);
 }
 
 /* ---- from elsewhere ---- */
@@ -344,8 +345,8 @@ static ech_status obtain(ech_ctx *ctx, const place *p, const ech__fetch_options 
         char second[sizeof ctx->error];
         snprintf(second, sizeof second, "%s", ctx->error);
         return ech__fail(ctx, status,
-                         "no way to CIFAR-10: %.300s; %.300s; --archive takes " ARCHIVE_NAME, first,
-                         second);
+                         "cannot fetch CIFAR-10: %.300s; %.300s; --archive takes " ARCHIVE_NAME,
+                         first, second);
     }
     return status;
 }
@@ -365,7 +366,7 @@ static ech_status fetch(ech_ctx *ctx, const place *p, const ech__fetch_options *
 {
     const int found = count_files(p->dir);
     if (found)
-        ech__log(ctx, "%s: %d of %d files are there; all will be replaced", p->dir, found,
+        ech__log(ctx, "%s: %d of %d files are there; all are replaced", p->dir, found,
                  ECH__CIFAR_FILES);
     ECH_TRY(renew(ctx, p));
     const ech_status status = obtain(ctx, p, o, r);

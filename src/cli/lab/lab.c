@@ -108,7 +108,7 @@ static ech_status read_devices(ech_ctx *ctx, const char *text, ech__lab_options 
         out->devices[out->device_count++] = number;
         at = *end ? end + 1 : end;
         if (*end && !*at)
-            return ech__fail(ctx, ECH_E_INVALID, "--devices %s: nothing behind the last comma",
+            return ech__fail(ctx, ECH_E_INVALID, "--devices %s: nothing follows the last comma",
                              text);
     } while (*at);
     return ECH_OK;
@@ -290,7 +290,7 @@ static int run_lab(ech_ctx *ctx, const ech__command *command, const ech__option_
     if (*given->argv)
         return run_studies(ctx, command, given);
     /* Hours of work should be asked for by name. */
-    ech__fail(ctx, ECH_E_INVALID, "needs list, run STUDY or all behind it, or options of lab all");
+    ech__fail(ctx, ECH_E_INVALID, "needs list, run STUDY or all, or options of lab all");
     return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
 }
 

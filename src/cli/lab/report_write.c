@@ -23,7 +23,7 @@ static ech_status way_between(ech_ctx *ctx, const char *from, const char *to, ch
     }
     const char *rest = to + same + (to[same] == '/');
     if (used + strlen(rest) + 2 > bytes)
-        return ech__fail(ctx, ECH_E_INVALID, "%s: the way to it from %s is too long", to, from);
+        return ech__fail(ctx, ECH_E_INVALID, "%s: the path to it from %s is too long", to, from);
     snprintf(out + used, bytes - used, "%s%s", rest, *rest ? "/" : "");
     return ECH_OK;
 }

@@ -99,8 +99,8 @@ static int launch(work *w, int ranks, const char *what)
 enum { MOST_BATCHES = 6, CAPACITY = ECH__PLAN_MOST_ROWS + 16 };
 static const double MOST_SECONDS = 60; /* of a measurement; what takes longer is computed */
 
-/* The batches per device that are asked about; where they are many, the least, the largest and some between. One that is
- * clearly smaller shows what does not depend on the batch. */
+/* The batches per device that are asked about; where they are many, the least, the largest and some between. One
+ * that is clearly smaller shows what does not depend on the batch. */
 static size_t wanted_batches(const args *a, const ech__load *load, const counts *devices,
                              int64_t *out)
 {

@@ -11,8 +11,8 @@ void ech__show_run(const ech__run *run);
 /* A table of kernels with their times, and the summary. */
 void ech__show_kernels(const ech__run *run);
 
-/* Layers on several devices: where they are, what moves between them, and what each device does (show_pipe.c). Nothing for
- * other runs. */
+/* Layers on several devices: where they are, what moves between them, and what each device does (show_pipe.c).
+ * Nothing for other runs. */
 void ech__show_pipe(const ech__run *run);
 /* A line of the head. */
 void ech__show_pipe_head(const ech__run *run);

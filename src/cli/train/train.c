@@ -56,7 +56,7 @@ static ech_status check_world(ech_ctx *ctx, const ech__train_args *a, int world)
     const ech_train_options *o = &c->train;
     if (a->ranks && a->ranks != world)
         return ech__fail(ctx, ECH_E_INVALID,
-                         "--devices %d among %d ranks that were started from outside: leave it out",
+                         "--devices %d: %d ranks are already started; leave it out",
                          (int)c->devices, world);
     if (c->straggler >= world)
         return ech__fail(ctx, ECH_E_INVALID, "--straggle %s: there are ranks 0 to %d", c->straggle,

@@ -1,5 +1,5 @@
-/* More and more micro-steps of one size before each update, in f32 and in mixed precision; and why the loss is divided by their
- * number, shown on gradients. */
+/* More and more micro-steps of one size before each update, in f32 and in mixed precision; and why the loss is
+ * divided by their number, shown on gradients. */
 #include "lab/spread.h"
 
 #include <stdio.h>

@@ -36,9 +36,10 @@ static void name_peak(ech__sheet *s)
     ech__tell_let(s, "peak", "general bytes/s", "peak_gbs * 1e9");
 }
 
-/* Of every run of several devices: m_ bytes of one all-reduce, sum_ those of the epoch, x_ exposed and waiting seconds of the epoch,
- * tr_ seconds from when the last rank is ready until all have the sum, for one step; eff_ and bus_ in GB/s by x_, use_ of the
- * peak; slip_ the same from the bytes of one all-reduce; ring_ what one would take at the peak. */
+/* Of every run of several devices: m_ bytes of one all-reduce, sum_ those of the epoch, x_ exposed and waiting
+ * seconds of the epoch, tr_ seconds from when the last rank is ready until all have the sum, for one step; eff_ and
+ * bus_ in GB/s by x_, use_ of the peak; slip_ the same from the bytes of one all-reduce; ring_ what one would take
+ * at the peak. */
 static void name_run(ech__sheet *s, int64_t b, int64_t n)
 {
     const ech__lab_id run = ech__epoch_run(b, n);

@@ -48,7 +48,8 @@ static bool drifts(int way)
     return strstr(ways[way].more, "--no-broadcast-buffers") != NULL;
 }
 
-/* Of every run, by its name: t_, grad_, buf_, stat_, acc_, and drift_ of means and spread_ of variances where ranks keep their own. */
+/* Of every run, by its name: t_, grad_, buf_, stat_, acc_, and drift_ of means and spread_ of variances where ranks
+ * keep their own. */
 static void name_run(ech__sheet *s, int way, int size)
 {
     const ech__lab_id run = run_of(way, size);

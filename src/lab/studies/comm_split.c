@@ -9,8 +9,9 @@ static void runs(ech__lab_runs *lab)
     ech__lab_epochs(lab);
 }
 
-/* Of every run, seconds of the second epoch on rank 0: t_ all steps, x_ not computing because of the exchange, w_ of it
- * waiting for a rank that is late, k_ the rest of it, c_ computing; est_ what T_N - T_1/N takes for communication, gap_ how far that is from x_. */
+/* Of every run, seconds of the second epoch on rank 0: t_ all steps, x_ not computing because of the exchange, w_
+ * of it waiting for a rank that is late, k_ the rest of it, c_ computing; est_ what T_N - T_1/N takes for
+ * communication, gap_ how far that is from x_. */
 static void name_run(ech__sheet *s, int64_t b, int64_t n)
 {
     const ech__lab_id run = ech__epoch_run(b, n), one = ech__epoch_run(b, 1);

@@ -1,5 +1,5 @@
-/* A small and a large model on the same devices: what moves for each operation that is computed, and when moving takes half of the
- * step. */
+/* A small and a large model on the same devices: what moves for each operation that is computed, and when moving
+ * takes half of the step. */
 #include "lab/shared.h"
 
 static const ech__lab_param params[] = {
@@ -78,7 +78,8 @@ static void name_rates(ech__sheet *s, int c, int64_t n)
 {
     const char *p = CASES[c].prefix;
     const ech__lab_id run = ech__lab_name("%sn%" PRId64, p, n);
-    /* Forward, data gradient (not of the first layer) and weight gradient: two operations for each weight and sample. */
+    /* Forward, data gradient (not of the first layer) and weight gradient: two operations for each weight and
+     * sample. */
     ech__tell_let(s, ech__lab_name("%sflops", p).s, "fixed2 Gflop",
                   "1e-9 * (6 * %" PRId64 " - 2) * %" PRId64 " * %" PRId64 " * %" PRId64
                   " / %" PRId64,

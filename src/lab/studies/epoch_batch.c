@@ -8,8 +8,8 @@
 
 static const ech__lab_param params[] = {ECH__LAB_EPOCHS_PARAMS, {0}};
 
-/* Seconds of the second epoch on one A40 with PyTorch at batch 32, 128, ..., 8192, as published: with data loading, and computing
- * alone; 0: out of memory. */
+/* Seconds of the second epoch on one A40 with PyTorch at batch 32, 128, ..., 8192, as published: with data loading,
+ * and computing alone; 0: out of memory. */
 static const struct {
     double loading, compute;
 } published[] = {{23.550, 22.782}, {18.311, 18.051}, {19.704, 19.448}, {20.714, 19.658}, {0, 0}};

@@ -76,7 +76,8 @@ static void name_mean(ech__sheet *s, const char *name, const char *format, int a
     ech__tell_let(s, name, format, "average(%s)", expr);
 }
 
-/* Points of accuracy that one kind has more than another, each seed against itself: they start from the same weights. */
+/* Points of accuracy that one kind has more than another, each seed against itself: they start from the same
+ * weights. */
 static void name_difference(ech__sheet *s, const char *name, int arm, int other)
 {
     char expr[ECH__LAB_EXPR_MAX] = "";

@@ -34,7 +34,8 @@ static void name_figures(ech__sheet *s)
         ech__tell_rung(s, ech__lab_name("%s_", ways[i].id).s, ways[i].id, ECH__RUNG_ACTIVATIONS);
 }
 
-/* Of every layer: in_, wei_, out_ scales, and rq_, what an integer sum is multiplied with. The last layer's sums become real. */
+/* Of every layer: in_, wei_, out_ scales, and rq_, what an integer sum is multiplied with. The last layer's sums
+ * become real. */
 static bool name_scales(ech__sheet *s, size_t l)
 {
     const char *layer = ech__int8_layer(l);

@@ -12,8 +12,8 @@ static void runs(ech__lab_runs *lab)
 
 /* ---- figures ---- */
 
-/* What N devices take beyond an N-th of one device's time: lostN, and of it computing that does not divide (divideN) and
- * everything else (restN). The exchange and the wait are lost as they are. */
+/* What N devices take beyond an N-th of one device's time: lostN, and of it computing that does not divide
+ * (divideN) and everything else (restN). The exchange and the wait are lost as they are. */
 static void name_lost(ech__sheet *s, int64_t n)
 {
     ech__tell_let(s, ech__lab_name("lost%" PRId64, n).s, "seconds", "t%" PRId64 " - t1 / %" PRId64,

@@ -15,9 +15,9 @@ static void runs(ech__lab_runs *lab)
 
 /* ---- figures ---- */
 
-/* Of every layer: low_, high_, sigma_, far_ (largest magnitude in sigmas), beyond_ (share beyond three sigma), step_ (one step of the
- * layer's scale in sigmas), narrow_ (range of the narrowest channel by the widest one's), idle_ (share of the shorter
- * side's integers that no weight uses). */
+/* Of every layer: low_, high_, sigma_, far_ (largest magnitude in sigmas), beyond_ (share beyond three sigma),
+ * step_ (one step of the layer's scale in sigmas), narrow_ (range of the narrowest channel by the widest one's),
+ * idle_ (share of the shorter side's integers that no weight uses). */
 static void name_layer(ech__sheet *s, const char *layer)
 {
     const ech__lab_id v = ech__lab_name("values.layer=%s", layer);

@@ -13,7 +13,7 @@
 
 enum { ECH__READER_LINE = 300, ECH__READER_TEXT = 20000 }; /* most bytes of a string */
 
-/* Larger numbers are slips, and would overflow where differences are taken. */
+/* Larger numbers are mistakes and would overflow where differences are taken. */
 #define ECH__READER_LARGEST 1e30
 
 typedef struct ech__reader {

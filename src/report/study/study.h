@@ -85,7 +85,7 @@ typedef struct ech__study_table {
     size_t nnotes;
 } ech__study_table;
 
-/* A stretch of an answer: words, or a figure as it is printed. */
+/* A part of an answer: words, or a figure as it is printed. */
 typedef struct ech__answer_piece {
     const char *text;
     const ech__figure *figure; /* NULL: words */
