@@ -7,8 +7,7 @@
  *
  * Tensor memory does not live here: a device owns that (plan/kernel.h).
  */
-#ifndef ECH_BASE_ARENA_H
-#define ECH_BASE_ARENA_H
+#pragma once
 
 #include "base/status.h"
 
@@ -35,5 +34,3 @@ char *ech__arena_printf(ech__arena *arena, const char *fmt, ...)
 /* Grows an array of *cap elements so that one more fits after used. The old place stays allocated
  * until the arena goes. Returns false when memory is out. */
 bool ech__arena_grow(ech__arena *arena, void **array, size_t used, size_t *cap, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* Figures as people read them. */
-#ifndef ECH_BASE_FORMAT_H
-#define ECH_BASE_FORMAT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -14,5 +13,3 @@ ech__text ech__format_bytes(int64_t bytes);
 ech__text ech__format_seconds(double seconds);
 /* The number itself, but of a NaN the one without a sign: printf would show it as "-nan". */
 double ech__unsigned_nan(double number);
-
-#endif

@@ -3,8 +3,7 @@
  *     ECH__NAMES(ech__phase_name, ech__phase, ECH__PHASE_LIST)
  *
  * defines const char *ech__phase_name(ech__phase), which says "unknown" of what is no member. */
-#ifndef ECH_BASE_NAMES_H
-#define ECH_BASE_NAMES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -17,5 +16,3 @@
         static const char *const texts[] = {LIST(ECH__TEXT_OF)};                                   \
         return (size_t)member < sizeof texts / sizeof *texts ? texts[member] : "unknown";          \
     }
-
-#endif

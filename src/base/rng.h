@@ -4,8 +4,7 @@
  *     float w = ech__rng_uniform(seed, ech__rng_stream("fc1.weight"), i);      in [0, 1)
  *     float x = ech__rng_normal(seed, stream, i);                              mean 0, variance 1
  */
-#ifndef ECH_BASE_RNG_H
-#define ECH_BASE_RNG_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ void ech__rng_fill(const ech__rng_range *range, float *out, int64_t count);
 
 /* Standard normal (Box-Muller over the pair that holds index). */
 float ech__rng_normal(uint64_t seed, uint64_t stream, uint64_t index);
-
-#endif

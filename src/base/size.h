@@ -1,6 +1,5 @@
 /* Sizes and counts are 64-bit and overflow-checked: each function is false where the result does not fit. */
-#ifndef ECH_BASE_SIZE_H
-#define ECH_BASE_SIZE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ static inline ech__part ech__part_of(int64_t total, int64_t index, int64_t parts
     const int64_t each = total / parts, more = total % parts;
     return (ech__part){index * each + (index < more ? index : more), each + (index < more)};
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Summaries of samples, and the quantiles of Student's t for their intervals. */
-#ifndef ECH_BASE_STATS_H
-#define ECH_BASE_STATS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ double ech__moments_std(const ech__moments *moments);
 
 /* The t with P(|T| <= t) = share for T of Student's distribution; 0 < share < 1, freedom >= 1. */
 double ech__student(double share, int freedom);
-
-#endif

@@ -10,8 +10,7 @@
  *         return ECH_OK;
  *     }
  */
-#ifndef ECH_BASE_STATUS_H
-#define ECH_BASE_STATUS_H
+#pragma once
 
 #include "echelon/echelon.h"
 
@@ -59,5 +58,3 @@ void ech__delete(ech_ctx *ctx, void *ptr, size_t bytes);
         if (try_status_ < 0)                                                                       \
             return try_status_;                                                                    \
     } while (0)
-
-#endif

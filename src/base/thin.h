@@ -10,8 +10,7 @@
  *         use(*(const double *)ech__thin_at(&times, i));               in the order in which they were added
  *     ech__thin_fini(&times);
  */
-#ifndef ECH_BASE_THIN_H
-#define ECH_BASE_THIN_H
+#pragma once
 
 #include "base/status.h"
 
@@ -30,5 +29,3 @@ ech_status ech__thin_init(ech_ctx *ctx, ech__thin *thin, size_t item_bytes, int6
 void ech__thin_fini(ech__thin *thin);
 void ech__thin_add(ech__thin *thin, const void *item);
 const void *ech__thin_at(const ech__thin *thin, int64_t index);
-
-#endif

@@ -1,6 +1,5 @@
 /* The parts that a build can do without; the build writes the list (CMakeLists.txt, from tools/packages). */
-#ifndef ECH_CLI_BUILD_PARTS_H
-#define ECH_CLI_BUILD_PARTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,5 +13,3 @@ typedef struct ech__build_part {
 
 extern const ech__build_part ech__build_parts[];
 extern const size_t ech__build_part_count;
-
-#endif

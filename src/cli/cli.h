@@ -1,6 +1,5 @@
 /* The program: tables of options, and a function for each command. */
-#ifndef ECH_CLI_CLI_H
-#define ECH_CLI_CLI_H
+#pragma once
 
 #include "base/file/json.h"
 #include "base/option/option.h"
@@ -52,5 +51,3 @@ int ech__cli_end(const ech_ctx *ctx, const ech__command *command, ech_status sta
 ech_status ech__cli_json(ech_ctx *ctx, ech_json *json);
 /* The command line as it was typed, quoted where needed; lives as long as the program. */
 const char *ech__cli_command_line(void);
-
-#endif

@@ -10,8 +10,7 @@
  * (base/system/turns.h), wherever its rank 0 runs; a peer does so on its standard input and output.
  * Standard error goes to a file, for the reason when it fails.
  */
-#ifndef ECH_COMPARE_ARM_H
-#define ECH_COMPARE_ARM_H
+#pragma once
 
 #include "compare/rounds.h"
 #include "compare/tree.h"
@@ -58,5 +57,3 @@ void ech__arm_ask(ech__arm *arm);
 void ech__arm_end(ech__arm *arm);
 /* Whether its times are those of a virtual clock, as it says itself. */
 bool ech__arm_is_emulated(const ech__arm *arm);
-
-#endif

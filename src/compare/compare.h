@@ -12,8 +12,7 @@
  * memory it takes. Then all are started together, start after start (rounds.h). Arms that do not
  * fit into memory together are started for each block.
  */
-#ifndef ECH_COMPARE_COMPARE_H
-#define ECH_COMPARE_COMPARE_H
+#pragma once
 
 #include "base/file/json.h"
 #include "comm/launch/leftovers.h"
@@ -80,5 +79,3 @@ ech_json *ech__compare_json(const ech__compare *compare);
 /* The log-ratios of copies in records that ech__compare_json made, judged together: appended to logs[*count]. */
 ech_status ech__compare_pool(ech_ctx *ctx, const char *path, double logs[ECH__COMPARE_POOL],
                              int *count);
-
-#endif

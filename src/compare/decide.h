@@ -14,8 +14,7 @@
  *     }
  *
  */
-#ifndef ECH_COMPARE_DECIDE_H
-#define ECH_COMPARE_DECIDE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -63,5 +62,3 @@ double ech__ratio_half_width(const ech__ratio *ratio);
 ech__decision ech__compare_judge(const ech__ratio *ratio, double threshold);
 /* Whether so many starts are a moment to look at the result. */
 bool ech__compare_is_look(int starts);
-
-#endif

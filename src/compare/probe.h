@@ -13,8 +13,7 @@
  * alone, while no arm runs. Virtual cores that share a physical one are told by the difference, and those that were
  * moved apart by the time of a message between them: the system does not know of either.
  */
-#ifndef ECH_COMPARE_PROBE_H
-#define ECH_COMPARE_PROBE_H
+#pragma once
 
 #include "compare/rounds.h"
 
@@ -27,5 +26,3 @@ void ech__probe_end(ech__probe *probe, double arm_cpu_s, ech__disturbance *out);
 /* Watches for so long, while no arm runs. */
 void ech__probe_watch(ech__probe *probe, double seconds, ech__disturbance *out);
 int ech__probe_cores(const ech__probe *probe);
-
-#endif

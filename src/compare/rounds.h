@@ -8,8 +8,7 @@
  *
  * Arm 0 is the baseline. The last arm is a copy of it and shows the machine's noise.
  */
-#ifndef ECH_COMPARE_ROUNDS_H
-#define ECH_COMPARE_ROUNDS_H
+#pragma once
 
 #include "base/status.h"
 #include "compare/decide.h"
@@ -97,5 +96,3 @@ ech__ratio ech__rounds_ratio(const ech__rounds *rounds, int arm);
 ech__decision ech__rounds_decide(const ech__rounds *rounds, int arm, double threshold);
 /* Whether most starts were disturbed. */
 bool ech__rounds_disturbed(const ech__rounds *rounds);
-
-#endif

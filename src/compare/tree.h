@@ -10,8 +10,7 @@
  * whose parent has died belongs to the caller where that is a subreaper (prctl), and is found by its environment
  * (comm/launch/leftovers.h).
  */
-#ifndef ECH_COMPARE_TREE_H
-#define ECH_COMPARE_TREE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ void ech__tree_kill(ech__tree *tree);
 double ech__tree_cpu_s(const ech__tree *tree);
 /* Bytes that are resident, those that processes share counted once. */
 int64_t ech__tree_memory(const ech__tree *tree);
-
-#endif

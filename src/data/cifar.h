@@ -8,8 +8,7 @@
  * The training split is data_batch_1.bin to data_batch_5.bin, the test split is test_batch.bin; only the files
  * of the split must be there, in the directory or in cifar-10-batches-bin below it, as the archive unpacks.
  */
-#ifndef ECH_DATA_CIFAR_H
-#define ECH_DATA_CIFAR_H
+#pragma once
 
 #include "data/images.h"
 
@@ -68,5 +67,3 @@ typedef struct ech__cifar_tally {
 void ech__cifar_add(ech__cifar_tally *tally, const uint8_t *records, int64_t count);
 /* Mean of a channel in units of the brightest pixel. */
 double ech__cifar_mean(const ech__cifar_tally *tally, int channel);
-
-#endif

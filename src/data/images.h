@@ -10,8 +10,7 @@
  *
  * An open set never changes: any number of threads may read it. A loader (data/loader.h) makes batches of it.
  */
-#ifndef ECH_DATA_IMAGES_H
-#define ECH_DATA_IMAGES_H
+#pragma once
 
 #include "base/status.h"
 
@@ -103,5 +102,3 @@ ech_status ech__images_limit(ech__images *set, int64_t limit);
 /* The synthetic set, for images.c. Fills count, labels, source and state of a set whose shapes are set. The caller
  * closes it, also on failure. */
 ech_status ech__synthetic_open(ech__images *set, ech__split split);
-
-#endif

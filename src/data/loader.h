@@ -23,8 +23,7 @@
  * more, so that some ranks have an empty batch (count 0) if T < world. Each sample occurs once in
  * an epoch.
  */
-#ifndef ECH_DATA_LOADER_H
-#define ECH_DATA_LOADER_H
+#pragma once
 
 #include "data/images.h"
 
@@ -99,5 +98,3 @@ typedef struct ech__augment {
     bool flip;
 } ech__augment;
 ech__augment ech__loader_augment(uint64_t seed, int64_t epoch, int64_t position);
-
-#endif

@@ -5,8 +5,7 @@
  *     ... v.x, v.y, v.count ...
  *     ech__vectors_fini(ctx, &v);
  */
-#ifndef ECH_DATA_VECTORS_H
-#define ECH_DATA_VECTORS_H
+#pragma once
 
 #include "base/status.h"
 
@@ -21,5 +20,3 @@ ech_status ech__vectors_synthetic(ech_ctx *ctx, ech__vectors *out, int64_t count
 /* Tensors "x" and "y" of a safetensors file. */
 ech_status ech__vectors_load(ech_ctx *ctx, ech__vectors *out, const char *path);
 void ech__vectors_fini(ech_ctx *ctx, ech__vectors *vectors);
-
-#endif

@@ -8,8 +8,7 @@
  *     ech_value y = ech__graph_add(g, &n);            infers shapes; negative where they do not fit
  *
  */
-#ifndef ECH_GRAPH_GRAPH_H
-#define ECH_GRAPH_GRAPH_H
+#pragma once
 
 #include "base/arena.h"
 #include "graph/op.h"
@@ -158,5 +157,3 @@ ech_status ech__check_gradients(ech_graph *graph);
 
 /* Puts an operator that idles for this long before the first backward operator. */
 ech_status ech__insert_delay(ech_graph *graph, double seconds);
-
-#endif

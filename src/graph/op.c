@@ -241,7 +241,7 @@ INFER(infer_sync)
 /* Of any type. */
 INFER(infer_same)
 {
-    (void)ctx;
+    (void)ctx, (void)node;
     out[0] = in[0];
     return ECH_OK;
 }

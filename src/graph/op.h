@@ -4,8 +4,7 @@
  * Shape letters: N samples, I and O input and output features or channels, C channels or classes, H W height
  * and width. A star marks what is changed in place, parentheses what may be left out.
  */
-#ifndef ECH_GRAPH_OP_H
-#define ECH_GRAPH_OP_H
+#pragma once
 
 #include "tensor/shape.h"
 
@@ -170,5 +169,3 @@ bool ech__ad_needs(const struct ech__autodiff *ad, ech_value value);
 ech_value ech__ad_add(struct ech__autodiff *ad, const ech__node *node);
 /* Says that grad is a contribution to value's gradient. */
 ech_status ech__ad_give(struct ech__autodiff *ad, ech_value value, ech_value grad);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shape and backward rules of the operators on images [N, C, H, W]: rows of the table in op.c. */
-#ifndef ECH_GRAPH_OP_IMAGE_H
-#define ECH_GRAPH_OP_IMAGE_H
+#pragma once
 
 #include "graph/op.h"
 
@@ -33,5 +32,3 @@ ECH__BACKWARD(bn_apply);
 ECH__BACKWARD(maxpool2d);
 ECH__BACKWARD(avgpool2d);
 ECH__BACKWARD(flatten);
-
-#endif

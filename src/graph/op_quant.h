@@ -14,8 +14,7 @@
  * K, K * I]: a row of the kernel is one run of pixels, channels innermost, as the pixels of an
  * image lie when their channels do.
  */
-#ifndef ECH_GRAPH_OP_QUANT_H
-#define ECH_GRAPH_OP_QUANT_H
+#pragma once
 
 #include "graph/op_image.h"
 
@@ -45,5 +44,3 @@ static inline float ech__int8_high(ech_dtype dtype)
 {
     return dtype == ECH_S8 ? 127.0f : 255.0f;
 }
-
-#endif

@@ -95,16 +95,8 @@ void ech__graph_print(const ech_graph *graph, FILE *file)
 
 static const char *colour_of(ech__phase phase)
 {
-    switch (phase) {
-    case ECH__PHASE_FORWARD:
-        return "#cfe3f7";
-    case ECH__PHASE_BACKWARD:
-        return "#f9dcc4";
-    case ECH__PHASE_EXCHANGE:
-        return "#f4c9d6";
-    default:
-        return "#d8ecd2";
-    }
+    static const char *const colours[ECH__PHASE_COUNT] = {"#cfe3f7", "#f9dcc4", "#f4c9d6"};
+    return colours[phase] ? colours[phase] : "#d8ecd2";
 }
 
 /* The operator that makes a value, or -1. */

@@ -7,8 +7,7 @@
  * After the operands come the device, where a model is spread over several, and what the operator
  * reads and writes for one sample.
  */
-#ifndef ECH_GRAPH_PRINT_H
-#define ECH_GRAPH_PRINT_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -17,5 +16,3 @@
 void ech__graph_print(const ech_graph *graph, FILE *file);
 /* For Graphviz: operators as boxes, values as arrows, a colour for each phase. name: of the graph. */
 void ech__graph_dot(const ech_graph *graph, const char *name, FILE *file);
-
-#endif

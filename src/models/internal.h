@@ -1,6 +1,5 @@
 /* The bodies of the models. Private to this folder. */
-#ifndef ECH_MODELS_INTERNAL_H
-#define ECH_MODELS_INTERNAL_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -18,5 +17,3 @@ typedef struct ech__resnet {
 
 /* x[N,3,32,32] -> logits[N,10]. Parameters conv1 bn1 layerL.B.{conv1,bn1,conv2,bn2,shortcut.0,shortcut.1} linear. */
 ech_value ech__resnet_of(ech_graph *graph, ech_value x, const ech__resnet *shape);
-
-#endif

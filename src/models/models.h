@@ -1,6 +1,5 @@
 /* The models that come with Echelon: functions that write themselves into a graph. */
-#ifndef ECH_MODELS_MODELS_H
-#define ECH_MODELS_MODELS_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -33,5 +32,3 @@ typedef struct ech__model {
 
 /* Parameters have PyTorch's names and initial distributions. */
 ech_status ech__model_build(ech_graph *graph, const ech__model_options *options, ech__model *out);
-
-#endif

@@ -7,8 +7,7 @@
  *     c.seen[value]                                         NULL if nobody looks
  *     ech__calibration_fini(&c);
  */
-#ifndef ECH_QUANT_CALIBRATE_H
-#define ECH_QUANT_CALIBRATE_H
+#pragma once
 
 #include "quant/histogram.h"
 #include "quant/model.h"
@@ -36,5 +35,3 @@ typedef struct ech__around_relu {
     ech_value before, after;
 } ech__around_relu;
 ech__around_relu ech__around_relu_of(const ech__qmodel *model, const char *layer);
-
-#endif

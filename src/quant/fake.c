@@ -80,9 +80,8 @@ static ech_status fake_weights(faker *f, const ech__node *node, const ech__layer
     for (int64_t o = 0; o < layer->outputs; o++) {
         const double unit = scale_of(f, node->in[0]) * (double)layer->scale[o];
         for (int64_t i = 0; i < each; i++) {
-            const float whole = rintf(weight[o * each + i] / layer->scale[o]);
-            const float kept = fminf(fmaxf(whole, -127), 127);
-            weight[o * each + i] = last ? (float)((double)kept * unit) : kept;
+            const float whole = ech__whole_weight(weight[o * each + i], layer->scale[o]);
+            weight[o * each + i] = last ? (float)((double)whole * unit) : whole;
         }
     }
     if (node->nin < 3)
@@ -236,7 +235,7 @@ static ech_status round_all(const ech__qmodel *model, const ech__scales *scales,
         float *w = t->data;
         for (int64_t i = 0; i < t->elems; i++) {
             const float scale = layer->scale[i / each];
-            w[i] = fminf(fmaxf(rintf(w[i] / scale), -127), 127) * scale;
+            w[i] = ech__whole_weight(w[i], scale) * scale;
         }
     }
     out->output = model->output;

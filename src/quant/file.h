@@ -5,8 +5,7 @@
  *      "activations": {"x": {"type": "s8", "scale": 0.0078}, "conv1": {"type": "u8", "scale": 0.021}},
  *      "weights": {"conv1": [0.0031, ...one, or one for each output channel...]}}
  */
-#ifndef ECH_QUANT_FILE_H
-#define ECH_QUANT_FILE_H
+#pragma once
 
 #include "quant/scales.h"
 
@@ -27,5 +26,3 @@ ech_status ech__scales_text(const ech__qmodel *model, const ech__scales *scales,
 /* And back: for a file, and for a fuzzer. what names the text in error messages. */
 ech_status ech__scales_parse(const char *what, const char *text, const ech__qmodel *model,
                              ech__scales *scales);
-
-#endif

@@ -7,8 +7,7 @@
  * Counts are kept by magnitude, below and above zero apart, in bins that become twice as wide when
  * a value does not fit. Zeros are counted apart: every scale has them exactly.
  */
-#ifndef ECH_QUANT_HISTOGRAM_H
-#define ECH_QUANT_HISTOGRAM_H
+#pragma once
 
 #include "base/status.h"
 
@@ -50,5 +49,3 @@ typedef struct ech__bars {
     int64_t height[2 * 64];
 } ech__bars;
 ech__bars ech__histogram_bars(const ech__histogram *h);
-
-#endif

@@ -6,8 +6,7 @@
  *     ECH_TRY(ech__ladder_layers(&ladder, 1000));     ladder.layers: each layer alone in int8
  *     ech__ladder_fini(&ladder);
  */
-#ifndef ECH_QUANT_LADDER_H
-#define ECH_QUANT_LADDER_H
+#pragma once
 
 #include "data/loader.h"
 #include "quant/network.h"
@@ -116,5 +115,3 @@ typedef struct ech__scored {
 /* predicted[] is written where it is not NULL, expected[] compared with. */
 ech_status ech__score(ech__network *network, const ech__samples *samples, int32_t *predicted,
                       const int32_t *expected, ech__scored *out);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Values have the same numbers in the model of the trainer and in both graphs.
  */
-#ifndef ECH_QUANT_MODEL_H
-#define ECH_QUANT_MODEL_H
+#pragma once
 
 #include "graph/graph.h"
 #include "quant/tensors.h"
@@ -45,5 +44,3 @@ bool ech__is_layer(const ech_graph *graph, const ech__node *node);
 /* Takes the batch norms out of an evaluation graph: their factors go into the weights of the convolutions before them,
  * which get a bias. Before ech__fuse. weights may be NULL: then only the graph is rewritten. */
 ech_status ech__fold_norms(ech_graph *graph, ech__tensors *weights);
-
-#endif

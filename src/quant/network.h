@@ -7,8 +7,7 @@
  *
  * Graph and device are borrowed and must outlive it; the weights are copied.
  */
-#ifndef ECH_QUANT_NETWORK_H
-#define ECH_QUANT_NETWORK_H
+#pragma once
 
 #include "device/device.h"
 #include "plan/plan.h"
@@ -50,5 +49,3 @@ int64_t ech__network_elems(const ech__network *network, ech_value value);
 ech_status ech__network_again(ech__network *network, double *seconds);
 /* Of runs batches, after one that warms up. */
 ech_status ech__network_time(ech__network *network, int runs, double *samples);
-
-#endif

@@ -214,27 +214,13 @@ static ech_status add_params(exporter *e, const ech__node *node, ech__proto *out
     return ECH_OK;
 }
 
-static const char *op_name(ech__op op)
-{
-    switch (op) {
-    case ECH__OP_LINEAR:
-        return "Gemm";
-    case ECH__OP_CONV2D:
-        return "Conv";
-    case ECH__OP_MAXPOOL2D:
-        return "MaxPool";
-    case ECH__OP_AVGPOOL2D:
-        return "AveragePool";
-    case ECH__OP_FLATTEN:
-        return "Flatten";
-    case ECH__OP_ADD:
-        return "Add";
-    case ECH__OP_RELU:
-        return "Relu";
-    default:
-        return NULL;
-    }
-}
+/* NULL: it has none. */
+static const char *const op_names[ECH__OP_COUNT] = {
+    [ECH__OP_LINEAR] = "Gemm",       [ECH__OP_CONV2D] = "Conv",
+    [ECH__OP_MAXPOOL2D] = "MaxPool", [ECH__OP_AVGPOOL2D] = "AveragePool",
+    [ECH__OP_FLATTEN] = "Flatten",   [ECH__OP_ADD] = "Add",
+    [ECH__OP_RELU] = "Relu",
+};
 
 static void add_attributes(const ech__node *node, ech__proto *out)
 {
@@ -253,7 +239,7 @@ static void add_attributes(const ech__node *node, ech__proto *out)
 static ech_status add_operator(exporter *e, const ech__node *node)
 {
     const ech_value y = node->out[0];
-    const char *op = op_name(node->op);
+    const char *op = op_names[node->op];
     if (!op)
         return ech__fail(e->model->ctx, ECH_E_UNSUPPORTED,
                          "%s '%s' has no counterpart in the ONNX files that are written here",

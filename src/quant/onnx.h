@@ -1,7 +1,6 @@
 /* Networks as ONNX files (opset 13), which other runtimes read: in f32, or in int8 as pairs of QuantizeLinear and
  * DequantizeLinear around every operator (QDQ), by the scales and the integers of our own int8 network. */
-#ifndef ECH_QUANT_ONNX_H
-#define ECH_QUANT_ONNX_H
+#pragma once
 
 #include "quant/scales.h"
 
@@ -10,5 +9,3 @@ ech_status ech__onnx_save(const ech__qmodel *model, const char *path);
 /* int8. whole: from ech__round_parameters. */
 ech_status ech__onnx_save_int8(const ech__qmodel *model, const ech__scales *scales,
                                const ech__tensors *whole, const char *path);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * A field is its number and type, then a number in groups of 7 bits, 4 bytes, or a length and as many bytes.
  */
-#ifndef ECH_QUANT_PROTOBUF_H
-#define ECH_QUANT_PROTOBUF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ void ech__proto_bytes(ech__proto *message, int field, const void *data, size_t b
 void ech__proto_text(ech__proto *message, int field, const char *text);
 void ech__proto_nest(ech__proto *message, int field, ech__proto *inner);
 void ech__proto_fini(ech__proto *message);
-
-#endif

@@ -6,8 +6,7 @@
  *     study.ladder.rungs, study.scales, study.calibration.seen ...
  *     ech__quantization_fini(&study);
  */
-#ifndef ECH_QUANT_QUANTIZATION_H
-#define ECH_QUANT_QUANTIZATION_H
+#pragma once
 
 #include "base/file/dir.h"
 #include "base/system/turns.h"
@@ -66,5 +65,3 @@ typedef struct ech__quantization {
 ech_status ech__quantization_run(ech_ctx *ctx, const ech__quantization_config *config,
                                  ech__quantization *out);
 void ech__quantization_fini(ech__quantization *study);
-
-#endif

@@ -11,8 +11,7 @@
  * Parameters of the result: NAME.weight in s8, NAME.bias in s32 in units of input x weight, and NAME.scale in f32,
  * which takes a sum to the unit of the output.
  */
-#ifndef ECH_QUANT_REWRITE_H
-#define ECH_QUANT_REWRITE_H
+#pragma once
 
 #include "quant/scales.h"
 
@@ -53,5 +52,3 @@ ech_status ech__fake_quantize(const ech__qmodel *model, const ech__scales *scale
 /* The model itself with the weights of its layers rounded to their integers and back, all else in f32. */
 ech_status ech__round_weights(const ech__qmodel *model, const ech__scales *scales,
                               ech__rewritten *out);
-
-#endif

@@ -198,16 +198,17 @@ float ech__clip_scale(const float *weight, int64_t count, const ech__scale_optio
     return (float)(range / WEIGHT_MAX);
 }
 
+float ech__whole_weight(float weight, float scale)
+{
+    return fminf(fmaxf(rintf(weight / scale), -WEIGHT_MAX), WEIGHT_MAX);
+}
+
 void ech__round_weight(const float *weight, int64_t outputs, int64_t each, const float *scale,
                        int8_t *out)
 {
     for (int64_t o = 0; o < outputs; o++) {
-        for (int64_t i = 0; i < each; i++) {
-            const float whole = rintf(weight[o * each + i] / scale[o]);
-            out[o * each + i] = (int8_t)(whole > WEIGHT_MAX    ? WEIGHT_MAX
-                                         : whole < -WEIGHT_MAX ? -WEIGHT_MAX
-                                                               : whole);
-        }
+        for (int64_t i = 0; i < each; i++)
+            out[o * each + i] = (int8_t)ech__whole_weight(weight[o * each + i], scale[o]);
     }
 }
 

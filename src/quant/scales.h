@@ -10,8 +10,7 @@
  *     ech__scales_fini(&s);
  *
  */
-#ifndef ECH_QUANT_SCALES_H
-#define ECH_QUANT_SCALES_H
+#pragma once
 
 #include "quant/histogram.h"
 #include "quant/model.h"
@@ -65,7 +64,9 @@ ech_status ech__scales_check(const ech__scales *scales, const ech__qmodel *model
 
 /* The scale of `count` contiguous elements of a weight; 0 if all are zero. */
 float ech__clip_scale(const float *weight, int64_t count, const ech__scale_options *options);
-/* Whole numbers from -127 to 127 of a weight[outputs, each]. */
+/* A weight in units of its scale: a whole number from -127 to 127. */
+float ech__whole_weight(float weight, float scale);
+/* Those of a weight[outputs, each]. */
 void ech__round_weight(const float *weight, int64_t outputs, int64_t each, const float *scale,
                        int8_t *out);
 
@@ -85,5 +86,3 @@ ech_value ech__scale_owner(const ech_graph *fused, ech_value value);
 ech_dtype ech__scale_type(const ech_graph *fused, ech_value value);
 /* What people call a value: its layer, or the input. */
 const char *ech__scale_name(const ech_graph *fused, ech_value value);
-
-#endif

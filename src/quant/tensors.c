@@ -91,11 +91,3 @@ ech_status ech__tensors_check_finite(const ech__tensors *tensors)
     }
     return ECH_OK;
 }
-
-int64_t ech__tensors_bytes(const ech__tensors *tensors)
-{
-    int64_t bytes = 0;
-    for (size_t i = 0; i < tensors->count; i++)
-        bytes += bytes_of(tensors->items[i]);
-    return bytes;
-}

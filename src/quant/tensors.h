@@ -9,8 +9,7 @@
  *
  * A tensor stays where it is until fini.
  */
-#ifndef ECH_QUANT_TENSORS_H
-#define ECH_QUANT_TENSORS_H
+#pragma once
 
 #include "base/arena.h"
 #include "tensor/shape.h"
@@ -46,8 +45,3 @@ ech_status ech__tensors_take(ech__tensors *tensors, ech_trainer *trainer);
 
 /* Says which tensor holds a number that is not finite, where one does. Only f32 is looked at. */
 ech_status ech__tensors_check_finite(const ech__tensors *tensors);
-
-/* Bytes of all data. */
-int64_t ech__tensors_bytes(const ech__tensors *tensors);
-
-#endif

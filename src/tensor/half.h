@@ -3,8 +3,7 @@
  * Narrowing rounds to the nearest, ties to even; what is too large becomes infinite, and what is not a number stays so.
  * All ways here give the same bits, but for the digits that one NaN may have and another not.
  */
-#ifndef ECH_TENSOR_HALF_H
-#define ECH_TENSOR_HALF_H
+#pragma once
 
 #include "tensor/shape.h"
 
@@ -152,5 +151,3 @@ void ech__narrow(ech_dtype dtype, int64_t n, const float *src, void *dst);
 
 /* Whether all n numbers are finite; integers are. */
 bool ech__all_finite(ech_dtype dtype, int64_t n, const void *src);
-
-#endif

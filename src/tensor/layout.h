@@ -6,8 +6,7 @@
  *
  * The canonical order, in which tensors meet files and programs, is row-major without padding.
  */
-#ifndef ECH_TENSOR_LAYOUT_H
-#define ECH_TENSOR_LAYOUT_H
+#pragma once
 
 #include "tensor/shape.h"
 
@@ -52,5 +51,3 @@ void ech__layout_gather(const ech__layout *layout, int64_t elem_bytes, int64_t f
 /* Elements of memory, from *low to before *high, that hold count elements from canonical position first on. */
 void ech__layout_span(const ech__layout *layout, int64_t first, int64_t count, int64_t *low,
                       int64_t *high);
-
-#endif

@@ -22,8 +22,7 @@
  * Layout: 8 bytes little-endian length of the header, the header, the data. Equal calls write equal
  * bytes.
  */
-#ifndef ECH_TENSOR_SAFETENSORS_H
-#define ECH_TENSOR_SAFETENSORS_H
+#pragma once
 
 #include "tensor/shape.h"
 
@@ -89,5 +88,3 @@ ech_status ech__safetensors_writer_write(ech__safetensors_writer *writer, const 
 ech_status ech__safetensors_writer_commit(ech__safetensors_writer *writer);
 /* Removes what was not committed. NULL is fine. */
 void ech__safetensors_writer_destroy(ech__safetensors_writer *writer);
-
-#endif

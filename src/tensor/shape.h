@@ -1,6 +1,5 @@
 /* Types and shapes. A dimension is 0 or more, or ECH_BATCH until a plan binds it. */
-#ifndef ECH_TENSOR_SHAPE_H
-#define ECH_TENSOR_SHAPE_H
+#pragma once
 
 #include "base/status.h"
 
@@ -26,5 +25,3 @@ typedef struct ech__shape_text {
 
 /* "[N, 1024]", for messages. */
 ech__shape_text ech__shape_format(const ech__shape *shape);
-
-#endif

@@ -61,11 +61,11 @@ bad() {
 }
 head=devices,batch,samples,bytes,time
 wrong 2 "TABLE.csv.* is missing"
-wrong 2 "--predict 0: each must be at least 1" "$table" --predict 0
-wrong 2 "--predict 2,: nothing follows the last comma" "$table" --predict 2,
-wrong 2 "--predict four: must be whole numbers" "$table" --predict four
-wrong 2 "--predict -4: must be whole numbers" "$table" --predict=-4
-wrong 2 "--predict 99999999999999999999: each must be" "$table" --predict 99999999999999999999
+wrong 2 "--predict 0: must be from 1 to" "$table" --predict 0
+wrong 2 "--predict '2,': must be numbers" "$table" --predict 2,
+wrong 2 "--predict 'four': must be numbers" "$table" --predict four
+wrong 2 "--predict '-4': must be numbers" "$table" --predict=-4
+wrong 2 "--predict 99999999999999999999: must be from 1 to" "$table" --predict 99999999999999999999
 wrong 2 "--confidence 100: must be at most 99.9" "$table" --confidence 100
 wrong 2 "--noise 0: must be at least" "$table" --noise 0
 wrong 1 "nothere.csv" "$work/nothere.csv"

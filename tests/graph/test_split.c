@@ -109,7 +109,7 @@ static void refused(fixture *f, ech_value loss, ech_status status, const char *p
 static void what_has_no_such_cut_is_named(void **state)
 {
     fixture *f = *state;
-    refused(f, -1, ECH_E_INVALID, "no value");
+    refused(f, -1, ECH_E_INVALID, "not a value");
     refused(f, f->logits, ECH_E_UNSUPPORTED, "one mse or cross_entropy");
     refused(f, ech_add(f->g, f->loss, f->loss), ECH_E_UNSUPPORTED, "made by add");
     const ech_value other = ech_linear(f->g, "other", ech_flatten(f->g, f->x), 5, true);

@@ -93,11 +93,11 @@ wrong 2 "--set troubled.dim=4: troubled has no size dim" run troubled --set trou
 wrong 2 "--set dim: must be NAME=VALUE" run probe --set dim
 wrong 2 "--set dim=-4: dim of probe must be a whole number from 1 to 65536" run probe --set dim=-4
 wrong 2 "--set probe.dim=65537: dim of probe must be a whole number from 1 to 65536" run probe --set probe.dim=65537
-wrong 2 "--devices 1,x: must be whole numbers" run probe --devices 1,x
+wrong 2 "--devices '1,x': must be numbers" run probe --devices 1,x
 wrong 2 "--devices: begins with 2" run probe --devices 2,4
 wrong 2 "--devices: 2 behind 4; numbers must ascend, up to 256" run probe --devices 1,4,2
 wrong 2 "--devices: 257 behind 1" run probe --devices 1,257
-wrong 2 "--devices 1,: nothing follows the last comma" run probe --devices 1,
+wrong 2 "--devices '1,': must be numbers" run probe --devices 1,
 wrong 2 "--run-limit 0: must be at least" run probe --run-limit 0
 wrong 2 "--seed -1: must be at least 0" run probe --seed=-1
 wrong 2 "--format odt: must be one of" run probe --format odt

@@ -177,10 +177,10 @@ wrong 2 '--lr-scale-base 0: must be at least 1' train "${lenet[@]}" --epochs 1 -
 wrong 2 '--lr-scale-base -128: must be at least 1' train "${lenet[@]}" --epochs 1 --lr-scale-base -128
 wrong 2 '--lr-warmup-from requires --lr-warmup-epochs' train "${lenet[@]}" --epochs 1 --lr-warmup-from 0.1
 wrong 1 'warms up over 1 epochs \(5 steps\) of a run of 5 steps' train "${lenet[@]}" --epochs 1 --lr-warmup-epochs 1 --lr-schedule cosine
-wrong 2 "--memory 'many': must be batches" plan --memory many
-wrong 2 "--memory '32,': must be batches" plan --fit 32,
-wrong 2 '--memory 32,0: a batch must be from 1 to' plan --memory 32,0
-wrong 2 '--memory 99999999999999999999: a batch must be from 1 to' plan --fit 99999999999999999999
+wrong 2 "--memory 'many': must be numbers" plan --memory many
+wrong 2 "--memory '32,': must be numbers" plan --fit 32,
+wrong 2 '--memory 32,0: must be from 1 to' plan --memory 32,0
+wrong 2 '--memory 99999999999999999999: must be from 1 to' plan --fit 99999999999999999999
 wrong 2 '--memory lists the batches' plan --fit 32 --batch-size 8
 wrong 2 '--device-memory 0: must be at least 1' plan --fit 32 --device-memory 0
 finish

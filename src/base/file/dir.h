@@ -5,8 +5,7 @@
  *     ... write to runs/a ...
  *     ech__claim_release(&claim);
  */
-#ifndef ECH_BASE_FILE_DIR_H
-#define ECH_BASE_FILE_DIR_H
+#pragma once
 
 #include "base/status.h"
 
@@ -42,5 +41,3 @@ typedef struct ech__claim_options {
 ech_status ech__claim_take(ech_ctx *ctx, ech__claim *claim, const ech__claim_options *options);
 /* Removes the lock file, and the directories that were made for the claim where nothing was put into them. */
 void ech__claim_release(ech__claim *claim);
-
-#endif

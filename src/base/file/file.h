@@ -15,8 +15,7 @@
  * symbolic link is followed, so that writing keeps the link and replaces what it points to; but not a link that
  * another user has put into a directory where anybody may write, such as /tmp.
  */
-#ifndef ECH_BASE_FILE_FILE_H
-#define ECH_BASE_FILE_FILE_H
+#pragma once
 
 #include "base/status.h"
 
@@ -54,5 +53,3 @@ void ech__file_writer_fini(ech__file_writer *writer);
 
 /* Writes a whole file in one go. */
 ech_status ech__file_write(ech_ctx *ctx, const char *path, const void *data, size_t bytes);
-
-#endif

@@ -126,11 +126,6 @@ void ech__json_append_real(ech_json **array, double value)
     add(array, make_real(value));
 }
 
-void ech__json_append_bool(ech_json **array, bool value)
-{
-    add(array, json_boolean(value));
-}
-
 void ech__json_append_string(ech_json **array, const char *value)
 {
     add(array, make_string(value));
@@ -383,24 +378,13 @@ ech_status ech__json_load(ech_ctx *ctx, const char *path, size_t max_bytes, ech_
 
 ech__json_kind ech__json_kind_of(const ech_json *json)
 {
-    switch (json_typeof(inside(json))) {
-    case JSON_OBJECT:
-        return ECH_JSON_OBJECT;
-    case JSON_ARRAY:
-        return ECH_JSON_ARRAY;
-    case JSON_STRING:
-        return ECH_JSON_STRING;
-    case JSON_INTEGER:
-        return ECH_JSON_INT;
-    case JSON_REAL:
-        return ECH_JSON_REAL;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return ECH_JSON_BOOL;
-    case JSON_NULL:
-        break;
-    }
-    return ECH_JSON_NULL;
+    static const ech__json_kind kinds[] = {
+        [JSON_OBJECT] = ECH_JSON_OBJECT, [JSON_ARRAY] = ECH_JSON_ARRAY,
+        [JSON_STRING] = ECH_JSON_STRING, [JSON_INTEGER] = ECH_JSON_INT,
+        [JSON_REAL] = ECH_JSON_REAL,     [JSON_TRUE] = ECH_JSON_BOOL,
+        [JSON_FALSE] = ECH_JSON_BOOL,    [JSON_NULL] = ECH_JSON_NULL,
+    };
+    return kinds[json_typeof(inside(json))];
 }
 
 ECH__NAMES(ech__json_kind_name, ech__json_kind, ECH_JSON_KIND_LIST)
@@ -468,13 +452,6 @@ ech_status ech__json_get_real(ech_ctx *ctx, const ech_json *object, const char *
     return ech__json_real(ech__json_find(object, key), out)
                ? ECH_OK
                : mistyped(ctx, object, key, ECH_JSON_REAL);
-}
-
-ech_status ech__json_get_bool(ech_ctx *ctx, const ech_json *object, const char *key, bool *out)
-{
-    return ech__json_bool(ech__json_find(object, key), out)
-               ? ECH_OK
-               : mistyped(ctx, object, key, ECH_JSON_BOOL);
 }
 
 ech_status ech__json_get_string(ech_ctx *ctx, const ech_json *object, const char *key,

@@ -22,8 +22,7 @@
  * Reals are printed with the fewest digits that read back to the same bits. JSON has no infinity and no NaN:
  * such a real is written as null, and null read as a real is NaN.
  */
-#ifndef ECH_BASE_FILE_JSON_H
-#define ECH_BASE_FILE_JSON_H
+#pragma once
 
 #include "base/status.h"
 
@@ -54,7 +53,6 @@ void ech__json_set(ech_json **object, const char *key, ech_json *value);
 
 void ech__json_append_int(ech_json **array, int64_t value);
 void ech__json_append_real(ech_json **array, double value);
-void ech__json_append_bool(ech_json **array, bool value);
 void ech__json_append_string(ech_json **array, const char *value);
 void ech__json_append(ech_json **array, ech_json *value);
 
@@ -104,7 +102,6 @@ const char *ech__json_kind_name(ech__json_kind kind);
 ech_status ech__json_get_int(ech_ctx *ctx, const ech_json *object, const char *key, int64_t *out);
 /* Takes integers too. */
 ech_status ech__json_get_real(ech_ctx *ctx, const ech_json *object, const char *key, double *out);
-ech_status ech__json_get_bool(ech_ctx *ctx, const ech_json *object, const char *key, bool *out);
 ech_status ech__json_get_string(ech_ctx *ctx, const ech_json *object, const char *key,
                                 const char **out);
 ech_status ech__json_get_array(ech_ctx *ctx, const ech_json *object, const char *key,
@@ -137,5 +134,3 @@ typedef struct ech__json_iter {
 
 ech__json_iter ech__json_begin(const ech_json *object);
 void ech__json_next(ech__json_iter *iter);
-
-#endif

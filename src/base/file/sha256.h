@@ -5,8 +5,7 @@
  *     ech__sha256_update(&sha, data, bytes);            as often as needed
  *     ech__sha256_text hex = ech__sha256_final(&sha);   hex.s: 64 digits
  */
-#ifndef ECH_BASE_FILE_SHA256_H
-#define ECH_BASE_FILE_SHA256_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ void ech__sha256_init_portable(ech__sha256 *sha);
 void ech__sha256_update(ech__sha256 *sha, const void *data, size_t bytes);
 /* The digest in lower-case hexadecimal. The stream is over: init before the next. */
 ech__sha256_text ech__sha256_final(ech__sha256 *sha);
-
-#endif

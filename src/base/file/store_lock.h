@@ -6,12 +6,9 @@
  *     ...read, merge, write...
  *     close(lock);                                                 also when the process ends
  */
-#ifndef ECH_BASE_FILE_STORE_LOCK_H
-#define ECH_BASE_FILE_STORE_LOCK_H
+#pragma once
 
 #include "base/status.h"
 
 /* Waits at most so many seconds for another holder; fails where the lock cannot be had. */
 ech_status ech__store_lock(ech_ctx *ctx, const char *path, double seconds, int *out);
-
-#endif

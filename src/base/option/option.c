@@ -149,7 +149,7 @@ static row_name name_of(const ech__option *row)
 static ech_status wrong_value(parser *p, const ech__option *row, const char *text)
 {
     static const char *const kinds[] = {
-#define ROW(id, type, words) words,
+#define ROW(id, type, other, arg, words) words,
         ECH_OPTION_KIND_LIST(ROW)
 #undef ROW
     };
@@ -492,6 +492,37 @@ bool ech__option_given(const ech__command *command, const ech__option_result *re
     }
     assert(false && "no such option in the table");
     return false;
+}
+
+ech_status ech__option_read_numbers(ech_ctx *ctx, const ech__option_numbers *option,
+                                    const char *text, int64_t *out, size_t *count)
+{
+    *count = 0;
+    for (const char *at = text;; at++) {
+        char *end = NULL;
+        const bool digit = isdigit((unsigned char)*at);
+        const long long first = digit ? strtoll(at, &end, 10) : 0;
+        const bool range = digit && *end == '-' && isdigit((unsigned char)end[1]);
+        const long long last = range ? strtoll(end + 1, &end, 10) : first;
+        if (!digit || (*end && *end != ','))
+            return ech__fail(ctx, ECH_E_INVALID, "--%s '%s': must be numbers such as 1,2,4 or 1-16",
+                             option->name, text);
+        if (first < 1 || last > option->most)
+            return ech__fail(ctx, ECH_E_INVALID, "--%s %s: must be from 1 to %lld", option->name,
+                             text, (long long)option->most);
+        if (first > last)
+            return ech__fail(ctx, ECH_E_INVALID, "--%s %s: the range ends before it begins",
+                             option->name, text);
+        for (long long n = first; n <= last; n++) {
+            if (*count == option->room)
+                return ech__fail(ctx, ECH_E_LIMIT, "--%s %s: more than %zu numbers", option->name,
+                                 text, option->room);
+            out[(*count)++] = n;
+        }
+        if (!*end)
+            return ECH_OK;
+        at = end;
+    }
 }
 
 /* ---- commands ---- */

@@ -23,8 +23,7 @@
  * the options. Parsing writes to the caller's struct and nothing else: it never prints and never exits.
  * Strings in the struct point into argv or the table.
  */
-#ifndef ECH_BASE_OPTION_OPTION_H
-#define ECH_BASE_OPTION_OPTION_H
+#pragma once
 
 #include "base/status.h"
 
@@ -44,28 +43,38 @@ typedef struct ech__option_rest {
     char **word; /* the tail of argv, with its NULL */
 } ech__option_rest;
 
-/* Kind, the C type of its field, how an error message calls its value. UNSET is a flag that stores false:
+/* Kind, the C type of its field, another one, the placeholder of its value, how an error message calls it. UNSET is a flag that stores false:
  * --no-shuffle. COUNT is an INT in an int. A BYTES value is a number with an optional K, M, G or T, powers of 1024
  * alone or with iB behind it, powers of 1000 with B: 4K, 64MiB, 48GB. MIB is a number of MiB, stored in bytes, 1 at
  * least. A CHOICE is stored as its position in the list, or as the value there, so that the field may be an enum; a
  * SWITCH is true for the first choice. INT, COUNT and REAL with choices take those words too, stored as -1, -2, ...
  * REST is positional; WORDS are too, or an option that may be given several times. */
 #define ECH_OPTION_KIND_LIST(X)                                                                    \
-    X(FLAG, bool, "nothing")                                                                       \
-    X(UNSET, bool, "nothing")                                                                      \
-    X(INT, int64_t, "a whole number")                                                              \
-    X(COUNT, int, "a whole number")                                                                \
-    X(REAL, double, "a number")                                                                    \
-    X(BYTES, int64_t, "a size such as 64M or 48GB")                                                \
-    X(MIB, int64_t, "a number")                                                                    \
-    X(STRING, const char *, "text")                                                                \
-    X(CHOICE, int, "a choice")                                                                     \
-    X(SWITCH, bool, "a choice")                                                                    \
-    X(WORDS, ech__option_words, "words")                                                           \
-    X(REST, ech__option_rest, "words")
+    X(FLAG, bool, ech__option_none, NULL, "nothing")                                               \
+    X(UNSET, bool, ech__option_none, NULL, "nothing")                                              \
+    X(INT, int64_t, uint64_t, "N", "a whole number")                                               \
+    X(COUNT, int, ech__option_none, "N", "a whole number")                                         \
+    X(REAL, double, ech__option_none, "X", "a number")                                             \
+    X(BYTES, int64_t, ech__option_none, "BYTES", "a size such as 64M or 48GB")                     \
+    X(MIB, int64_t, ech__option_none, "X", "a number")                                             \
+    X(STRING, const char *, ech__option_none, "TEXT", "text")                                      \
+    X(CHOICE, int, unsigned, NULL, "a choice")                                                     \
+    X(SWITCH, bool, ech__option_none, NULL, "a choice")                                            \
+    X(WORDS, ech__option_words, ech__option_none, NULL, "words")                                   \
+    X(REST, ech__option_rest, ech__option_none, NULL, "words")
+
+typedef struct ech__option_none {
+    char none;
+} ech__option_none;
+
+#define ECH_OPTION_KIND_TYPES(id, type, other, ...)                                                \
+    typedef type ech__option_type_##id;                                                            \
+    typedef other ech__option_other_##id;
+ECH_OPTION_KIND_LIST(ECH_OPTION_KIND_TYPES)
+#undef ECH_OPTION_KIND_TYPES
 
 typedef enum ech__option_kind {
-#define ECH_OPTION_KIND_ENUM(id, type, text) ECH_OPTION_##id,
+#define ECH_OPTION_KIND_ENUM(id, ...) ECH_OPTION_##id,
     ECH_OPTION_KIND_LIST(ECH_OPTION_KIND_ENUM)
 #undef ECH_OPTION_KIND_ENUM
 } ech__option_kind;
@@ -94,24 +103,9 @@ typedef struct ech__option {
 
 /* .kind and .offset of a row; does not compile where the field has another type. */
 #define ECH_OPTION(id, type, field)                                                                \
-    .kind = ECH_OPTION_##id, .offset = ECH_OPTION_OFFSET_##id(type, field)
-
-#define ECH_OPTION_OFFSET(ctype, type, field)                                                      \
-    _Generic(((type *)0)->field, ctype : offsetof(type, field))
-#define ECH_OPTION_OFFSET_FLAG(type, field) ECH_OPTION_OFFSET(bool, type, field)
-#define ECH_OPTION_OFFSET_UNSET(type, field) ECH_OPTION_OFFSET(bool, type, field)
-#define ECH_OPTION_OFFSET_INT(type, field)                                                         \
-    _Generic(((type *)0)->field, int64_t : offsetof(type, field), uint64_t : offsetof(type, field))
-#define ECH_OPTION_OFFSET_COUNT(type, field) ECH_OPTION_OFFSET(int, type, field)
-#define ECH_OPTION_OFFSET_REAL(type, field) ECH_OPTION_OFFSET(double, type, field)
-#define ECH_OPTION_OFFSET_BYTES(type, field) ECH_OPTION_OFFSET(int64_t, type, field)
-#define ECH_OPTION_OFFSET_MIB(type, field) ECH_OPTION_OFFSET(int64_t, type, field)
-#define ECH_OPTION_OFFSET_SWITCH(type, field) ECH_OPTION_OFFSET(bool, type, field)
-#define ECH_OPTION_OFFSET_STRING(type, field) ECH_OPTION_OFFSET(const char *, type, field)
-#define ECH_OPTION_OFFSET_CHOICE(type, field)                                                      \
-    _Generic(((type *)0)->field, int : offsetof(type, field), unsigned : offsetof(type, field))
-#define ECH_OPTION_OFFSET_WORDS(type, field) ECH_OPTION_OFFSET(ech__option_words, type, field)
-#define ECH_OPTION_OFFSET_REST(type, field) ECH_OPTION_OFFSET(ech__option_rest, type, field)
+    .kind = ECH_OPTION_##id, .offset = _Generic(((type *)0)->field, ech__option_type_##id          \
+                                                : offsetof(type, field), ech__option_other_##id    \
+                                                : offsetof(type, field))
 
 /* A row: kind, struct and field, name, help, and what else it has. */
 #define ECH_ROW(id, type, field, name_, help_, ...)                                                \
@@ -184,6 +178,15 @@ bool ech__option_is_flag(const ech__option *row);
 /* The word of a CHOICE or SWITCH whose field holds this value, of given length; NULL where there is none. */
 const char *ech__option_choice(const ech__option *row, int value, size_t *length);
 
+/* The value of option --name: numbers from 1 to most and ranges of them, "1,2,8-16", in that order. */
+typedef struct ech__option_numbers {
+    const char *name;
+    int64_t most;
+    size_t room; /* how many there may be */
+} ech__option_numbers;
+ech_status ech__option_read_numbers(ech_ctx *ctx, const ech__option_numbers *option,
+                                    const char *text, int64_t *out, size_t *count);
+
 /* Finds the command that argv starts with and moves *argv behind its name. *out is NULL when the program's
  * own help is asked for: nothing, help, -h or --help where a command should stand. */
 ech_status ech__command_find(ech_ctx *ctx, const ech__program *program, char ***argv,
@@ -201,5 +204,3 @@ void ech__option_help(FILE *file, const ech__program *program, const ech__comman
 void ech__option_man(FILE *file, const ech__program *program);
 /* A completion script for bash. */
 void ech__option_bash(FILE *file, const ech__program *program);
-
-#endif

@@ -21,29 +21,14 @@ static const ech__option *next_row(const ech__command *command, size_t *index)
 /* The placeholder of a row's value; NULL for a flag. */
 static const char *placeholder(const ech__option *row)
 {
+#define ARG(id, type, other, arg, words) arg,
+    static const char *const args[] = {ECH_OPTION_KIND_LIST(ARG)};
+#undef ARG
     if (row->arg)
         return row->arg;
-    switch (row->kind) {
-    case ECH_OPTION_INT:
-    case ECH_OPTION_COUNT:
-        return "N";
-    case ECH_OPTION_REAL:
-    case ECH_OPTION_MIB:
-        return "X";
-    case ECH_OPTION_BYTES:
-        return "BYTES";
-    case ECH_OPTION_STRING:
-        return "TEXT";
-    case ECH_OPTION_CHOICE:
-    case ECH_OPTION_SWITCH:
-        return row->choices + (*row->choices == '|');
-    case ECH_OPTION_FLAG:
-    case ECH_OPTION_UNSET:
-    case ECH_OPTION_WORDS:
-    case ECH_OPTION_REST:
-        break;
-    }
-    return NULL;
+    return row->kind == ECH_OPTION_CHOICE || row->kind == ECH_OPTION_SWITCH
+               ? row->choices + (*row->choices == '|')
+               : args[row->kind];
 }
 
 static bool is_many(const ech__option *row)
@@ -284,39 +269,20 @@ void ech__option_help(FILE *file, const ech__program *program, const ech__comman
 /* Text that roff prints as it stands. */
 static void roff_text(FILE *file, const char *text)
 {
+    static const char marks[] = "\\-'`\"^~";
+    static const char *const names[] = {"e", "-", "(aq", "(ga", "(dq", "(ha", "(ti"};
     bool line_start = true;
     for (; *text; text++) {
         if (line_start && (*text == '.' || *text == '\''))
             fputs("\\&", file);
         line_start = *text == '\n';
-        switch (*text) {
-        case '\\':
-            fputs("\\e", file);
-            break;
-        case '-':
-            fputs("\\-", file);
-            break;
-        case '\'':
-            fputs("\\(aq", file);
-            break;
-        case '`':
-            fputs("\\(ga", file);
-            break;
-        case '"':
-            fputs("\\(dq", file);
-            break;
-        case '^':
-            fputs("\\(ha", file);
-            break;
-        case '~':
-            fputs("\\(ti", file);
-            break;
-        case '\n':
+        const char *mark = strchr(marks, *text);
+        if (mark)
+            fprintf(file, "\\%s", names[mark - marks]);
+        else if (line_start)
             fputs(text[1] == '\n' ? "\n.PP" : "\n", file);
-            break;
-        default:
+        else
             fputc(*text, file);
-        }
     }
 }
 

@@ -6,8 +6,7 @@
  * crash or try for ever where an allocation fails. So what is large is asked for here before it is
  * allocated.
  */
-#ifndef ECH_BASE_SYSTEM_AVAILABLE_H
-#define ECH_BASE_SYSTEM_AVAILABLE_H
+#pragma once
 
 #include "base/status.h"
 
@@ -25,5 +24,3 @@ bool ech__process_limited(void);
  * many threads; `what` needs them. */
 ech_status ech__memory_check(ech_ctx *ctx, const char *what, int64_t bytes, int sharers,
                              int threads);
-
-#endif

@@ -1,6 +1,5 @@
 /* Two clocks, both in nanoseconds: what the wall saw, and what this thread's core really did. */
-#ifndef ECH_BASE_SYSTEM_CLOCK_H
-#define ECH_BASE_SYSTEM_CLOCK_H
+#pragma once
 
 #include <errno.h>
 #include <stdint.h>
@@ -82,5 +81,3 @@ static inline int64_t ech__waited_slice(const ech__waited *waited, int64_t limit
     const int64_t left = limit_ns - waited->total_ns;
     return left < 1 ? 1 : left < ECH__WAIT_SLICE_NS ? left : ECH__WAIT_SLICE_NS;
 }
-
-#endif

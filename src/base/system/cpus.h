@@ -4,8 +4,7 @@
  *     ech__cpus mine;
  *     if (ech__cpus_read(&mine)) ... ech__cpus_has(&mine, 5) ... ech__cpus_count(&mine) ...
  */
-#ifndef ECH_BASE_SYSTEM_CPUS_H
-#define ECH_BASE_SYSTEM_CPUS_H
+#pragma once
 
 #include <sched.h>
 #include <stdbool.h>
@@ -61,5 +60,3 @@ static inline bool ech__cpus_bind(const ech__cpus *set)
 {
     return sched_setaffinity(0, sizeof *set, (const cpu_set_t *)(const void *)set) == 0;
 }
-
-#endif

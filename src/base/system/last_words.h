@@ -3,8 +3,7 @@
  *     char why[256];
  *     if (!ech__last_words("run/errors.txt", why, sizeof why)) ... it said nothing ...
  */
-#ifndef ECH_BASE_SYSTEM_LAST_WORDS_H
-#define ECH_BASE_SYSTEM_LAST_WORDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,5 +11,3 @@
 /* Without "echelon COMMAND: " before it and without control characters; what a rank said comes
  * before what its launcher says of the rank's end. False where the file has no such line. */
 bool ech__last_words(const char *path, char *out, size_t bytes);
-
-#endif

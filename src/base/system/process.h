@@ -9,8 +9,7 @@
  *
  * A child is killed when the thread that started it ends, so none outlives its program. It gets the standard
  * descriptors that are given and, of all others, only pass_fd. */
-#ifndef ECH_BASE_SYSTEM_PROCESS_H
-#define ECH_BASE_SYSTEM_PROCESS_H
+#pragma once
 
 #include "base/system/cpus.h"
 
@@ -65,5 +64,3 @@ int ech__process_wait(pid_t pid);
 /* This process's environment with count changes: "NAME=VALUE" sets, "NAME" removes. The caller frees the list, not the
  * texts. NULL where there is no memory. */
 char **ech__process_env(const char *const *changes, size_t count);
-
-#endif

@@ -1,6 +1,5 @@
 /* Whether threads can be started, for libraries that abort where they cannot. */
-#ifndef ECH_BASE_SYSTEM_THREADS_H
-#define ECH_BASE_SYSTEM_THREADS_H
+#pragma once
 
 #include "base/status.h"
 
@@ -8,5 +7,3 @@
  * needs them, and names them in the error message. */
 enum { ECH__THREADS_MOST = 16 };
 ech_status ech__threads_check(ech_ctx *ctx, const char *what, int count);
-
-#endif

@@ -9,8 +9,7 @@
  *     }
  *     ech__turns_close(turns);
  */
-#ifndef ECH_BASE_SYSTEM_TURNS_H
-#define ECH_BASE_SYSTEM_TURNS_H
+#pragma once
 
 #include "base/status.h"
 
@@ -25,5 +24,3 @@ ech_status ech__turns_open(ech_ctx *ctx, const char *clock, ech__turns **out);
 /* A step took so long. Fails when the comparison is over. NULL is fine. */
 ech_status ech__turns_step(ech__turns *turns, double seconds);
 void ech__turns_close(ech__turns *turns);
-
-#endif

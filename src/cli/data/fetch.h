@@ -9,8 +9,7 @@
  * appear in the directory when all six are proven good, each complete or not at all. Progress goes to the log of the
  * context.
  */
-#ifndef ECH_CLI_FETCH_H
-#define ECH_CLI_FETCH_H
+#pragma once
 
 #include "data/cifar.h"
 
@@ -42,5 +41,3 @@ typedef struct ech__fetch_result {
 
 ech_status ech__fetch_cifar10(ech_ctx *ctx, const ech__fetch_options *options,
                               ech__fetch_result *out);
-
-#endif

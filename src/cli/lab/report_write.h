@@ -1,6 +1,5 @@
 /* Writing a report, for the commands that end with one: report and lab. */
-#ifndef ECH_CLI_LAB_REPORT_WRITE_H
-#define ECH_CLI_LAB_REPORT_WRITE_H
+#pragma once
 
 #include "base/file/dir.h"
 #include "cli/cli.h"
@@ -32,5 +31,3 @@ ech_status ech__cli_report_write(ech_ctx *ctx, const ech__command *command,
                                  const ech__report_request *request, ech__report_files *out);
 /* One line for each on stdout. */
 void ech__cli_report_print(const ech__report_request *request, const ech__report_files *files);
-
-#endif

@@ -1,6 +1,5 @@
 /* What a lab looks like while it runs and when it is over. Progress goes to stderr, the table to stdout. */
-#ifndef ECH_CLI_LAB_SHOW_H
-#define ECH_CLI_LAB_SHOW_H
+#pragma once
 
 #include "lab/lab.h"
 
@@ -35,5 +34,3 @@ void ech__lab_show_table(const ech__lab_shown *shown);
 void ech__lab_show_list(const ech__study_card *const *cards, size_t count);
 void ech__lab_show_card(const ech__study_card *card);
 ech_json *ech__lab_list_json(const ech__study_card *const *cards, size_t count);
-
-#endif

@@ -4,7 +4,6 @@
 #include "cli/cli.h"
 #include "predict/fit.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +12,7 @@
 enum { MAX_COUNTS = 32 };
 
 typedef struct counts {
-    int count;
+    size_t count;
     int64_t value[MAX_COUNTS];
 } counts;
 
@@ -54,30 +53,11 @@ static const ech__option_example examples[] = {
 
 /* ---- arguments ---- */
 
-static ech_status parse_counts(ech_ctx *ctx, const char *option, const char *text, double most,
+static ech_status parse_counts(ech_ctx *ctx, const char *name, const char *text, int64_t most,
                                counts *out)
 {
-    const char *at = text;
-    do {
-        char *end;
-        errno = 0;
-        const long long value = strtoll(at, &end, 10);
-        if (end == at || *at < '0' || *at > '9' || (*end && *end != ','))
-            return ech__fail(ctx, ECH_E_INVALID,
-                             "--%s %s: must be whole numbers separated by commas", option, text);
-        if (errno || value < 1 || (double)value > most)
-            return ech__fail(ctx, ECH_E_INVALID,
-                             "--%s %s: each must be at least 1 and at most %.0f", option, text,
-                             most);
-        if (out->count == MAX_COUNTS)
-            return ech__fail(ctx, ECH_E_INVALID, "--%s: more than %d numbers", option, MAX_COUNTS);
-        out->value[out->count++] = value;
-        at = *end ? end + 1 : end;
-        if (*end && !*at)
-            return ech__fail(ctx, ECH_E_INVALID, "--%s %s: nothing follows the last comma", option,
-                             text);
-    } while (*at);
-    return ECH_OK;
+    const ech__option_numbers option = {name, most, MAX_COUNTS};
+    return ech__option_read_numbers(ctx, &option, text, out->value, &out->count);
 }
 
 static ech_status check(ech_ctx *ctx, args *a)
@@ -91,7 +71,7 @@ static ech_status check(ech_ctx *ctx, args *a)
 
 static bool holds(const counts *c, int64_t value)
 {
-    for (int i = 0; i < c->count; i++) {
+    for (size_t i = 0; i < c->count; i++) {
         if (c->value[i] == value)
             return true;
     }
@@ -225,8 +205,8 @@ static void print_predictions(const ech__fit *fit, const args *a)
            "more run)\n  %8s %8s %10s %-20s %8s %6s %8s %10s %10s %10s\n",
            a->confidence, "devices", "batch", "time s", " interval", "speedup", "eff.", "exposed",
            "measured", "Amdahl s", "Gustafson");
-    for (int b = 0; b < a->batches.count; b++) {
-        for (int d = 0; d < a->devices.count; d++) {
+    for (size_t b = 0; b < a->batches.count; b++) {
+        for (size_t d = 0; d < a->devices.count; d++) {
             const ech__fit_prediction p =
                 ech__fit_predict(fit, a->devices.value[d], a->batches.value[b]);
             char interval[48];
@@ -246,7 +226,7 @@ static void print_laws(const ech__fit *fit, const args *a)
 {
     printf("\nscaling laws, fitted to the rows of each batch\n  %8s %-32s %-32s\n", "batch",
            "Amdahl's serial fraction", "Gustafson's serial fraction");
-    for (int b = 0; b < a->batches.count; b++) {
+    for (size_t b = 0; b < a->batches.count; b++) {
         const ech__fit_prediction p = ech__fit_predict(fit, 2, a->batches.value[b]);
         char text[2][64] = {"-", "-"};
         const ech__fit_value f[2] = {p.amdahl.f, p.gustafson.f};
@@ -357,7 +337,7 @@ static ech_json *law_json(const ech__fit_law *law)
 static ech_json *predictions_json(const ech__fit *fit, const args *a)
 {
     ech_json *list = ech__json_array();
-    for (int i = 0; i < a->batches.count * a->devices.count; i++) {
+    for (size_t i = 0; i < a->batches.count * a->devices.count; i++) {
         const ech__fit_prediction p = ech__fit_predict(fit, a->devices.value[i % a->devices.count],
                                                        a->batches.value[i / a->devices.count]);
         ech_json *json = ech__json_object();

@@ -82,46 +82,6 @@ const ech__command ech__cli_plan = {
 
 /* ---- arguments ---- */
 
-static ech_status add_counts(ech_ctx *ctx, const char *text, int64_t first, int64_t last,
-                             counts *out)
-{
-    if (first < 1 || last > ECH__PLAN_MOST_DEVICES)
-        return ech__fail(ctx, ECH_E_INVALID, "--devices %s: must be from 1 to %d", text,
-                         ECH__PLAN_MOST_DEVICES);
-    if (first > last)
-        return ech__fail(ctx, ECH_E_INVALID, "--devices %s: the range ends before it begins", text);
-    for (int64_t n = first; n <= last; n++) {
-        if (out->count == ECH__PLAN_MOST_ROWS)
-            return ech__fail(ctx, ECH_E_LIMIT, "--devices %s: more than %d numbers", text,
-                             ECH__PLAN_MOST_ROWS);
-        out->n[out->count++] = n;
-    }
-    return ECH_OK;
-}
-
-/* "1,2,4" and "1-16". */
-static ech_status parse_list(ech_ctx *ctx, const char *text, counts *out)
-{
-    const char *at = text;
-    out->count = 0;
-    for (;;) {
-        char *end;
-        const bool digit = *at >= '0' && *at <= '9';
-        const long long first = digit ? strtoll(at, &end, 10) : 0;
-        long long last = first;
-        const bool range = digit && *end == '-' && end[1] >= '0' && end[1] <= '9';
-        if (range)
-            last = strtoll(end + 1, &end, 10);
-        if (!digit || (*end && *end != ','))
-            return ech__fail(ctx, ECH_E_INVALID,
-                             "--devices '%s': must be numbers such as 1,2,4 or 1-16", text);
-        ECH_TRY(add_counts(ctx, text, first, last, out));
-        if (!*end)
-            return ECH_OK;
-        at = end + 1;
-    }
-}
-
 static int compare(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -142,7 +102,9 @@ size_t ech__plan_distinct(int64_t *numbers, size_t count)
 
 ech_status ech__plan_devices(ech_ctx *ctx, const char *text, counts *out)
 {
-    ECH_TRY(parse_list(ctx, text, out));
+    static const ech__option_numbers option = {"devices", ECH__PLAN_MOST_DEVICES,
+                                               ECH__PLAN_MOST_ROWS};
+    ECH_TRY(ech__option_read_numbers(ctx, &option, text, out->n, &out->count));
     out->count = ech__plan_distinct(out->n, out->count);
     return ECH_OK;
 }

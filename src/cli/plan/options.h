@@ -1,6 +1,5 @@
 /* The options of echelon plan, and what follows from them. */
-#ifndef ECH_CLI_PLAN_OPTIONS_H
-#define ECH_CLI_PLAN_OPTIONS_H
+#pragma once
 
 #include "cli/cli.h"
 #include "cli/plan/plan.h"
@@ -63,5 +62,3 @@ int ech__plan_measure(const ech__plan_measuring *measuring, ech__costs *costs);
 /* A rank that was started for it. */
 int ech__plan_measure_as_rank(ech_ctx *ctx, const ech__command *command,
                               const ech__plan_args *args);
-
-#endif

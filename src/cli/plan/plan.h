@@ -1,6 +1,5 @@
 /* What echelon plan found out, for those that show it. */
-#ifndef ECH_CLI_PLAN_PLAN_H
-#define ECH_CLI_PLAN_PLAN_H
+#pragma once
 
 #include "predict/advise.h"
 #include "predict/capacity.h"
@@ -31,5 +30,3 @@ const char *ech__plan_model(const ech__run_config *config, char *out, size_t byt
 
 /* Samples per second over devices, with the ideal line, as SVG or PNG by the end of the name (plan_plot.c). */
 ech_status ech__plan_plot(ech_ctx *ctx, const ech__plan_result *result, const char *path);
-
-#endif

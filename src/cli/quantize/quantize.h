@@ -1,6 +1,5 @@
 /* echelon quantize in parts: its tables, its record, its pictures. */
-#ifndef ECH_CLI_QUANTIZE_QUANTIZE_H
-#define ECH_CLI_QUANTIZE_QUANTIZE_H
+#pragma once
 
 #include "base/file/json.h"
 #include "quant/quantization.h"
@@ -25,5 +24,3 @@ typedef struct ech__seen {
 
 /* Item number i of the study, weights first; false past the end. */
 bool ech__quantize_seen(const ech__quantization *study, size_t i, ech__seen *out);
-
-#endif

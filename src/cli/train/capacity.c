@@ -148,29 +148,6 @@ int ech__cli_memory(ech_ctx *ctx, const ech__command *command, const ech__run_co
 
 enum { MOST_BATCHES = 64, LARGEST_BATCH = 1 << 30 };
 
-static ech_status parse_list(ech_ctx *ctx, const char *text, int64_t *batches, size_t *count)
-{
-    const char *at = text;
-    for (*count = 0;; at++) {
-        char *end;
-        const bool digit = *at >= '0' && *at <= '9';
-        const long long batch = digit ? strtoll(at, &end, 10) : 0;
-        if (!digit || (*end && *end != ','))
-            return ech__fail(ctx, ECH_E_INVALID,
-                             "--memory '%s': must be batches such as 32,128,512", text);
-        if (batch < 1 || batch > LARGEST_BATCH)
-            return ech__fail(ctx, ECH_E_INVALID, "--memory %s: a batch must be from 1 to %d", text,
-                             LARGEST_BATCH);
-        if (*count == MOST_BATCHES)
-            return ech__fail(ctx, ECH_E_LIMIT, "--memory %s: more than %d batches", text,
-                             MOST_BATCHES);
-        batches[(*count)++] = batch;
-        at = end;
-        if (!*at)
-            return ECH_OK;
-    }
-}
-
 static ech_status memory_of_list(ech_ctx *ctx, const ech__run_config *config,
                                  const int64_t *batches, size_t count, bool json)
 {
@@ -190,9 +167,10 @@ static ech_status memory_of_list(ech_ctx *ctx, const ech__run_config *config,
 int ech__cli_memory_list(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
                          const char *list, bool json)
 {
+    static const ech__option_numbers option = {"memory", LARGEST_BATCH, MOST_BATCHES};
     int64_t batches[MOST_BATCHES];
     size_t count;
-    if (parse_list(ctx, list, batches, &count) < 0)
+    if (ech__option_read_numbers(ctx, &option, list, batches, &count) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     return ech__cli_end(ctx, command, memory_of_list(ctx, config, batches, count, json));
 }

@@ -1,6 +1,5 @@
 /* What --memory prints: the memory of batches by kind, and the largest batch that fits. */
-#ifndef ECH_CLI_TRAIN_CAPACITY_H
-#define ECH_CLI_TRAIN_CAPACITY_H
+#pragma once
 
 #include "base/option/option.h"
 #include "predict/capacity.h"
@@ -19,5 +18,3 @@ void ech__need_json(ech_json **json, const ech__need *need);
 void ech__show_need(const ech__need *need);
 /* "the largest batch that fits 48.0 GB is 7557". */
 void ech__show_largest(int64_t limit, int64_t largest);
-
-#endif

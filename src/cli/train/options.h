@@ -1,6 +1,5 @@
 /* The options of echelon train and echelon bench step. */
-#ifndef ECH_CLI_TRAIN_OPTIONS_H
-#define ECH_CLI_TRAIN_OPTIONS_H
+#pragma once
 
 #include "cli/cli.h"
 #include "cli/train/training.h"
@@ -34,5 +33,3 @@ ech_status ech__train_check_strategy(ech_ctx *ctx, const ech__command *command,
 /* Refuses options of precision that do not go together. A loss scale of 0 becomes none. */
 ech_status ech__precision_check(ech_ctx *ctx, const ech__command *command,
                                 const ech__option_result *result, ech__run_config *config);
-
-#endif

@@ -1,6 +1,5 @@
 /* Commands that run as several ranks. */
-#ifndef ECH_CLI_TRAIN_RANKS_H
-#define ECH_CLI_TRAIN_RANKS_H
+#pragma once
 
 #include "cli/cli.h"
 #include "comm/comm.h"
@@ -22,5 +21,3 @@ int ech__cli_launch_program(ech_ctx *ctx, const ech__command *command,
                             const ech__launch_options *options);
 /* As ech__cli_fail, for a rank: tells the others, and prints nothing where one of them has printed the error message. */
 int ech__cli_fail_rank(ech__comm *comm, const ech__command *command, int code);
-
-#endif

@@ -1,6 +1,5 @@
 /* What a run looks like on a terminal. Results go to stdout, progress to stderr. */
-#ifndef ECH_CLI_TRAIN_SHOW_H
-#define ECH_CLI_TRAIN_SHOW_H
+#pragma once
 
 #include "train/run.h"
 
@@ -30,5 +29,3 @@ void ech__show_progress(void *user, const ech__run *run, const ech__run_step *st
 /* An ech__run_events on_epoch; user is an ech__progress. */
 void ech__show_epoch(void *user, const ech__run *run, const ech__run_epoch *epoch);
 void ech__show_progress_end(ech__progress *progress);
-
-#endif

@@ -1,6 +1,5 @@
 /* Checks of options that echelon train, bench step, plan and graph share. */
-#ifndef ECH_CLI_TRAIN_TRAINING_H
-#define ECH_CLI_TRAIN_TRAINING_H
+#pragma once
 
 #include "train/options.h"
 
@@ -13,5 +12,3 @@ unsigned ech__training_asked(const ech__run_config *config, ech__strategy strate
 ech_status ech__training_check_batch(ech_ctx *ctx, const ech__run_config *config);
 ech_status ech__training_check_links(ech_ctx *ctx, const ech__run_config *config);
 ech_status ech__training_check_optimizer(ech_ctx *ctx, const ech__run_config *config);
-
-#endif
