@@ -374,8 +374,40 @@ static double seconds_of(const ech__operator_list *list, size_t n, const ech__op
     }
 }
 
+/* On a device that is known by description. Operators are queued: where the host is slower, all of
+ * them wait for it. */
+static void time_by_device(ech__operator_list *list, const ech__operator_times *t)
+{
+    const ech_graph *graph = list->graph;
+    double device_s = 0, host_s = 0;
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        const ech__node *node = &graph->nodes[n];
+        ech__priced_op *op = &list->ops[n];
+        op->seconds = 0;
+        if (node->op == ECH__OP_ALLREDUCE)
+            op->seconds = ech__roofline_sum(t->device, list->bytes[n], t->devices, t->end);
+        else if (node->op == ECH__OP_DELAY)
+            op->seconds = node->attrs.seconds;
+        else if (!ech__op_info(node->op)->exchange) {
+            const ech__work work = ech__node_work(graph, node, t->batch);
+            op->seconds = ech__roofline_seconds(t->device, &work, t->end);
+            device_s += op->seconds;
+            host_s += work.launched ? ech__roofline_host(t->device, t->end) : 0;
+        }
+    }
+    for (size_t n = 0; host_s > device_s && n < graph->nnodes; n++) {
+        const ech__node *node = &graph->nodes[n];
+        if (node->op != ECH__OP_DELAY && !ech__op_info(node->op)->exchange)
+            list->ops[n].seconds *= host_s / device_s;
+    }
+}
+
 void ech__operators_time(ech__operator_list *list, const ech__operator_times *t)
 {
+    if (t->device) {
+        time_by_device(list, t);
+        return;
+    }
     for (size_t n = 0; n < list->graph->nnodes; n++) {
         const ech__node *node = &list->graph->nodes[n];
         list->ops[n].seconds = seconds_of(list, n, t);

@@ -8,12 +8,14 @@
  *
  * An operator that a device alone has takes what was measured. The others have prices of their own:
  * a delay takes what it says; conversions, sums of gradients and messages go by their bytes; a
- * bucket with a sharded update takes an N-th of the measured updates of its parameters.
+ * bucket with a sharded update takes an N-th of the measured updates of its parameters. On a device
+ * that is known by description nothing was measured, and roofline.h prices every operator.
  */
 #ifndef ECH_PREDICT_OPERATORS_H
 #define ECH_PREDICT_OPERATORS_H
 
 #include "predict/points.h"
+#include "predict/roofline.h"
 #include "price/timeline.h"
 #include "train/step/graphs.h"
 
@@ -66,6 +68,8 @@ typedef struct ech__operator_times {
     const ech_train_options *train;
     const ech__machine_costs *machine;
     bool own_adds; /* sums of gradients go by the time of updates, not by machine->add */
+    const ech__device_spec *device; /* prices all of them instead; NULL: they were measured */
+    ech__roofline_end end;          /* of its figures */
 } ech__operator_times;
 
 /* Prices of one list, at a batch. */

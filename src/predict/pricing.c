@@ -57,6 +57,8 @@ static double loading_seconds(const ech__cost_point *point, const void *arg)
 
 const ech__machine_costs *ech__pricing_machine(const ech__pricing *p)
 {
+    if (p->options.device)
+        return &p->described;
     return ech__costs_machine((ech__costs *)p->options.costs);
 }
 
@@ -70,6 +72,7 @@ ech__operator_times ech__pricing_times(const ech__pricing *p, int64_t devices, i
                                  .batch = batch,
                                  .train = &p->config.train,
                                  .machine = ech__pricing_machine(p),
+                                 .device = p->options.device,
                                  .own_adds = ech__strategy_row_of(p->options.strategy)->cuts_model};
 }
 
@@ -125,11 +128,16 @@ static ech__graphs_options graphs_options(const ech__pricing *p, int64_t ranks)
                                                   p->options.algorithm == ECH__ALGORITHM_DIRECT};
 }
 
+ech_status ech__pricing_match(const ech__pricing *p, ech__operators *operators)
+{
+    return p->options.device ? ECH_OK : ech__operators_match(operators, p->points.at[0].alone);
+}
+
 static ech_status build_ranks(ech__pricing *p, int64_t ranks, ech__operators *out)
 {
     const ech__graphs_options options = graphs_options(p, ranks);
     ECH_TRY(ech__operators_of_ranks(p->model, p->loss, &options, out));
-    return ech__operators_match(out, p->points.at[0].alone);
+    return ech__pricing_match(p, out);
 }
 
 static ech_status build_alone(ech__pricing *p)
@@ -334,6 +342,21 @@ static ech_status find_links(ech__pricing *p)
     return ECH_OK;
 }
 
+/* What devices do for each other in DataParallel: device 0 adds up gradients, two reads and a write. */
+static void describe_machine(ech__pricing *p)
+{
+    enum { FEW = 1, MANY = 1 << 30 };
+    const ech__device_spec *d = p->options.device;
+    const ech__work few = {ECH__WORK_ELEMENTWISE, ECH_F32, 0, 3.0 * FEW, true},
+                    many = {ECH__WORK_ELEMENTWISE, ECH_F32, 0, 3.0 * MANY, true};
+    p->options.beside = 1;
+    p->described.add =
+        (ech__size_costs){.count = 2,
+                          .bytes = {FEW, MANY},
+                          .seconds = {ech__roofline_seconds(d, &few, ECH__ROOFLINE_MIDDLE),
+                                      ech__roofline_seconds(d, &many, ECH__ROOFLINE_MIDDLE)}};
+}
+
 static ech_status prepare(ech__pricing *p)
 {
     ech__model model;
@@ -344,7 +367,10 @@ static ech_status prepare(ech__pricing *p)
         if (p->model->values[v].kind == ECH__VALUE_PARAM)
             p->params += ech__value_bytes(p->model, (ech_value)v) / (int64_t)sizeof(float);
     }
-    ECH_TRY(find_points(p));
+    if (p->options.device)
+        describe_machine(p);
+    else
+        ECH_TRY(find_points(p));
     ECH_TRY(strategies[p->options.strategy].prepare(p));
     return find_links(p);
 }
@@ -382,15 +408,28 @@ void ech__pricing_destroy(ech__pricing *p)
 }
 
 /* The estimate of a step of one device. */
-static double alone_seconds(ech__pricing *p, int64_t batch)
+static double alone_seconds(ech__pricing *p, int64_t batch, ech__roofline_end end)
 {
-    const ech__operator_times times = ech__pricing_times(p, 1, batch, 0);
+    ech__operator_times times = ech__pricing_times(p, 1, batch, 0);
     ech__operator_list *list = &p->alone.at[0];
+    times.end = end;
     ech__operators_time(list, &times);
     double seconds = ech__cost_at(&p->points, batch, false, overhead_seconds, NULL);
     for (size_t n = 0; n < list->graph->nnodes; n++)
         seconds += list->ops[n].seconds;
     return seconds;
+}
+
+/* Where a step of one device may lie. */
+static ech__cost_range range_of(ech__pricing *p, int64_t batch, double seconds)
+{
+    const ech__device_spec *device = p->options.device;
+    if (!device)
+        return ech__cost_range_at(&p->points, batch, seconds);
+    return (ech__cost_range){
+        .low = alone_seconds(p, batch, ECH__ROOFLINE_FAST) * (1 - device->error),
+        .high = alone_seconds(p, batch, ECH__ROOFLINE_SLOW) * (1 + device->error),
+        .extrapolated = 1};
 }
 
 /* A step that was measured takes what it took. Each instant of a step counts once: what is no
@@ -431,14 +470,15 @@ ech_status ech__pricing_at(ech__pricing *p, int64_t devices, int64_t global, ech
                      .batch = ech__strategy_batch(p->options.strategy, &p->config, devices, global),
                      .global = global,
                      .micros = micros,
-                     .between = true,
+                     .between = !p->options.device,
                      .algorithm = p->algorithm};
     for (int i = 0; i < p->points.count; i++)
         out->between = out->between && p->points.at[i].batch != out->batch;
-    out->measured = devices == 1 && !out->between && p->config.train.accum == 1 &&
-                    p->config.train.delay_ms == 0 && !p->config.train.ddp.reproducible;
-    const double alone = alone_seconds(p, out->batch);
-    const ech__cost_range range = ech__cost_range_at(&p->points, out->batch, alone);
+    out->measured = devices == 1 && !out->between && !p->options.device &&
+                    p->config.train.accum == 1 && p->config.train.delay_ms == 0 &&
+                    !p->config.train.ddp.reproducible;
+    const double alone = alone_seconds(p, out->batch, ECH__ROOFLINE_MIDDLE);
+    const ech__cost_range range = range_of(p, out->batch, alone);
     const double crowding = s->one_by_one ? 0 : ech__pricing_crowding(p, devices);
     out->overhead_s = ech__cost_at(&p->points, out->batch, false, overhead_seconds, NULL);
     if (crowding > 0) {

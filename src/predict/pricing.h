@@ -21,6 +21,7 @@
 #define ECH_PREDICT_PRICING_H
 
 #include "parallel/strategy.h"
+#include "predict/device_spec.h"
 #include "predict/measure.h"
 #include "price/timeline.h"
 
@@ -36,9 +37,10 @@ typedef struct ech__pricing_options {
     const ech__run_config *config; /* the model and how it is trained; the batch is not looked at */
     ech__strategy strategy;
     const ech__costs *costs;
-    const ech__cluster *cluster; /* NULL: devices of this machine, with its links as measured */
-    ech__algorithm algorithm;    /* with a cluster */
-    int beside;                  /* without: copies that were measured side by side; 1: none were */
+    const ech__device_spec *device; /* in place of costs, with a cluster; NULL: costs */
+    const ech__cluster *cluster;    /* NULL: devices of this machine, with its links as measured */
+    ech__algorithm algorithm;       /* with a cluster */
+    int beside; /* without: copies that were measured side by side; 1: none were */
 } ech__pricing_options;
 
 typedef struct ech__price {

@@ -8,7 +8,7 @@ ech_status ech__prepare_dp(ech__pricing *p)
 {
     const ech__graphs_options options = {.train = &p->config.train};
     ECH_TRY(ech__operators_of_halves(p->model, p->loss, &options, &p->alone));
-    return ech__operators_match(&p->alone, p->points.at[0].alone);
+    return ech__pricing_match(p, &p->alone);
 }
 
 static double phase_seconds(const ech__cost_point *point, const void *phase)
@@ -80,6 +80,18 @@ static double loading_beside(const ech__pricing *p, const ech__price *price)
            (double)price->devices;
 }
 
+/* The loss of the whole batch on a device that is known by description. */
+static double head_seconds(const ech__pricing *p, int64_t samples)
+{
+    const ech_graph *head = p->alone.halves.head;
+    double seconds = 0;
+    for (size_t n = 0; n < head->nnodes; n++) {
+        const ech__work work = ech__node_work(head, &head->nodes[n], samples);
+        seconds += ech__roofline_seconds(p->options.device, &work, ECH__ROOFLINE_MIDDLE);
+    }
+    return seconds;
+}
+
 ech_status ech__price_dp(ech__pricing *p, ech__price *price)
 {
     const ech__machine_costs *machine = ech__pricing_machine(p);
@@ -91,6 +103,8 @@ ech_status ech__price_dp(ech__pricing *p, ech__price *price)
     /* Device 0 does these for all samples, its own included, alone. */
     for (int i = 0; i < ECH__DP_PHASES; i++)
         phase[i] = ech__cost_at(&p->points, price->global, true, phase_seconds, &i);
+    if (p->options.device)
+        phase[ECH__DP_LOSS] = head_seconds(p, price->global);
     const double replicate = ech__size_seconds(&machine->copy, m.weights) * (double)(N - 1);
     const double add = ech__size_seconds(&machine->add, m.gradients) * (double)(N - 1);
     double exposed =

@@ -17,8 +17,9 @@ struct ech__pricing {
     ech__operators several; /* of the number of devices that was last asked for */
     ech__cluster cluster;
     ech__algorithm algorithm;
-    ech__cost_points points;  /* all that were measured alone */
-    ech__cost_points crowded; /* those of them that were measured beside others, too */
+    ech__cost_points points;      /* all that were measured alone */
+    ech__cost_points crowded;     /* those of them that were measured beside others, too */
+    ech__machine_costs described; /* of a device that is known by description */
     ech__planned_memory memory;
     int64_t params, buckets, exchanged, largest_bucket;
 };
@@ -30,6 +31,8 @@ const ech__machine_costs *ech__pricing_machine(const ech__pricing *pricing);
 /* What operators are priced by. */
 ech__operator_times ech__pricing_times(const ech__pricing *pricing, int64_t devices, int64_t batch,
                                        double crowding);
+/* Finds the operators among those that were measured, if any were. */
+ech_status ech__pricing_match(const ech__pricing *pricing, ech__operators *operators);
 int64_t ech__pricing_samples(const ech__pricing *pricing, const ech__price *price);
 
 /* Fill in the step; devices, batch, micros, and what is no operator, are set. */

@@ -52,7 +52,7 @@ static ech_status build(ech__pricing *p, const ech_train_options *train, double 
     if (status == ECH_OK && !is_placed(&p->several, train, &layers)) {
         status = ech__operators_of_layers(p->model, p->loss, &options, &layers, &p->several);
         if (status == ECH_OK)
-            status = ech__operators_match(&p->several, p->points.at[0].alone);
+            status = ech__pricing_match(p, &p->several);
         if (status < 0)
             ech__operators_fini(&p->several);
     }

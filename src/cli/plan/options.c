@@ -18,8 +18,12 @@ static const ech__option options[] = {
             .initial = "1", .min = 1, .max = 1024, .group = "Devices"),
     ECH_ROW(STRING, args, devices, "devices", "Numbers of devices, such as 1,2,4,64 or 1-16.",
             .arg = "LIST", .initial = "1,2,4,8"),
-    ECH_ROW(FLAG, args, measure, "measure", "Measure all costs again, even those that are known.",
-            .group = "Costs"),
+    ECH_ROW(STRING, args, device_spec, "device-spec",
+            "Price each operator by a device's description (peak flops, bandwidth, efficiency by "
+            "kind of operator, launch time, memory, link) instead of measured costs. Nothing is "
+            "measured. examples/devices has some; docs/devices.md lists the members.",
+            .arg = "FILE", .group = "Costs"),
+    ECH_ROW(FLAG, args, measure, "measure", "Measure all costs again, even those that are known."),
     ECH_ROW(REAL, args, seconds, "measure-seconds",
             "Time for each measurement: each batch, on one device and on all cores at once.",
             .arg = "S", .initial = "1.5", .min = 0.01, .max = 600),
@@ -62,6 +66,9 @@ static const ech__option_example examples[] = {
     {"echelon plan --model resnet18 --momentum 0.9 --memory 32,128,512,2048,8192 --device-memory "
      "48GB",
      "Which batches fit on a device with 48 GB."},
+    {"echelon plan --model resnet18 --momentum 0.9 --batch-size 128 --devices 1,2,4,8 "
+     "--device-spec examples/devices/a40.json",
+     "A GPU by its data sheet: time, memory and scaling, with nothing measured here."},
     {"echelon plan --model lenet --devices 1,64 --link 1GB/s,20us --advise --efficiency 0.9",
      "The batch and number of devices with the highest throughput at 90 % efficiency."},
 };
@@ -153,7 +160,10 @@ ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
     const ech__run_config *t = &a->run;
     ECH_TRY(ech__training_check_batch(ctx, t));
     ECH_TRY(ech__training_check_links(ctx, t));
-    if (t->algorithm && !t->link && !t->cluster)
+    if (a->device_spec && (a->measure || a->costs_file))
+        return ech__fail(ctx, ECH_E_INVALID, "--device-spec measures nothing: %s does not apply",
+                         a->measure ? "--measure" : "--costs-file");
+    if (t->algorithm && !t->link && !t->cluster && !a->device_spec)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--algorithm requires --link or --cluster: devices of this machine "
                          "exchange directly");
@@ -180,7 +190,8 @@ ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
     return layers ? check_layers(ctx, a, load, devices) : ECH_OK;
 }
 
-ech_status ech__plan_links(ech_ctx *ctx, const args *a, const counts *devices, ech__cluster *out)
+ech_status ech__plan_links(ech_ctx *ctx, const args *a, const counts *devices,
+                           const ech__device_spec *device, ech__cluster *out)
 {
     const ech__run_config *t = &a->run;
     *out = ech__cluster_defaults();
@@ -188,7 +199,9 @@ ech_status ech__plan_links(ech_ctx *ctx, const args *a, const counts *devices, e
         ECH_TRY(ech__cluster_load(ctx, t->cluster, out));
     else if (t->link)
         ECH_TRY(ech__link_parse(ctx, t->link, &out->inside));
-    if (t->link)
+    else if (device)
+        out->inside = device->link;
+    if (t->link || (device && !t->cluster))
         out->between = out->inside;
     for (size_t i = 0; t->cluster && i < devices->count; i++)
         ECH_TRY(ech__cluster_check(ctx, out, devices->n[i]));

@@ -11,7 +11,7 @@ typedef struct ech__plan_args {
     bool measure, measure_link, measure_copies;
     int64_t measure_batch;
     double seconds;
-    const char *costs_file, *measure_file;
+    const char *costs_file, *measure_file, *device_spec;
     bool advise;
     double efficiency;
     const char *memory, *plot;
@@ -40,9 +40,10 @@ ech__run_config ech__plan_config(const ech__plan_args *args);
 ech_status ech__plan_check(ech_ctx *ctx, const ech__plan_args *args, const ech__load *load,
                            const ech__plan_counts *devices);
 
-/* The cluster of --link or --cluster; this machine's memory has none. */
+/* The cluster of --link or --cluster, or of a device's link; this machine's memory has none. */
 ech_status ech__plan_links(ech_ctx *ctx, const ech__plan_args *args,
-                           const ech__plan_counts *devices, ech__cluster *out);
+                           const ech__plan_counts *devices, const ech__device_spec *device,
+                           ech__cluster *out);
 
 /* What is to be measured for a command line (plan_measure.c). */
 typedef struct ech__plan_measuring {
@@ -52,7 +53,8 @@ typedef struct ech__plan_measuring {
     const ech__plan_args *args;
     const ech__load *load;
     const ech__plan_counts *devices;
-    const char *key; /* of the costs */
+    const char *key;                /* of the costs */
+    const ech__device_spec *device; /* in place of costs; NULL: none is described */
     bool given_links;
     int beside; /* copies to measure side by side; 1: none */
 } ech__plan_measuring;

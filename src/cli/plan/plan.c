@@ -69,11 +69,14 @@ static ech_status price(const ech__plan_measuring *m, ech__costs *costs,
                           .given_links = cluster != NULL,
                           .links = a->run.cluster ? a->run.cluster : a->run.link,
                           .costs = *file ? file : NULL,
+                          .device = m->device,
+                          .device_file = a->device_spec,
                           .advised = a->advise,
                           .efficiency = a->efficiency};
     const ech__pricing_options o = {.config = &config,
                                     .strategy = r.strategy,
                                     .costs = costs,
+                                    .device = m->device,
                                     .cluster = cluster,
                                     .algorithm = a->run.algorithm,
                                     .beside = m->beside};
@@ -105,7 +108,7 @@ static ech_status find_file(ech_ctx *ctx, const args *a, char *out, size_t bytes
 }
 
 static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const args *a,
-                const counts *devices)
+                const counts *devices, const ech__device_spec *device)
 {
     const ech__run_config *t = &a->run;
     /* Of a micro-step: the price is of as many as the step has. */
@@ -117,13 +120,14 @@ static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const ar
         load = (ech__load){.global = t->global_batch ? t->global_batch : load.batch};
     ech__cluster cluster;
     if (ech__plan_check(ctx, a, &load, devices) < 0 ||
-        ech__plan_links(ctx, a, devices, &cluster) < 0)
+        ech__plan_links(ctx, a, devices, device, &cluster) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    char file[4096];
+    char file[4096] = "";
     ech__costs *costs;
-    if (find_file(ctx, a, file, sizeof file) < 0 || ech__costs_open(ctx, file, NULL, &costs) < 0)
+    if ((!device && find_file(ctx, a, file, sizeof file) < 0) ||
+        ech__costs_open(ctx, file, NULL, &costs) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
-    const bool given = t->link || t->cluster;
+    const bool given = t->link || t->cluster || device;
     const ech__run_config config = ech__plan_config(a);
     const ech__run_config single = ech__pricing_single(&config, t->parallel, 1);
     const ech__costs_key key = ech__costs_key_of(&single);
@@ -135,9 +139,10 @@ static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const ar
                                    .load = &load,
                                    .devices = devices,
                                    .key = key.s,
+                                   .device = device,
                                    .given_links = given,
                                    .beside = given || cores < 2 ? 1 : cores};
-    int code = ech__plan_measure(&m, costs);
+    int code = device ? ECH__EXIT_GOOD : ech__plan_measure(&m, costs);
     if (code == ECH__EXIT_GOOD && price(&m, costs, given ? &cluster : NULL, file) < 0)
         code = ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     ech__costs_close(costs);
@@ -162,8 +167,18 @@ static int memory(ech_ctx *ctx, const ech__command *command, const args *a)
 
 int ech__plan_run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    const args *a = given->args;
+    args with_device = *(const args *)given->args;
+    const args *a = &with_device;
+    ech__device_spec device;
     int code;
+    if (a->device_spec) {
+        if (ech__device_spec_load(ctx, a->device_spec, &device) < 0) {
+            ech__fail_in(ctx, ECH_E_INVALID, "--device-spec");
+            return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+        }
+        if (!a->run.train.device_memory)
+            with_device.run.train.device_memory = (int64_t)device.memory;
+    }
     if (a->measure_batch || a->measure_link || a->measure_copies)
         return ech__plan_measure_as_rank(ctx, command, a);
     if (a->memory)
@@ -174,7 +189,7 @@ int ech__plan_run(ech_ctx *ctx, const ech__command *command, const ech__option_r
     if (ech__plan_devices(ctx, a->devices, devices) < 0)
         code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     else
-        code = plan(ctx, command, given->argv, a, devices);
+        code = plan(ctx, command, given->argv, a, devices, a->device_spec ? &device : NULL);
     free(devices);
     return code;
 }

@@ -9,9 +9,11 @@ typedef struct ech__plan_result {
     ech__strategy strategy;
     ech__pricing *pricing;
     ech__load load;
-    bool given_links;  /* else: this machine's memory */
-    const char *links; /* as they were given */
-    const char *costs; /* file that the costs are kept in */
+    bool given_links;               /* else: this machine's memory */
+    const char *links;              /* as they were given */
+    const char *costs;              /* file that the costs are kept in */
+    const ech__device_spec *device; /* NULL: costs were measured */
+    const char *device_file;
     int beside;        /* copies that were measured side by side; 1: none */
     ech__scaled *rows; /* [count] */
     size_t count;

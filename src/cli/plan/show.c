@@ -2,6 +2,7 @@
 #include "base/format.h"
 #include "cli/train/capacity.h"
 
+#include <math.h>
 #include <stdio.h>
 
 const char *ech__plan_model(const ech__run_config *c, char *out, size_t bytes)
@@ -30,7 +31,9 @@ static void show_links(const ech__plan_result *r)
         return;
     }
     printf("%s: %.3g GB/s, %s",
-           r->given_links ? "Given links" : "Measured exchange through this machine's memory",
+           !r->given_links ? "Measured exchange through this machine's memory"
+           : r->links      ? "Given links"
+                           : "Links of the device's description",
            c->inside.bytes_per_s * 1e-9, ech__format_seconds(c->inside.latency_s).s);
     if (c->devices_per_node)
         printf(" intra-node, %lld devices per node; %.3g GB/s, %s inter-node",
@@ -50,18 +53,50 @@ static void show_precision(const ech_train_options *o)
         printf("Gradients are exchanged in %s.\n", ech__dtype_name(o->ddp.grad_dtype));
 }
 
+static void show_device(const ech__plan_result *r)
+{
+    const ech__device_spec *d = r->device;
+    printf("Device %s, by description (%s): every operator takes the longer of its flops and its "
+           "bytes; nothing is measured.\n",
+           d->name, r->device_file);
+    if (d->calibrated)
+        printf("Calibrated on %s, with an error of about %.0f %%; kinds of operators that are not "
+               "in it are ranges.\n\n",
+               d->calibration, 100 * d->error);
+    else
+        puts("Not calibrated: a step is the middle of a range, which stands below the table.\n");
+}
+
+/* Where figures of the description are ranges, so are times. */
+static void show_ranges(const ech__plan_result *r)
+{
+    printf("\n%8s %8s %9s   range of the step\n", "devices", "batch", "step");
+    for (size_t i = 0; i < r->count; i++) {
+        const ech__price *p = &r->rows[i].price;
+        printf("%8lld %8lld %9s   %s to %s\n", (long long)p->devices, (long long)p->batch,
+               ech__format_seconds(p->step.step_s).s, ech__format_seconds(p->low_s).s,
+               ech__format_seconds(p->high_s).s);
+    }
+}
+
 static void show_head(const ech__plan_result *r)
 {
     char model[64];
     int64_t batches[64];
     const int count = ech__pricing_batches(r->pricing, batches, 64);
-    printf("%s, %lld parameters, %s, %d thread%s per device, %s\n",
-           ech__plan_model(r->config, model, sizeof model),
+    printf("%s, %lld parameters, %s, ", ech__plan_model(r->config, model, sizeof model),
            (long long)ech__pricing_params(r->pricing),
-           ech__optimizer_name(r->config->train.optimizer.kind), r->config->train.threads,
-           r->config->train.threads == 1 ? "" : "s", ech__strategy_name(r->strategy));
+           ech__optimizer_name(r->config->train.optimizer.kind));
+    if (!r->device)
+        printf("%d thread%s per device, ", r->config->train.threads,
+               r->config->train.threads == 1 ? "" : "s");
+    puts(ech__strategy_name(r->strategy));
     show_precision(&r->config->train);
     show_links(r);
+    if (r->device) {
+        show_device(r);
+        return;
+    }
     printf("Operator costs were measured on one device in training steps of");
     for (int i = 0; i < count; i++)
         printf("%s%lld", i ? ", " : " ", (long long)batches[i]);
@@ -192,6 +227,8 @@ void ech__plan_show(const ech__plan_result *r)
     for (size_t i = 0; i < r->count; i++)
         show_row(&r->rows[i]);
     show_notes(r);
+    if (r->device)
+        show_ranges(r);
     if (ech__strategy_row_of(r->strategy)->cuts_model) {
         show_pipeline(r);
         return;
@@ -252,10 +289,24 @@ static ech_json *links_json(const ech__plan_result *r)
 {
     const ech__cluster *c = ech__pricing_cluster(r->pricing);
     ech_json *json = ech__json_object();
-    ech__json_set_string(&json, "source", r->given_links ? "given" : "measured");
+    ech__json_set_string(&json, "source",
+                         !r->given_links ? "measured"
+                         : r->links      ? "given"
+                                         : "device");
     ech__json_set_int(&json, "devices_per_node", c->devices_per_node);
     ech__json_set(&json, "inside", link_json(&c->inside));
     ech__json_set(&json, "between", link_json(&c->between));
+    return json;
+}
+
+static ech_json *device_json(const ech__plan_result *r)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_string(&json, "name", r->device->name);
+    ech__json_set_string(&json, "file", r->device_file);
+    ech__json_set_string(&json, "calibration",
+                         r->device->calibrated ? r->device->calibration : NULL);
+    ech__json_set_real(&json, "error", r->device->calibrated ? r->device->error : NAN);
     return json;
 }
 
@@ -296,7 +347,10 @@ ech_json *ech__plan_json(const ech__plan_result *r)
     ech__json_set_string(&json, "grad_dtype", ech__dtype_name(r->config->train.ddp.grad_dtype));
     ech__json_set_int(&json, "exchanged_bytes", ech__pricing_exchanged(r->pricing));
     ech__json_set(&json, "links", links_json(r));
-    ech__json_set(&json, "costs", costs_json(r));
+    if (r->device)
+        ech__json_set(&json, "device", device_json(r));
+    else
+        ech__json_set(&json, "costs", costs_json(r));
     for (size_t i = 0; i < r->count; i++)
         ech__json_append(&rows, row_json(&r->rows[i]));
     ech__json_set(&json, "rows", rows);
