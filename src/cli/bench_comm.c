@@ -14,7 +14,7 @@
 
 typedef struct args {
     int64_t ranks, min, max, factor, iters, warmup;
-    int op, reduction, dtype, backend, in_place;
+    int op, reduction, dtype, backend, algorithm, in_place;
     const char *isa;
     bool json;
 } args;
@@ -36,6 +36,10 @@ static const ech__option options[] = {
             "shm: shared memory; mpi: MPI, also intra-node; auto: shared memory intra-node and "
             "MPI inter-node.",
             .choices = ECH__BACKEND_LIST(ECH_OPTION_WORD), .initial = "auto"),
+    ECH_ROW(CHOICE, args, algorithm, "algorithm",
+            "Algorithm of allreduce between nodes; the head of the output says what runs. Inside "
+            "one node it is always direct, through shared memory. best: direct.",
+            .choices = ECH__ALGORITHM_LIST(ECH_OPTION_WORD), .initial = "best"),
     ECH_ROW(CHOICE, args, op, "op",
             "Collective to time. broadcast sends from rank 0; in sendrecv each rank sends to the "
             "next.",
@@ -72,6 +76,8 @@ static const ech__option_example examples[] = {
     {"echelon bench comm -n 2", "all-reduce between two ranks, from 4 KiB to 64 MiB"},
     {"echelon bench comm -n 3 --op all --dtype bf16 --max 1M", "every collective, in bf16"},
     {"mpirun -np 4 echelon bench comm --backend mpi", "MPI between all ranks"},
+    {"mpirun -np 4 echelon bench comm --backend mpi --algorithm ring",
+     "the same, with all-reduces around a ring"},
 };
 
 /* ---- arguments -> configuration ---- */
@@ -210,6 +216,8 @@ static void print_head(const ech__comm *comm, ech__bench_place place, const args
         printf("%d machines, ", place.hosts);
     printf("transport %s; %lld warm-up runs, median of %lld iterations\n", transport_of(comm),
            (long long)a->warmup, (long long)a->iters);
+    if (comm->world > 1 && (comm->nodes > 1 || a->algorithm))
+        printf("# allreduce: %s\n", ech__comm_algorithm(comm).s);
 }
 
 /* Takes s->results over. */
@@ -220,6 +228,9 @@ static ech_status print_json(const ech__comm *comm, ech__bench_place place, show
     ech__json_set_int(&json, "machines", place.hosts);
     ech__json_set_int(&json, "cores", place.cores);
     ech__json_set_string(&json, "transport", transport_of(comm));
+    ech__json_set_int(&json, "nodes", comm->nodes);
+    ech__json_set_string(&json, "algorithm",
+                         comm->world > 1 ? ech__algorithm_name(comm->algorithm) : NULL);
     ech__json_set(&json, "results", s->results);
     s->results = NULL;
     ech__json_set_real(&json, "average_busbw_gbs", average);
@@ -254,7 +265,8 @@ static ech_status measure(ech__comm *comm, const args *a, show *s)
 static int run_rank(ech_ctx *ctx, const ech__command *command, const args *a)
 {
     ech__comm *comm;
-    const ech__comm_options o = {.backend = (ech__backend)a->backend};
+    const ech__comm_options o = {.backend = (ech__backend)a->backend,
+                                 .algorithm = (ech__algorithm)a->algorithm};
     if (ech__comm_open(ctx, &o, &comm) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     show s = {.json = a->json, .quiet = comm->rank != 0, .op = -1, .results = ech__json_array()};

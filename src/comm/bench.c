@@ -210,7 +210,8 @@ static ech_status choose_batch(const job *j, int64_t *batch)
     return ech__comm_broadcast(j->comm, batch, sizeof *batch, 0);
 }
 
-/* own: [iters] of this rank; all: room for [world][iters]. The slowest rank's are put into own, sorted. */
+/* own: [iters] of this rank; all: room for [world][iters]. The slowest rank's are put into own,
+ * sorted. */
 static ech_status take_slowest(ech__comm *comm, double *own, double *all, int iters, double *median)
 {
     ECH_TRY(ech__comm_allgather(comm, own, all, (int64_t)iters * (int64_t)sizeof *own));
@@ -222,7 +223,8 @@ static ech_status take_slowest(ech__comm *comm, double *own, double *all, int it
     return ECH_OK;
 }
 
-/* As an arm of a comparison: until that is over. The other ranks wait for rank 0 in the barrier of a batch. */
+/* As an arm of a comparison: until that is over. The other ranks wait for rank 0 in the barrier of
+ * a batch. */
 static ech_status take_turns(const job *j, int64_t batch)
 {
     ech__turns *turns = NULL;

@@ -4,17 +4,19 @@
  *     c.op = ECH__BENCH_ALLGATHER;
  *     ECH_TRY(ech__bench_comm(comm, &c, on_row, user));     every rank, with the same configuration
  *
- * For each size from min to max: warm-up, timed runs, and one more run on data whose result is known for each rank and
- * position, which every rank checks. Sizes and bandwidths are counted as in nccl-tests, so that figures can be compared:
- * the algorithm bandwidth is size / time; the bus bandwidth is that times a factor which makes it independent of
- * the number of ranks (2(n-1)/n for all-reduce, (n-1)/n for reduce-scatter and all-gather, 1 otherwise).
+ * For each size from min to max: warm-up, timed runs, and one more run on data whose result is
+ * known for each rank and position, which every rank checks. Sizes and bandwidths are counted as in
+ * nccl-tests, so that figures can be compared: the algorithm bandwidth is size / time; the bus
+ * bandwidth is that times a factor which makes it independent of the number of ranks (2(n-1)/n for
+ * all-reduce, (n-1)/n for reduce-scatter and all-gather, 1 otherwise).
  */
 #ifndef ECH_COMM_BENCH_H
 #define ECH_COMM_BENCH_H
 
 #include "comm/comm.h"
 
-/* In reduce-scatter and all-gather the size is that of all ranks' parts together, and the count that of one. */
+/* In reduce-scatter and all-gather the size is that of all ranks' parts together, and the count
+ * that of one. */
 #define ECH__BENCH_OP_LIST(X)                                                                      \
     X(ALLREDUCE, "allreduce")                                                                      \
     X(REDUCE_SCATTER, "reduce_scatter")                                                            \
@@ -56,8 +58,8 @@ typedef struct ech__bench_row {
     ech__reduction reduction;
     ech_dtype dtype;
     int64_t bytes, count;
-    /* Each iteration takes as long as its slowest rank; iterations that are too short for the clock are timed in
-     * batches. */
+    /* Each iteration takes as long as its slowest rank; iterations that are too short for the clock
+     * are timed in batches. */
     const double *
         samples_s; /* [iters], from the shortest to the longest; valid until the callback returns */
     int iters;
@@ -69,15 +71,16 @@ typedef struct ech__bench_row {
 /* Called on every rank with the same row. */
 typedef void (*ech__bench_row_fn)(void *user, const ech__bench_row *row);
 
-/* One op over all its sizes. Fails where ranks have different configurations, where the op needs more ranks
- * or where a reduction has no such type. Collective. */
+/* One op over all its sizes. Fails where ranks have different configurations, where the op needs
+ * more ranks or where a reduction has no such type. Collective. */
 ech_status ech__bench_comm(ech__comm *comm, const ech__bench_config *config,
                            ech__bench_row_fn on_row, void *user);
 
 /* The largest number of bytes that a rank allocates for it. False on overflow. */
 bool ech__bench_bytes(const ech__bench_config *config, int world, int64_t *out);
 
-/* Machines that ranks run on, by their names, and the hardware threads that ranks may use on them together. */
+/* Machines that ranks run on, by their names, and the hardware threads that ranks may use on them
+ * together. */
 typedef struct ech__bench_place {
     int hosts, cores;
 } ech__bench_place;

@@ -44,8 +44,8 @@ static uint32_t round_bits(float value, int dropped)
     return bits + (1u << (dropped - 1)) - 1 + (bits >> dropped & 1);
 }
 
-/* The bytes of an element. Values are 0.5 and more and below f16's largest, so that no type needs subnormal
- * numbers or infinity. */
+/* The bytes of an element. Values are 0.5 and more and below f16's largest, so that no type needs
+ * subnormal numbers or infinity. */
 static int64_t element(ech_dtype dtype, float value, unsigned char out[8])
 {
     enum { BIAS_F32 = 127, BIAS_F16 = 15, MANTISSA_F32 = 23, DROPPED_BF16 = 16, DROPPED_F16 = 13 };

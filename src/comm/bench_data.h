@@ -1,8 +1,9 @@
 /* Data for collectives whose results are known for each rank and position, to the bit.
  *
- * Elements are small whole numbers, a(i) + (h(i) + rank) mod world, with a and h scattered over the positions. Sums are
- * exact in f32, means are multiples of a half, and the rank that has the largest differs from position to position; so a
- * missing, doubled or misplaced part is seen, whatever the type and the reduction. */
+ * Elements are small whole numbers, a(i) + (h(i) + rank) mod world, with a and h scattered over the
+ * positions. Sums are exact in f32, means are multiples of a half, and the rank that has the
+ * largest differs from position to position; so a missing, doubled or misplaced part is seen,
+ * whatever the type and the reduction. */
 #ifndef ECH_COMM_BENCH_DATA_H
 #define ECH_COMM_BENCH_DATA_H
 

@@ -12,15 +12,17 @@
  *     ech__comm_close(comm);
  *
  * Every rank calls the collectives in the same order. Sums are taken in a fixed binary tree over
- * the ranks (ech__tree in tree.h), so a result has the same bits on every rank, in every run and
- * over every transport. There is no background thread: the calls do the work. Every wait has a
- * time-out; its error message names the rank that was waited for, the operation and its sequence
- * number. One thread uses a comm at a time.
+ * the ranks (ech__tree_split in price/tree.h), so a result has the same bits on every rank, in
+ * every run and over every transport; only with another algorithm than direct it may be another
+ * order (ech__comm_keeps_tree). There is no background thread: the calls do the work. Every wait
+ * has a time-out; its error message names the rank that was waited for, the operation and its
+ * sequence number. One thread uses a comm at a time.
  */
 #ifndef ECH_COMM_COMM_H
 #define ECH_COMM_COMM_H
 
 #include "base/status.h"
+#include "price/collective.h"
 #include "tensor/shape.h"
 
 #define ECH__COLL_LIST(X)                                                                          \
@@ -54,8 +56,8 @@ typedef enum ech__reduction {
 const char *ech__coll_name(ech__coll_op op);
 const char *ech__reduction_name(ech__reduction reduction);
 
-/* What is to be done. src and dst may be the same, or not overlap at all. 16-bit types are added up in f32 and
- * rounded once. Types that are not reduced may be any. */
+/* What is to be done. src and dst may be the same, or not overlap at all. 16-bit types are added up
+ * in f32 and rounded once. Types that are not reduced may be any. */
 typedef struct ech__coll {
     ech__coll_op op;
     ech__reduction reduction;
@@ -71,8 +73,9 @@ typedef struct ech__coll {
     void *user;
 } ech__coll;
 
-/* When a started all-reduce was ready here, when this rank began to reduce its share (ready everywhere), and when
- * it was complete on all ranks; ns of the monotonic clock. work_ns: this rank's time spent on it. */
+/* When a started all-reduce was ready here, when this rank began to reduce its share (ready
+ * everywhere), and when it was complete on all ranks; ns of the monotonic clock. work_ns: this
+ * rank's time spent on it. */
 typedef struct ech__coll_times {
     int64_t ready_ns, start_ns, done_ns, work_ns;
 } ech__coll_times;
@@ -93,6 +96,8 @@ const char *ech__backend_name(ech__backend backend);
 typedef struct ech__comm_options {
     ech__backend backend;
     double timeout_s; /* of every wait; 0: ECHELON_TIMEOUT, or else 600 */
+    /* Of all-reduces between nodes; BEST: direct. See comm/collective/algorithm.h. */
+    ech__algorithm algorithm;
 } ech__comm_options;
 
 typedef struct ech__comm ech__comm;
@@ -105,25 +110,29 @@ struct ech__comm {
     int rank, world;
     int local_rank, local_world; /* on this node */
     int node, nodes;
-    ech__backend backend; /* what is really used: SHM or MPI; AUTO stands for alone */
+    int per_node; /* ranks 0 to per_node - 1 are on the first node, and so on, fewer on the last; 0: not so */
+    ech__backend backend;            /* what is really used: SHM or MPI; AUTO stands for alone */
+    ech__algorithm asked, algorithm; /* of all-reduces: in the options, and what is really used */
     double timeout_s;
     int64_t clock_offset_ns; /* add it to this node's monotonic clock to get rank 0's */
     int restarts;            /* how often the launcher has started this job again */
 };
 
-/* The rank that the environment says this process is: one of `echelon run` or of --devices (launch.h), one of mpirun
- * or srun, or alone. Nonsense in RANK or WORLD_SIZE is refused. */
+/* The rank that the environment says this process is: one of `echelon run` or of --devices
+ * (launch.h), one of mpirun or srun, or alone. Nonsense in RANK or WORLD_SIZE is refused. */
 ech_status ech__comm_open(ech_ctx *ctx, const ech__comm_options *options, ech__comm **out);
-/* The time-out that ranks will take from the environment, in seconds; a launcher finds nonsense before there are ranks. */
+/* The time-out that ranks will take from the environment, in seconds; a launcher finds nonsense
+ * before there are ranks. */
 ech_status ech__comm_timeout(ech_ctx *ctx, double *out);
 /* NULL is allowed. Does not wait for other ranks: a failing rank must not hang here. */
 void ech__comm_close(ech__comm *comm);
-/* For a rank that ends because of a failure, whose sentence the context holds: the calls of the others fail from here on,
- * and name it. False where another rank has failed for the same reason before, so that it need not be said again. Waits for
- * nobody. */
+/* For a rank that ends because of a failure, whose sentence the context holds: the calls of the
+ * others fail from here on, and name it. False where another rank has failed for the same reason
+ * before, so that it need not be said again. Waits for nobody. */
 bool ech__comm_abort(ech__comm *comm);
 
-/* Tells the launcher that this job has done a step: a failure from here on is not one of its configuration. */
+/* Tells the launcher that this job has done a step: a failure from here on is not one of its
+ * configuration. */
 void ech__comm_begun(ech__comm *comm);
 
 /* Runs a collective and returns when this rank's dst has the result. */
@@ -132,6 +141,16 @@ ech_status ech__comm_barrier(ech__comm *comm);
 /* Raw bytes, each rank's or the root's. */
 ech_status ech__comm_allgather(ech__comm *comm, const void *src, void *dst, int64_t bytes);
 ech_status ech__comm_broadcast(ech__comm *comm, void *data, int64_t bytes, int root);
+
+/* What runs an all-reduce here, and why where another algorithm was asked for. */
+typedef struct ech__algorithm_text {
+    char s[128];
+} ech__algorithm_text;
+ech__algorithm_text ech__comm_algorithm(const ech__comm *comm);
+/* Whether all sums are taken in the fixed tree over the ranks: other algorithms, and nodes whose
+ * ranks do not follow each other, add in another order, which is the same on every rank and in
+ * every run. */
+bool ech__comm_keeps_tree(const ech__comm *comm);
 
 /* Zeroed memory of the same size on every rank, in which all-reduces need no copies. Collective;
  * the memory is reserved before it is used, or the call fails on every rank. */
@@ -153,12 +172,13 @@ ech_status ech__comm_progress(ech__comm *comm);
 /* Waits until one is done everywhere, working on it and on those before it. times may be NULL. */
 ech_status ech__comm_wait(ech__comm *comm, uint64_t ticket, ech__coll_times *times);
 
-/* Every rank hands in a text of lines "name: value"; fails on every rank where two differ, and names both ranks and what
- * each has. Collective. */
+/* Every rank hands in a text of lines "name: value"; fails on every rank where two differ, and
+ * names both ranks and what each has. Collective. */
 ech_status ech__comm_agree(ech__comm *comm, const char *text);
 /* A text of rank 0 on every rank, to be freed with free(). text is read on rank 0 only. Collective. */
 ech_status ech__comm_share_text(ech__comm *comm, const char *text, char **out);
-/* Texts of all ranks on rank 0: texts[world], each to be freed with free(); left NULL on the others. Collective. */
+/* Texts of all ranks on rank 0: texts[world], each to be freed with free(); left NULL on the
+ * others. Collective. */
 ech_status ech__comm_gather_texts(ech__comm *comm, const char *text, char **texts);
 
 /* ---- what a transport implements ---- */

@@ -133,7 +133,11 @@ ech_status ech__comm_open(ech_ctx *ctx, const ech__comm_options *options, ech__c
     /* MPI is more reliable than variables that another launcher may have left in the
      * environment. */
     if (!getenv("ECHELON_COMM_FD") && ech__mpi_wanted())
-        return ech__mpi_open(ctx, options->backend, timeout_s, out);
+        return ech__mpi_open(ctx,
+                             &(ech__comm_options){.backend = options->backend,
+                                                  .timeout_s = timeout_s,
+                                                  .algorithm = options->algorithm},
+                             out);
     ECH_TRY(read_place(ctx, &at));
     if (options->backend == ECH__BACKEND_MPI)
         return ech__fail(ctx, ECH_E_INVALID,
@@ -144,5 +148,7 @@ ech_status ech__comm_open(ech_ctx *ctx, const ech__comm_options *options, ech__c
     else
         ECH_TRY(open_alone(ctx, &at, timeout_s, out));
     (*out)->restarts = at.restarts;
+    (*out)->asked = options->algorithm;
+    (*out)->algorithm = ECH__ALGORITHM_DIRECT;
     return ECH_OK;
 }

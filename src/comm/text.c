@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Texts between ranks. Lengths go first; a rank that has no memory for what is coming says so, so that no other waits for
- * it in vain: everybody fails together. */
+/* Texts between ranks. Lengths go first; a rank that has no memory for what is coming says so, so
+ * that no other waits for it in vain: everybody fails together. */
 
 /* Fails everywhere where one rank has no memory. */
 static ech_status all_have(ech__comm *comm, bool mine, long long bytes)

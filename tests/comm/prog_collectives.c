@@ -1,6 +1,8 @@
-/* Every collective with every type, over whatever transport the environment gives: run by scripts under mpirun.
+/* Every collective with every type, over whatever transport the environment gives: run by scripts
+ * under mpirun.
  *
- *     comm_prog_collectives [backend=auto|shm|mpi] [nodes=N] [quick=1] [die=RANK] [quit=RANK] [stop=RANK]
+ *     comm_prog_collectives [backend=auto|shm|mpi] [nodes=N] [algorithm=NAME] [quick=1] [die=RANK]
+ *     [quit=RANK] [stop=RANK]
  *
  * Exits with 1 and a line for each wrong result. Rank 0 prints what it runs on, and digests of sums
  * whose last bits depend on their order, which must be the same over every transport. nodes: how
@@ -403,7 +405,9 @@ static void introduce(run *t)
     ech__cpus_read(&cpus);
     gethostname(host, sizeof host - 1);
     if (c->rank == 0)
-        printf("%d ranks on %d nodes over %s\n", c->world, c->nodes, ech__backend_name(c->backend));
+        printf("%d ranks on %d nodes over %s\nalgorithm %s, %s\n", c->world, c->nodes,
+               ech__backend_name(c->backend), ech__comm_algorithm(c).s,
+               ech__comm_keeps_tree(c) ? "in the fixed tree" : "in another order");
     printf("rank %d, %d of %d on %s, may use %d cores, memory %lu\n", c->rank, c->local_rank,
            c->local_world, host, ech__cpus_count(&cpus), shared_inode());
     fflush(stdout);
@@ -452,6 +456,11 @@ int main(int argc, char **argv)
             if (strncmp(argv[i], "backend=", 8) == 0 &&
                 strcmp(argv[i] + 8, ech__backend_name((ech__backend)b)) == 0)
                 o.backend = (ech__backend)b;
+        }
+        for (int a = 0; a < ECH__ALGORITHM_COUNT; a++) {
+            if (strncmp(argv[i], "algorithm=", 10) == 0 &&
+                strcmp(argv[i] + 10, ech__algorithm_name((ech__algorithm)a)) == 0)
+                o.algorithm = (ech__algorithm)a;
         }
     }
     if (ech_ctx_create(&(ech_ctx_options){.log = log_line}, &t.ctx) < 0)

@@ -29,7 +29,8 @@ static void reductions_are_those_of_the_values(void **state)
         }
 }
 
-/* Each rank's data differs from the next one's and from its own one position further, nearly everywhere. */
+/* Each rank's data differs from the next one's and from its own one position further, nearly
+ * everywhere. */
 static void values_tell_ranks_and_positions_apart(void **state)
 {
     (void)state;

@@ -36,6 +36,12 @@ check "ranks that are numbered across the hosts" run across h1:2,h2:2 quick=1 no
 check "rank 2 is the first host's second" has across '^rank 2, 1 of 2 on h1,'
 check "blocking sums are in the order of the ranks all the same" same_bits across one ' a sum of'
 map=slot
+for algorithm in ring tree halving-doubling hierarchical; do
+    check "$algorithm between hosts" run $algorithm h1:2,h2:2 quick=1 nodes=2 algorithm=$algorithm
+    check "is what runs" has $algorithm "^algorithm $algorithm, "
+done
+check "a tree has the bits of one host" same_bits tree one 'sum of f(32|64)'
+check "so has halving-doubling" same_bits halving-doubling one 'sum of f(32|64)'
 says "shared memory alone is refused between hosts" 'backend shm: the 2 ranks are on 2 nodes' \
     hosts h1:1,h2:1 backend=shm
 finish

@@ -1,4 +1,5 @@
-/* What ranks find, and what the launcher says of them. The ranks are this very program with a word behind its name. */
+/* What ranks find, and what the launcher says of them. The ranks are this very program with a word
+ * behind its name. */
 #include "comm/launch/launch.h"
 #include "base/system/clock.h"
 #include "comm/comm.h"

@@ -1,4 +1,5 @@
-/* Reductions in every vector width that this machine has, against plain code that rounds in f64 and adds in f32. */
+/* Reductions in every vector width that this machine has, against plain code that rounds in f64 and
+ * adds in f32. */
 #include "support/cmocka_first.h"
 
 #include "comm/collective/reduce.h"
@@ -42,7 +43,8 @@ static double from_half(uint16_t h, int exponent_bits)
     return sign * ldexp((1 << mantissa_bits) + mantissa, exponent - bias - mantissa_bits);
 }
 
-/* The nearest of all finite values and infinity; of two, the even one. The absolute values are in the order of their bits. */
+/* The nearest of all finite values and infinity; of two, the even one. The absolute values are in
+ * the order of their bits. */
 static uint16_t to_half(double x, int exponent_bits)
 {
     const int mantissa_bits = 15 - exponent_bits;
@@ -197,7 +199,8 @@ static void all_types_and_sizes(void **state)
                         one_case(dtypes[d], (ech__reduction)op, n, counts[c]);
 }
 
-/* Every f16 and bf16 value comes through unchanged, and each sum of two neighbours is rounded to even. */
+/* Every f16 and bf16 value comes through unchanged, and each sum of two neighbours is rounded to
+ * even. */
 static void every_half_is_right(void **state)
 {
     (void)state;

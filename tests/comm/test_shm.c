@@ -172,7 +172,8 @@ static void check_broadcast(ech__comm *comm, int64_t count, int root)
     free(data);
 }
 
-/* Around the ring: everybody sends before receiving as long as it fits, otherwise even ranks send first. */
+/* Around the ring: everybody sends before receiving as long as it fits, otherwise even ranks send
+ * first. */
 static void check_pairs(ech__comm *comm, int64_t count)
 {
     const int next = (comm->rank + 1) % comm->world;
@@ -314,35 +315,44 @@ static void start_buckets(ech__comm *comm, void *user)
 
 /* ---- other nodes ---- */
 
-/* Stands for a second node whose ranks have the same data: what this node has added up is there twice. */
+enum { FLIGHTS = 3, CHUNK = 16 };
+
+/* Stands for a second node whose ranks have the same data: what this node has added up is there
+ * twice. */
 typedef struct echo {
-    float *data;
-    int64_t count;
-    int polls, begun;
+    struct {
+        float *data;
+        int64_t count;
+    } chunks[FLIGHTS];
+    int polls, begun, ended, most;
+    uint64_t sequence;
+    int64_t elements;
 } echo;
 
 static ech_status echo_begin(void *user, void *data, int64_t count, ech_dtype dtype,
                              ech__reduction reduction, uint64_t sequence)
 {
     echo *e = user;
-    if (dtype != ECH_F32 || reduction != ECH__REDUCTION_SUM || sequence != (uint64_t)e->begun++ ||
-        e->polls >= 0)
+    if (dtype != ECH_F32 || reduction != ECH__REDUCTION_SUM || sequence < e->sequence ||
+        count < 1 || count > CHUNK || e->begun - e->ended == FLIGHTS)
         return ECH_E_INTERNAL;
-    e->data = data;
-    e->count = count;
-    e->polls = 0;
+    e->chunks[e->begun % FLIGHTS].data = data;
+    e->chunks[e->begun++ % FLIGHTS].count = count;
+    e->sequence = sequence;
+    e->elements += count;
+    e->most = e->begun - e->ended > e->most ? e->begun - e->ended : e->most;
     return ECH_OK;
 }
 
 static ech_status echo_test(void *user, bool *done)
 {
     echo *e = user;
-    *done = ++e->polls > 3;
+    *done = e->begun > e->ended && ++e->polls % 4 == 0;
     if (!*done)
         return ECH_OK;
-    for (int64_t i = 0; i < e->count; i++)
-        e->data[i] *= 2;
-    e->polls = -1;
+    for (int64_t i = 0; i < e->chunks[e->ended % FLIGHTS].count; i++)
+        e->chunks[e->ended % FLIGHTS].data[i] *= 2;
+    e->ended++;
     return ECH_OK;
 }
 
@@ -350,7 +360,8 @@ static void reduce_between_nodes(ech__comm *comm, void *user)
 {
     (void)user;
     enum { BUCKETS = 30 };
-    echo e = {.polls = -1};
+    echo e = {.polls = 0};
+    int64_t elements = 0;
     const int owners = comm->world - 1, nodes = 2;
     const results sums = reduced(comm->world, ECH__REDUCTION_SUM);
     float *data;
@@ -358,6 +369,8 @@ static void reduce_between_nodes(ech__comm *comm, void *user)
     ech__shm_set_inter(comm, &(ech__inter){.begin = echo_begin,
                                            .test = echo_test,
                                            .user = &e,
+                                           .flights = FLIGHTS,
+                                           .chunk_bytes = CHUNK * 4,
                                            .owners = owners,
                                            .world = comm->world * nodes});
     RANK_OK(ech__comm_alloc(comm, BUCKETS * 100 * 4, (void **)&data));
@@ -374,6 +387,7 @@ static void reduce_between_nodes(ech__comm *comm, void *user)
                        .dst = bucket};
         RANK_OK(ech__comm_start(comm, &c, &tickets[b]));
         RANK_OK(ech__comm_progress(comm));
+        elements += ech__shard(c.count, comm->rank, owners, 16).count;
     }
     RANK_OK(ech__comm_barrier(comm));
     for (int b = BUCKETS - 1; b >= 0; b--)
@@ -384,7 +398,8 @@ static void reduce_between_nodes(ech__comm *comm, void *user)
         const float want = b % 2 ? sum / (float)(comm->world * nodes) : sum;
         RANK_CHECK(data[i] == (i % 100 < count ? want : (float)value(comm->rank, i)));
     }
-    RANK_CHECK(e.begun == (comm->rank < owners ? BUCKETS : 0));
+    RANK_CHECK(e.elements == elements && e.begun == e.ended);
+    RANK_CHECK(e.most == (comm->rank < owners ? FLIGHTS : 0));
     RANK_OK(ech__comm_barrier(comm));
 }
 

@@ -65,6 +65,9 @@ void ech__show_head(const ech__run *run)
                "%s of the memory holds the sums\n",
                c->train.ddp.slots, (long long)run->feed.batch, t->micro_steps,
                ech__format_bytes(t->plan->memory[ECH__MEMORY_SUMS]).s);
+    if (t->comm && !t->emulated && (t->comm->nodes > 1 || c->algorithm))
+        printf("all-reduce on %d node%s: %s\n", t->comm->nodes, t->comm->nodes == 1 ? "" : "s",
+               ech__comm_algorithm(t->comm).s);
     if (run->resumed)
         printf("resumed from %s\n", run->resumed->path);
     fflush(stdout);

@@ -69,11 +69,22 @@ static ech_status check_world(ech_ctx *ctx, const ech__train_args *a, int world)
     return ECH_OK;
 }
 
+/* --reproducible needs sums in the fixed tree. */
+static ech_status check_order(const ech__train_args *a, const ech__comm *comm)
+{
+    if (!a->run.train.ddp.reproducible || ech__comm_keeps_tree(comm))
+        return ECH_OK;
+    return ech__fail(comm->ctx, ECH_E_INVALID,
+                     "--algorithm %s: on these %d nodes it adds in another order than the fixed "
+                     "tree of --reproducible; tree and halving-doubling keep it",
+                     ech__algorithm_name(comm->algorithm), comm->nodes);
+}
+
 /* As the rank that this process is. */
 static int train_as_rank(ech_ctx *ctx, const ech__command *command, const ech__train_args *a,
                          show_fn show)
 {
-    const ech__comm_options options = {.backend = a->run.backend};
+    const ech__comm_options options = {.backend = a->run.backend, .algorithm = a->run.algorithm};
     ech_group group = {NULL, false};
     ech__train_args all = *a;
     ech_pipeline_options *pipeline = &all.run.train.pipeline;
@@ -88,7 +99,7 @@ static int train_as_rank(ech_ctx *ctx, const ech__command *command, const ech__t
         if (!pipeline->micro_batches && a->run.parallel == ECH__STRATEGY_PIPELINE)
             pipeline->micro_batches = ech__pipe_default_micros(batch, group.comm->world);
     }
-    if (check_world(ctx, a, group.comm->world) < 0)
+    if (check_world(ctx, a, group.comm->world) < 0 || check_order(a, group.comm) < 0)
         code = ech__cli_fail_rank(group.comm, command, ECH__EXIT_USAGE);
     else
         code = train(ctx, command, &all, &group, show);

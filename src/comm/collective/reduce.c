@@ -19,9 +19,9 @@ ech_status ech__reduce(ech_ctx *ctx, ech__reduction reduction, ech_dtype dtype, 
     if (!known || (dtype == ECH_S32 && reduction == ECH__REDUCTION_MEAN))
         return ech__fail(ctx, ECH_E_UNSUPPORTED, "there is no %s over %s",
                          ech__reduction_name(reduction), ech__dtype_name(dtype));
-    if (nsrc < 1 || nsrc > ECH__MAX_RANKS_PER_NODE)
+    if (nsrc < 1 || nsrc > ECH__MAX_TERMS)
         return ech__fail(ctx, ECH_E_LIMIT, "a %s over %d parts: there can be 1 to %d",
-                         ech__reduction_name(reduction), nsrc, (int)ECH__MAX_RANKS_PER_NODE);
+                         ech__reduction_name(reduction), nsrc, (int)ECH__MAX_TERMS);
     const ech__reduce_task task = {.reduction = reduction,
                                    .dtype = dtype,
                                    .count = count,

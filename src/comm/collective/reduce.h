@@ -4,7 +4,10 @@
 
 #include "comm/comm.h"
 
-enum { ECH__MAX_RANKS_PER_NODE = 256 };
+enum {
+    ECH__MAX_RANKS_PER_NODE = 256,
+    ECH__MAX_TERMS = 65536, /* of one sum: ranks, or nodes */
+};
 
 /* dst[k][i] = reduction over j of src[j][i], for i < count, k < ndst; a dst may be one of the
  * src. divisor: of a mean. Fails with ECH_E_UNSUPPORTED for types that cannot be reduced (f32

@@ -14,7 +14,7 @@
 
 enum {
     BLOCK = 512, /* elements */
-    DEPTH = 8    /* of a tree over ECH__MAX_RANKS_PER_NODE */
+    DEPTH = 16   /* of a tree over ECH__MAX_TERMS */
 };
 
 /* ---- loops over a block, for one type of sums ---- */

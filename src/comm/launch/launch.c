@@ -217,8 +217,8 @@ static ech_status attempts(ech_ctx *ctx, launcher *l, ech__launch_result *out)
     }
 }
 
-/* Descriptors 0 to 2 must be taken, or a pipe would get one of them and a rank would lose it. Writing to one that was closed
- * must fail as before, so that results that nobody gets are noticed. */
+/* Descriptors 0 to 2 must be taken, or a pipe would get one of them and a rank would lose it.
+ * Writing to one that was closed must fail as before, so that results that nobody gets are noticed. */
 static ech_status fill_standard_files(ech_ctx *ctx)
 {
     int fd;

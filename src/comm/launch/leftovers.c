@@ -26,8 +26,8 @@ ech_status ech__mark_make(ech_ctx *ctx, const char *name, char mark[ECH__MARK_BY
     return ECH_OK;
 }
 
-/* Whether a process's environment holds the mark. Shells order variables as they like, so all of it is read, in pieces that
- * overlap by a mark. */
+/* Whether a process's environment holds the mark. Shells order variables as they like, so all of it
+ * is read, in pieces that overlap by a mark. */
 static bool has_mark(int proc, const char *pid, const char *mark)
 {
     char path[64], text[8192];

@@ -17,7 +17,8 @@ typedef struct ech__rank_lines {
     uint64_t count;          /* of lines so far */
 } ech__rank_lines;
 
-/* Gets each line as soon as it is whole, '\n' at its end. Longer ones than ECH__LINE_BYTES come in pieces. */
+/* Gets each line as soon as it is whole, '\n' at its end. Longer ones than ECH__LINE_BYTES come in
+ * pieces. */
 typedef void (*ech__line_fn)(void *user, const char *line, size_t bytes);
 
 /* *printed counts the lines of all ranks, so that a kept line knows how many came behind it. */

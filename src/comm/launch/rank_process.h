@@ -18,8 +18,9 @@ typedef struct ech__rank_start {
     int ncores;
 } ech__rank_start;
 
-/* Returns when the program runs: *pid, and *err, from which its standard error can be read without blocking. Where it
- * fails no child is left, and *code is what a shell would exit with: 127, 126, or else 1. */
+/* Returns when the program runs: *pid, and *err, from which its standard error can be read without
+ * blocking. Where it fails no child is left, and *code is what a shell would exit with: 127, 126,
+ * or else 1. */
 ech_status ech__rank_spawn(ech_ctx *ctx, const ech__rank_start *start, pid_t *pid, int *err,
                            int *code);
 

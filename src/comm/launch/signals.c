@@ -7,8 +7,9 @@
 
 static const int caught[ECH__LAUNCH_SIGNALS] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
 
-/* Blocking a signal here does not block it in threads that libraries have started when they were loaded, as
- * OpenBLAS does. One that is delivered to them is sent on to the first thread, where it waits to be read. */
+/* Blocking a signal here does not block it in threads that libraries have started when they were
+ * loaded, as OpenBLAS does. One that is delivered to them is sent on to the first thread, where it
+ * waits to be read. */
 static void send_on(int signal)
 {
     const int error = errno;

@@ -5,7 +5,8 @@
  *     ... poll signals.fd for reading, read struct signalfd_siginfo ...
  *     ech__launch_signals_close(&signals);
  *
- * SIGCHLD, SIGINT, SIGTERM and SIGHUP are caught; one that this process was told to ignore (nohup) stays ignored.
+ * SIGCHLD, SIGINT, SIGTERM and SIGHUP are caught; one that this process was told to ignore (nohup)
+ * stays ignored.
  */
 #ifndef ECH_COMM_LAUNCH_SIGNALS_H
 #define ECH_COMM_LAUNCH_SIGNALS_H
@@ -24,8 +25,8 @@ typedef struct ech__launch_signals {
 
 /* By the program's first thread only. */
 ech_status ech__launch_signals_open(ech_ctx *ctx, ech__launch_signals *out);
-/* Puts dispositions and mask back as they were. Async-signal-safe: a child calls it between fork and exec, where the
- * descriptor is closed by exec. */
+/* Puts dispositions and mask back as they were. Async-signal-safe: a child calls it between fork
+ * and exec, where the descriptor is closed by exec. */
 void ech__launch_signals_restore(const ech__launch_signals *signals);
 void ech__launch_signals_close(ech__launch_signals *signals);
 

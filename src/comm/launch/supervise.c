@@ -64,7 +64,8 @@ static bool read_rank(ech__job *job, int rank)
     return true;
 }
 
-/* All that a rank which is gone has left. Its own children may go on to write, so there is an end to it. */
+/* All that a rank which is gone has left. Its own children may go on to write, so there is an end
+ * to it. */
 static void drain(ech__job *job, int rank)
 {
     outlet o = {job->options, rank};
@@ -83,7 +84,8 @@ static void send_all(const ech__job *job, int signal)
     }
 }
 
-/* The ranks have got the signal. SIGCONT goes with it, because one that was stopped would not take it. */
+/* The ranks have got the signal. SIGCONT goes with it, because one that was stopped would not take
+ * it. */
 static void begin_stop(ech__job *job, int signal)
 {
     send_all(job, SIGCONT);
@@ -133,8 +135,8 @@ static void advance_stop(ech__job *job)
 
 /* ---- what happens ---- */
 
-/* Some wrappers send a signal to the launcher and then to its group: that is one order. One that comes later is
- * somebody's impatience. */
+/* Some wrappers send a signal to the launcher and then to its group: that is one order. One that
+ * comes later is somebody's impatience. */
 static const double SAME_ORDER = 0.5; /* seconds */
 
 static void take_order(ech__job *job, const struct signalfd_siginfo *info)
@@ -203,8 +205,8 @@ static void say_failed(const ech__job *job, int rank, pid_t pid)
     say_last_lines(job, rank);
 }
 
-/* Waits for those that are gone. Of several that failed since the last time, one that was killed is the likelier
- * cause: the others may have failed because of it. */
+/* Waits for those that are gone. Of several that failed since the last time, one that was killed is
+ * the likelier cause: the others may have failed because of it. */
 static void reap(ech__job *job)
 {
     int failed = -1;
@@ -240,8 +242,8 @@ static int time_left_ms(const ech__job *job)
 
 /* ---- processes that ranks started ---- */
 
-/* The ranks are gone. What they have started gets SIGTERM, and SIGKILL where it does not stop in what is left of the grace;
- * at once where somebody is impatient. */
+/* The ranks are gone. What they have started gets SIGTERM, and SIGKILL where it does not stop in
+ * what is left of the grace; at once where somebody is impatient. */
 static void end_leftovers(ech__job *job)
 {
     enum { ROUNDS = 100 }; /* of SIGKILL: what cannot be killed is left */

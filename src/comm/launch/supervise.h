@@ -1,4 +1,5 @@
-/* Looks after the ranks of one attempt, from the first to the last one gone. One thread, which sleeps in poll. */
+/* Looks after the ranks of one attempt, from the first to the last one gone. One thread, which
+ * sleeps in poll. */
 #ifndef ECH_COMM_LAUNCH_SUPERVISE_H
 #define ECH_COMM_LAUNCH_SUPERVISE_H
 
@@ -40,7 +41,8 @@ typedef struct ech__job {
     int64_t told_ns;
 } ech__job;
 
-/* Runs until all ranks are gone and waited for, and what they have left behind is gone too. options, mark, signals and ranks are set, all else is 0. */
+/* Runs until all ranks are gone and waited for, and what they have left behind is gone too.
+ * options, mark, signals and ranks are set, all else is 0. */
 void ech__job_supervise(ech__job *job);
 /* Whether a rank has ended with options->settled_code. */
 bool ech__job_is_settled(const ech__job *job, int rank);

@@ -1,6 +1,7 @@
 #include "comm/mpi/mpi.h"
 
 #include "base/system/clock.h"
+#include "comm/collective/algorithm.h"
 #include "comm/collective/reduce.h"
 #include "comm/launch/binding.h"
 #include "comm/mpi/inter.h"
@@ -12,21 +13,28 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Order of sums. Nodes are numbered by their lowest rank, ranks of a node by their number in the job. A blocking collective
- * adds over the ranks in the order of their numbers, whatever their nodes. An all-reduce that is started adds inside of the
- * nodes first and then over the nodes: this is the same order where ranks are numbered node by node and every node has the
- * same power of two of them (mpirun --map-by core or slot); with other numberings it is another order, the same on every
- * rank and in every run of that numbering. 16-bit types are rounded once inside of the node and once between the nodes. */
+/* Order of sums. Nodes are numbered by their lowest rank, ranks of a node by their number in the
+ * job. With the algorithm direct, a blocking collective adds over the ranks in the order of their
+ * numbers, whatever their nodes, and an all-reduce that is started adds inside the nodes first and
+ * then over the nodes: this is the same order where ranks are numbered node by node and every node
+ * has the same power of two of them (mpirun --map-by core or slot); with other numberings it is
+ * another order, the same on every rank and in every run of that numbering. 16-bit types are
+ * rounded once inside the node and once between the nodes; the other algorithms round them after
+ * every addition of a message. */
 
 typedef struct hier {
     ech__comm base;
     ech__comm *local; /* shared memory of this node; backend mpi: of this rank alone */
     ech__wire wire;
-    ech__between between;
-    int owners;      /* ranks of each node that take part in the exchange between nodes */
-    int *node_of;    /* [world] the node of each rank */
-    int *members;    /* [nodes] how many ranks each has */
-    int *peers;      /* [nodes] see inter.h */
+    ech__between
+        started; /* all-reduces that are started: shards between nodes, or all data between ranks */
+    ech__between blocking; /* all-reduces that are waited for, with another algorithm than direct */
+    int owners;            /* ranks of each node that take part in the exchange between nodes */
+    int *node_of;          /* [world] the node of each rank */
+    int *members;          /* [nodes] how many ranks each has */
+    int *
+        peers; /* [nodes] the rank of this rank's place on each node; -1: this rank owns no shard */
+    int *everyone;   /* [world] 0, 1, 2, ... */
     int *neighbours; /* [ranks of this node] their numbers in the job */
 } hier;
 
@@ -37,16 +45,40 @@ static hier *of(ech__comm *comm)
 
 /* ---- who is where ---- */
 
-/* Numbers the nodes by their lowest ranks; with alone, every rank is a node. */
-static void number_nodes(hier *h, const int *first, bool alone)
+/* How many nodes to pretend, by ECHELON_NODES: ranks of one machine are divided among them in their
+ * order, to try out what happens between nodes. 0: as they are. */
+static ech_status read_pretended(ech_ctx *ctx, int world, int *out)
 {
+    const char *text = getenv("ECHELON_NODES");
+    char *end = NULL;
+    *out = 0;
+    if (!text || !*text)
+        return ECH_OK;
+    const long value = strtol(text, &end, 10);
+    if (*end || value < 1 || value > world)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "ECHELON_NODES is \"%.64s\": it must be from 1 to the %d ranks", text,
+                         world);
+    *out = (int)value;
+    return ECH_OK;
+}
+
+/* Numbers the nodes by their lowest ranks; with alone, every rank is a node. */
+static void number_nodes(hier *h, const int *first, bool alone, int pretended)
+{
+    const int world = h->base.world, each = pretended ? (world + pretended - 1) / pretended : 0;
     h->base.nodes = 0;
-    for (int r = 0; r < h->base.world; r++) {
-        const bool opens = alone || first[r] == r;
-        h->node_of[r] = opens ? h->base.nodes++ : h->node_of[first[r]];
+    for (int r = 0; r < world; r++) {
+        const bool opens = alone || (each ? r % each == 0 : first[r] == r);
+        h->node_of[r] = opens ? h->base.nodes++ : h->node_of[each ? r - 1 : first[r]];
         h->members[h->node_of[r]] += 1;
     }
     h->base.node = h->node_of[h->base.rank];
+    h->base.per_node = h->members[0];
+    for (int r = 0; r < world; r++) {
+        if (h->base.per_node && h->node_of[r] != r / h->base.per_node)
+            h->base.per_node = 0;
+    }
 }
 
 /* The rank that is number `local` on a node. */
@@ -70,13 +102,18 @@ static int place_on_node(const hier *h)
 static ech_status find_nodes(hier *h, const int *first, bool alone)
 {
     const size_t bytes = (size_t)h->base.world * sizeof(int);
+    int pretended;
+    ECH_TRY(read_pretended(h->base.ctx, h->base.world, &pretended));
     h->node_of = ech__new(h->base.ctx, bytes);
     h->members = ech__new(h->base.ctx, bytes);
     h->peers = ech__new(h->base.ctx, bytes);
+    h->everyone = ech__new(h->base.ctx, bytes);
     h->neighbours = ech__new(h->base.ctx, bytes);
-    if (!h->node_of || !h->members || !h->peers || !h->neighbours)
+    if (!h->node_of || !h->members || !h->peers || !h->everyone || !h->neighbours)
         return ech__no_memory(h->base.ctx, "%d ranks", h->base.world);
-    number_nodes(h, first, alone);
+    number_nodes(h, first, alone, pretended);
+    for (int r = 0; r < h->base.world; r++)
+        h->everyone[r] = r;
     h->owners = h->members[0];
     for (int n = 1; n < h->base.nodes; n++)
         h->owners = h->members[n] < h->owners ? h->members[n] : h->owners;
@@ -98,9 +135,11 @@ static ech_status find_nodes(hier *h, const int *first, bool alone)
 static ech_status check_limits(hier *h, ech__backend backend)
 {
     const ech__comm *c = &h->base;
-    if (c->world > ECH__MAX_RANKS_PER_NODE)
-        return ech__fail(c->ctx, ECH_E_LIMIT, "%d ranks: there can be %d", c->world,
-                         (int)ECH__MAX_RANKS_PER_NODE);
+    for (int n = 0; n < c->nodes; n++) {
+        if (h->members[n] > ECH__MAX_RANKS_PER_NODE)
+            return ech__fail(c->ctx, ECH_E_LIMIT, "%d ranks on the node of rank %d: at most %d",
+                             h->members[n], rank_at(h, n, 0), (int)ECH__MAX_RANKS_PER_NODE);
+    }
     if (backend == ECH__BACKEND_SHM && c->nodes > 1)
         return ech__fail(c->ctx, ECH_E_INVALID,
                          "--backend shm: the %d ranks are on %d nodes, and shared memory reaches "
@@ -109,9 +148,24 @@ static ech_status check_limits(hier *h, ech__backend backend)
     return ECH_OK;
 }
 
+/* One node needs no algorithm: shared memory does the work. */
+static ech_status choose_algorithm(hier *h, ech__algorithm asked)
+{
+    ech__comm *c = &h->base;
+    const bool runs = ech__algorithm_row_of(asked)->run != ECH__RUN_NOWHERE;
+    c->asked = asked;
+    c->algorithm = runs && c->nodes > 1 ? asked : ECH__ALGORITHM_DIRECT;
+    if (c->algorithm == ECH__ALGORITHM_HIERARCHICAL && c->per_node == 0)
+        return ech__fail(c->ctx, ECH_E_UNSUPPORTED,
+                         "--algorithm hierarchical needs ranks that are numbered node by node, as "
+                         "many on every node; direct runs on any nodes");
+    return ECH_OK;
+}
+
 /* ---- joining ---- */
 
-/* The node's first rank makes the memory, and hands it to the others over a socket whose name goes by message. */
+/* The node's first rank makes the memory, and hands it to the others over a socket whose name goes
+ * by message. */
 static ech_status get_memory(hier *h, int place, int members, int *fd)
 {
     ech_ctx *ctx = h->base.ctx;
@@ -141,6 +195,44 @@ static ech_status get_memory(hier *h, int place, int members, int *fd)
     return status;
 }
 
+/* Lays out the algorithm among the ranks. */
+static ech_status join_nodes(hier *h)
+{
+    const ech__comm *c = &h->base;
+    const bool flat = ech__algorithm_row_of(c->algorithm)->run == ECH__RUN_RANKS;
+    const bool ring = c->algorithm == ECH__ALGORITHM_HIERARCHICAL;
+    const ech__between_options all = {.algorithm = c->algorithm,
+                                      .places = c->world,
+                                      .per_node = ring ? c->per_node : 1,
+                                      .place = c->rank,
+                                      .ranks = h->everyone,
+                                      .first_tag = ECH__TAG_CHUNK};
+    ech__between_options started = all;
+    if (!flat)
+        started =
+            (ech__between_options){.algorithm = ring ? ECH__ALGORITHM_RING : ECH__ALGORITHM_DIRECT,
+                                   .places = c->nodes,
+                                   .per_node = 1,
+                                   .place = h->peers[0] < 0 ? -1 : c->node,
+                                   .ranks = h->peers};
+    started.first_tag = ECH__TAG_STARTED;
+    ech__between_init(&h->started, &h->wire, &started);
+    ech__shm_set_inter(h->local, &(ech__inter){.begin = ech__between_begin,
+                                               .test = ech__between_test,
+                                               .push = ech__between_push,
+                                               .user = &h->started,
+                                               .flat = flat,
+                                               .flights = ECH__FLIGHTS,
+                                               .chunk_bytes = ECH__CHUNK_BYTES,
+                                               .owners = h->owners,
+                                               .world = c->world,
+                                               .ranks = h->neighbours});
+    if (c->algorithm == ECH__ALGORITHM_DIRECT)
+        return ECH_OK;
+    ech__between_init(&h->blocking, &h->wire, &all);
+    return ech__between_reserve(&h->blocking);
+}
+
 static ech_status join_node(hier *h)
 {
     const int place = place_on_node(h), members = h->members[h->base.node];
@@ -152,15 +244,7 @@ static ech_status join_node(hier *h)
     ECH_TRY(status);
     if (h->base.nodes == 1)
         return ECH_OK;
-    ech__between_init(&h->between, &h->wire, h->base.node, h->base.nodes, h->peers);
-    ech__shm_set_inter(h->local, &(ech__inter){.begin = ech__between_begin,
-                                               .test = ech__between_test,
-                                               .push = ech__between_push,
-                                               .user = &h->between,
-                                               .owners = h->owners,
-                                               .world = h->base.world,
-                                               .ranks = h->neighbours});
-    return ECH_OK;
+    return join_nodes(h);
 }
 
 /* ---- clocks and cores ---- */
@@ -248,6 +332,8 @@ static ech_status hier_run(ech__comm *comm, const ech__coll *coll)
     hier *h = of(comm);
     if (comm->nodes == 1)
         return h->local->ops->run(h->local, coll);
+    if (coll->op == ECH__COLL_ALLREDUCE && comm->algorithm != ECH__ALGORITHM_DIRECT)
+        return ech__between_run(&h->blocking, coll);
     return ech__wire_run(&h->wire, coll);
 }
 
@@ -264,15 +350,18 @@ static ech_status hier_alloc(ech__comm *comm, int64_t bytes, void **out)
     if (comm->nodes == 1)
         return status;
     if (status == ECH_OK)
-        status = ech__between_reserve(&h->between, bytes, h->owners);
-    int8_t mine = status < 0, all[ECH__MAX_RANKS_PER_NODE];
-    const ech_status told = ech__wire_allgather(&h->wire, &mine, all, sizeof mine);
-    for (int r = 0; r < comm->world && told == ECH_OK && status == ECH_OK; r++) {
-        if (all[r])
-            status = ech__fail(comm->ctx, ECH_E_NOMEM,
-                               "rank %d cannot allocate %lld bytes that the ranks exchange", r,
-                               (long long)bytes);
-    }
+        status = ech__between_reserve(&h->started);
+    /* The lowest rank that has no memory; the world: none. */
+    int32_t failed = status < 0 ? -comm->rank : -comm->world;
+    const ech_status told = ech__wire_run(&h->wire, &(ech__coll){.op = ECH__COLL_ALLREDUCE,
+                                                                 .reduction = ECH__REDUCTION_MAX,
+                                                                 .dtype = ECH_S32,
+                                                                 .count = 1,
+                                                                 .src = &failed,
+                                                                 .dst = &failed});
+    if (status == ECH_OK && told == ECH_OK && failed != -comm->world)
+        status = ech__no_memory(comm->ctx, "%lld bytes that the ranks exchange, on rank %d",
+                                (long long)bytes, -failed);
     if (status == ECH_OK)
         status = told;
     if (status < 0 && *out) {
@@ -306,7 +395,8 @@ static ech_status hier_wait(ech__comm *comm, uint64_t ticket, ech__coll_times *t
     return h->local->ops->wait(h->local, ticket, times);
 }
 
-/* A wait between nodes goes on with what was started: another rank may need it before it can answer. */
+/* A wait between nodes goes on with what was started: another rank may need it before it can
+ * answer. */
 static ech_status idle(void *user)
 {
     hier *h = user;
@@ -319,15 +409,18 @@ static void release(hier *h)
 {
     ech_ctx *ctx = h->base.ctx;
     const size_t bytes = (size_t)h->base.world * sizeof(int);
-    if (h->wire.failed || h->between.used > 0)
+    if (h->wire.mpi && (h->wire.failed || h->wire.stuck || h->started.begun > h->started.ended ||
+                        h->blocking.begun > h->blocking.ended))
         h->wire.mpi->abandon();
     if (h->local)
         h->local->ops->close(h->local);
-    ech__between_fini(&h->between);
+    ech__between_fini(&h->started);
+    ech__between_fini(&h->blocking);
     ech__wire_fini(&h->wire);
     ech__delete(ctx, h->node_of, bytes);
     ech__delete(ctx, h->members, bytes);
     ech__delete(ctx, h->peers, bytes);
+    ech__delete(ctx, h->everyone, bytes);
     ech__delete(ctx, h->neighbours, bytes);
     ech__delete(ctx, h, sizeof *h);
 }
@@ -349,11 +442,13 @@ static const ech__comm_ops hier_ops = {
 };
 
 static ech_status connect_ranks(hier *h, const ech__mpi_table *mpi, const int *first,
-                                ech__backend backend)
+                                const ech__comm_options *o)
 {
     ech__comm *c = &h->base;
+    const ech__backend backend = o->backend;
     ECH_TRY(find_nodes(h, first, backend == ECH__BACKEND_MPI));
     ECH_TRY(check_limits(h, backend));
+    ECH_TRY(choose_algorithm(h, o->algorithm));
     c->backend = c->nodes > 1 || backend == ECH__BACKEND_MPI ? ECH__BACKEND_MPI : ECH__BACKEND_SHM;
     ECH_TRY(ech__wire_init(&h->wire, c->ctx, mpi, c->rank, c->world, c->timeout_s));
     ECH_TRY(join_node(h));
@@ -366,15 +461,15 @@ static ech_status connect_ranks(hier *h, const ech__mpi_table *mpi, const int *f
 }
 
 ech_status ech__hier_open(ech_ctx *ctx, const ech__mpi_table *mpi, int rank, int world,
-                          const int *first, ech__backend backend, double timeout_s, ech__comm **out)
+                          const int *first, const ech__comm_options *o, ech__comm **out)
 {
     hier *h = ech__new(ctx, sizeof *h);
     *out = NULL;
     if (!h)
         return ech__no_memory(ctx, "a comm of %d ranks", world);
     h->base = (ech__comm){
-        .ops = &hier_ops, .ctx = ctx, .rank = rank, .world = world, .timeout_s = timeout_s};
-    const ech_status status = connect_ranks(h, mpi, first, backend);
+        .ops = &hier_ops, .ctx = ctx, .rank = rank, .world = world, .timeout_s = o->timeout_s};
+    const ech_status status = connect_ranks(h, mpi, first, o);
     if (status < 0) {
         release(h);
         return status;

@@ -1,46 +1,70 @@
-/* The exchange of one shard between the ranks that own it on their nodes, without waiting: what shm.h calls an ech__inter.
+/* All-reduces by messages, without waiting: the moves of a schedule (price/schedule.h) carried out
+ * over MPI.
  *
- * The shard is cut into a part for each node. Everyone sends part j to node j, reduces its own part over the nodes in the
- * order of ech__tree_split, and sends the result to all others. Per rank 2 (nodes - 1) / nodes of the shard leaves and
- * comes, in two steps. */
+ *     ech__between_init(&b, &wire, &(ech__between_options){...});
+ *     ECH_TRY(ech__between_reserve(&b));                              memory, so that a step allocates nothing
+ *     ECH_TRY(ech__between_begin(&b, data, count, dtype, reduction, sequence));    up to ECH__FLIGHTS chunks
+ *     while (!done) ECH_TRY(ech__between_test(&b, &done));            the oldest chunk is done
+ *
+ * Arrays are cut into chunks of at most ECH__CHUNK_BYTES by the caller, and each chunk goes through
+ * the schedule by itself. Up to ECH__FLIGHTS chunks are in progress at once, so that the links are
+ * busy while others are added up, and while the chunks of the next bucket are not ready. Places of
+ * the schedule begin the same chunks in the same order. */
 #ifndef ECH_COMM_MPI_INTER_H
 #define ECH_COMM_MPI_INTER_H
 
 #include "base/system/clock.h"
 #include "comm/mpi/wire.h"
 #include "comm/shm/shm.h"
+#include "price/schedule.h"
 
-typedef struct ech__between {
-    ech__wire *wire;  /* for its table, its time-out and its error messages */
-    int node, nodes;  /* this one, and how many */
-    const int *peers; /* [nodes] this rank's counterpart on each node; borrowed */
+enum { ECH__FLIGHTS = 8, ECH__CHUNK_BYTES = 1 << 20 };
 
-    /* Reserved ahead, so that a step allocates nothing. */
-    char *parts; /* what the others send of this node's part */
-    int64_t parts_bytes;
-    ech__mpi_request *requests;
-    int *request_peers;
-    int capacity, used;
+typedef struct ech__between_options {
+    ech__algorithm algorithm;
+    int places, per_node; /* of the schedule: ranks, or nodes */
+    int place;            /* of this rank; -1: none, it takes no part */
+    const int *ranks;     /* [places] the rank at each; borrowed */
+    int first_tag;        /* of ECH__CHUNK_TAGS */
+} ech__between_options;
 
-    /* The shard in progress. */
-    enum { ECH__BETWEEN_IDLE, ECH__BETWEEN_SCATTER, ECH__BETWEEN_GATHER } step;
+/* One chunk in progress. */
+typedef struct ech__flight {
     char *data;
     int64_t count;
     ech_dtype dtype;
     ech__reduction reduction;
-    uint64_t sequence;
-    ech__waited waited; /* for it */
+    uint64_t sequence;          /* of the all-reduce, for messages */
+    int64_t step;               /* steps: it is done */
+    ech__move *moves;           /* [most] of the step */
+    ech__mpi_request *requests; /* [most] of the moves */
+    char *scratch;              /* what is received to be added */
+    int nmoves, open;           /* open: requests that are not done */
+    int tag;
+    ech__waited waited; /* in this step */
+} ech__flight;
+
+typedef struct ech__between {
+    ech__wire *wire; /* for its table, its time-out and its error messages */
+    ech__between_options options;
+    ech__schedule schedule; /* count and grain are set for each chunk */
+    int64_t steps, most, scratch_bytes;
+    const void **terms; /* [places] */
+    ech__flight flights[ECH__FLIGHTS];
+    uint64_t begun, ended; /* chunks; those from ended on are in flights */
+    bool reserved;
 } ech__between;
 
-void ech__between_init(ech__between *between, ech__wire *wire, int node, int nodes,
-                       const int *peers);
+void ech__between_init(ech__between *between, ech__wire *wire, const ech__between_options *options);
 void ech__between_fini(ech__between *between);
-/* Room for shards of arrays of `bytes` that have `owners` owners. Not while one is in progress. */
-ech_status ech__between_reserve(ech__between *between, int64_t bytes, int owners);
+/* Memory for chunks; once is enough. */
+ech_status ech__between_reserve(ech__between *between);
 /* The functions of an ech__inter whose user is the ech__between. */
 ech_status ech__between_begin(void *between, void *data, int64_t count, ech_dtype dtype,
                               ech__reduction reduction, uint64_t sequence);
 ech_status ech__between_test(void *between, bool *done);
 ech_status ech__between_push(void *between);
+/* An all-reduce of any size, waited for. */
+ech_status ech__between_run(ech__between *between, const ech__coll *coll);
 
 #endif

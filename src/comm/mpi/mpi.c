@@ -25,7 +25,8 @@ static int number_of(const char *name)
     return value > 0 && value < INT_MAX ? (int)value : 0;
 }
 
-/* How many ranks the starter says there are: mpirun of Open MPI, srun, mpiexec of others; 0: it says nothing. */
+/* How many ranks the starter says there are: mpirun of Open MPI, srun, mpiexec of others; 0: it
+ * says nothing. */
 static int told_size(const char **by)
 {
     static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "mpirun"},
@@ -45,13 +46,13 @@ bool ech__mpi_wanted(void)
     const char *by;
     if (getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK"))
         return true;
-    /* A shell inside of an allocation has SLURM's variables too, but no tasks beside it. */
+    /* A shell inside an allocation has SLURM's variables too, but no tasks beside it. */
     return getenv("SLURM_STEP_ID") && told_size(&by) > 1;
 }
 
 /* ---- the plugin ---- */
 
-/* Where the plugin may lie, in this order. */
+/* Where the plugin may be, in this order. */
 typedef struct places {
     char dirs[12][PATH_MAX];
     int count;
@@ -90,7 +91,8 @@ static void find_places(places *p)
     p->count = 0;
     if (told && *told)
         add_place(p, told, "");
-    /* The library by its own address. In a program dladdr says what argv[0] said, which /proc knows better. */
+    /* The library by its own address. In a program dladdr says what argv[0] said, which /proc knows
+     * better. */
     if (dladdr((const void *)&number_of, &here) && here.dli_fname && strchr(here.dli_fname, '/'))
         add_places_of(p, here.dli_fname);
     add_places_of(p, "/proc/self/exe");
@@ -133,8 +135,9 @@ static ech_status load_plugin(ech_ctx *ctx, const ech__mpi_table **out)
 
 /* ---- starting ---- */
 
-/* MPI is started by a thread of its own: it waits for all ranks, for ever where one of them does not come, and nothing can
- * end that. The memory stays with that thread where nobody waits for it any more. */
+/* MPI is started by a thread of its own: it waits for all ranks, for ever where one of them does
+ * not come, and nothing can end that. The memory stays with that thread where nobody waits for it
+ * any more. */
 typedef struct starter {
     const ech__mpi_table *mpi;
     int rank, size, code;
@@ -206,7 +209,8 @@ static ech_status start_mpi(ech_ctx *ctx, const ech__mpi_table *mpi, double time
 
 /* ---- opening ---- */
 
-/* An MPI that was started by something it does not know thinks that it is alone, and N ranks would train N models. */
+/* An MPI that was started by something it does not know thinks that it is alone, and N ranks would
+ * train N models. */
 static ech_status check_size(ech_ctx *ctx, const ech__mpi_table *mpi, int size)
 {
     const char *by;
@@ -219,13 +223,13 @@ static ech_status check_size(ech_ctx *ctx, const ech__mpi_table *mpi, int size)
                      by, told, mpi->library(), size);
 }
 
-ech_status ech__mpi_open(ech_ctx *ctx, ech__backend backend, double timeout_s, ech__comm **out)
+ech_status ech__mpi_open(ech_ctx *ctx, const ech__comm_options *options, ech__comm **out)
 {
     const ech__mpi_table *mpi;
     starter *s;
     *out = NULL;
     ECH_TRY(load_plugin(ctx, &mpi));
-    ECH_TRY(start_mpi(ctx, mpi, timeout_s, &s));
+    ECH_TRY(start_mpi(ctx, mpi, options->timeout_s, &s));
     ech_status status = ECH_OK;
     if (s->code != 0) {
         char text[256];
@@ -237,7 +241,7 @@ ech_status ech__mpi_open(ech_ctx *ctx, ech__backend backend, double timeout_s, e
     if (status == ECH_OK)
         status = check_size(ctx, mpi, s->size);
     if (status == ECH_OK)
-        status = ech__hier_open(ctx, mpi, s->rank, s->size, s->first, backend, timeout_s, out);
+        status = ech__hier_open(ctx, mpi, s->rank, s->size, s->first, options, out);
     free(s->first);
     free(s);
     return status;

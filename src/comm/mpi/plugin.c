@@ -1,4 +1,5 @@
-/* The one file that is compiled against MPI. It becomes a shared object that the program loads when it is a rank of MPI. */
+/* The one file that is compiled against MPI. It becomes a shared object that the program loads when
+ * it is a rank of MPI. */
 #include "comm/mpi/plugin.h"
 
 #include <mpi.h>
@@ -17,7 +18,8 @@ static struct {
     char library[MPI_MAX_LIBRARY_VERSION_STRING];
 } state;
 
-/* All ranks are needed to end MPI, so it is left to the end of a process that has nothing to complain about. */
+/* All ranks are needed to end MPI, so it is left to the end of a process that has nothing to
+ * complain about. */
 static void end_mpi(int status, void *unused)
 {
     int ended = 1;

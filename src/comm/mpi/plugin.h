@@ -1,12 +1,13 @@
-/* What the program asks of MPI, as a table that a shared object of its own hands out. Messages between two ranks and the
- * layout of the nodes are all: collectives are built of messages (wire.h), so that every wait can be bounded and can name the
- * rank that it waits for.
+/* What the program asks of MPI, as a table that a shared object of its own hands out. Messages
+ * between two ranks and the layout of the nodes are all: collectives are built of messages
+ * (wire.h), so that every wait can be bounded and can name the rank that it waits for.
  *
  *     ech__mpi_plugin_fn plugin = dlsym(handle, ECH__MPI_PLUGIN_SYMBOL);
  *     const ech__mpi_table *mpi = plugin(ECH__MPI_PLUGIN_VERSION);      NULL: built for another version
  *     if (mpi->init(&rank, &size) != 0) ...
  *
- * Functions return 0 or a code for error_text. They may be called from different threads, but never from two at once. */
+ * Functions return 0 or a code for error_text. They may be called from different threads, but never
+ * from two at once. */
 #ifndef ECH_COMM_MPI_PLUGIN_H
 #define ECH_COMM_MPI_PLUGIN_H
 
@@ -26,9 +27,10 @@ typedef struct ech__mpi_request {
 } ech__mpi_request;
 
 typedef struct ech__mpi_table {
-    /* Starts MPI, unless the program has, and takes a communicator for this table alone. Waits for all ranks. Whoever starts
-     * MPI must end it, and only all ranks together can: that is done when the process exits with 0. A process that exits with
-     * another code waits for nobody; mpirun sees it and stops the others. */
+    /* Starts MPI, unless the program has, and takes a communicator for this table alone. Waits for
+     * all ranks. Whoever starts MPI must end it, and only all ranks together can: that is done when
+     * the process exits with 0. A process that exits with another code waits for nobody; mpirun
+     * sees it and stops the others. */
     int (*init)(int *rank, int *size);
     /* first[r]: the lowest rank on the node of rank r. Waits for all ranks. */
     int (*nodes)(int *first);
@@ -39,7 +41,8 @@ typedef struct ech__mpi_table {
     int (*test)(ech__mpi_request *request, bool *done);
     /* Moves on what MPI has accepted but not yet sent. */
     int (*progress)(void);
-    /* Messages under way are given up: MPI must not be ended any more, since it would wait for them. */
+    /* Messages in progress are given up: MPI must not be ended any more, since it would wait for
+     * them. */
     void (*abandon)(void);
     void (*error_text)(int code, char *text, size_t bytes);
     const char *(*library)(void); /* name and version of the MPI behind it */

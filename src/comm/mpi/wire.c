@@ -6,9 +6,11 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* Above this a reduction is cut into shards, one for each rank; below it, every rank reduces all of it. */
+/* Above this a reduction is cut into shards, one for each rank; below it, every rank reduces all of
+ * it. */
 enum { SMALL_BYTES = 16 * 1024 };
 /* What is exchanged at a time in larger reductions and broadcasts. */
 enum { PIECE_BYTES = 4 * 1024 * 1024 };
@@ -25,7 +27,10 @@ ech_status ech__wire_init(ech__wire *wire, ech_ctx *ctx, const ech__mpi_table *m
     wire->peers = ech__new(ctx, (size_t)wire->capacity * sizeof *wire->peers);
     wire->terms = ech__new(ctx, (size_t)size * sizeof *wire->terms);
     wire->scratch = ech__new(ctx, (size_t)wire->scratch_bytes);
-    if (wire->requests && wire->peers && wire->terms && wire->scratch)
+    wire->heard = ech__new(ctx, (size_t)wire->capacity * sizeof *wire->heard);
+    wire->waits_for = ech__new(ctx, (size_t)size * sizeof *wire->waits_for);
+    if (wire->requests && wire->peers && wire->terms && wire->scratch && wire->heard &&
+        wire->waits_for)
         return ECH_OK;
     ech__wire_fini(wire);
     return ech__no_memory(ctx, "%lld bytes of messages between %d ranks",
@@ -35,16 +40,15 @@ ech_status ech__wire_init(ech__wire *wire, ech_ctx *ctx, const ech__mpi_table *m
 void ech__wire_fini(ech__wire *wire)
 {
     /* What MPI still writes to must stay: the process is about to end. */
-    if (wire->failed || !wire->mpi)
+    if (wire->failed || wire->stuck || !wire->mpi)
         return;
     ech__delete(wire->ctx, wire->requests, (size_t)wire->capacity * sizeof *wire->requests);
     ech__delete(wire->ctx, wire->peers, (size_t)wire->capacity * sizeof *wire->peers);
     ech__delete(wire->ctx, wire->terms, (size_t)wire->size * sizeof *wire->terms);
     ech__delete(wire->ctx, wire->scratch, (size_t)wire->scratch_bytes);
-    wire->requests = NULL;
-    wire->peers = NULL;
-    wire->terms = NULL;
-    wire->scratch = NULL;
+    ech__delete(wire->ctx, wire->heard, (size_t)wire->capacity * sizeof *wire->heard);
+    ech__delete(wire->ctx, wire->waits_for, (size_t)wire->size * sizeof *wire->waits_for);
+    wire->mpi = NULL;
 }
 
 /* ---- messages ---- */
@@ -75,6 +79,7 @@ static ech_status post_send(ech__wire *wire, const void *data, int64_t bytes, in
         return ech__wire_broken(wire, code, peer, "a message");
     wire->peers[slot] = peer;
     wire->used++;
+    wire->messages++;
     return ECH_OK;
 }
 
@@ -87,31 +92,119 @@ static ech_status post_recv(ech__wire *wire, void *data, int64_t bytes, int peer
         return ech__wire_broken(wire, code, peer, "a message");
     wire->peers[slot] = peer;
     wire->used++;
+    wire->messages++;
     return ECH_OK;
 }
 
-/* "3", "1 and 3", "1, 2 and 3": the peers of the messages that are still in progress, each once. */
+/* ---- who is missing ---- */
+
+/* The time after which a rank says that it waits, and how much longer it then listens to the
+ * others. Ranks of one node give up first: they can tell better which of them is stuck. */
+#define PATIENCE 1.1
+
+static ech_status say_stuck(ech__wire *wire, int peer)
+{
+    wire->stuck = true;
+    for (int r = 0; r < wire->size; r++)
+        wire->waits_for[r] = -1;
+    wire->waits_for[wire->rank] = peer;
+    for (int r = 0; r < wire->size; r++) {
+        if (r == wire->rank)
+            continue;
+        int code = wire->mpi->irecv(&wire->waits_for[r], sizeof *wire->waits_for, r, ECH__TAG_STUCK,
+                                    &wire->heard[2 * r]);
+        if (code == 0)
+            code = wire->mpi->isend(&wire->waits_for[wire->rank], sizeof *wire->waits_for, r,
+                                    ECH__TAG_STUCK, &wire->heard[2 * r + 1]);
+        if (code != 0)
+            return ech__wire_broken(wire, code, r, "a message");
+    }
+    return ECH_OK;
+}
+
+static ech_status hear_others(ech__wire *wire)
+{
+    for (int i = 0; i < 2 * wire->size; i++) {
+        bool done;
+        const int code = wire->mpi->test(&wire->heard[i], &done);
+        if (code != 0)
+            return ech__wire_broken(wire, code, i / 2, "a message");
+    }
+    return ECH_OK;
+}
+
+/* Whether a rank has said that it waits itself. */
+static bool waits_too(const ech__wire *wire, int rank)
+{
+    return !wire->heard[2 * rank].active && wire->waits_for[rank] >= 0;
+}
+
+/* The rank at the end of the chain of ranks that wait for each other; in a circle, the peer. */
+static int last_in_chain(const ech__wire *wire, int peer)
+{
+    int at = peer;
+    for (int hops = 0; hops < wire->size; hops++) {
+        if (at == wire->rank)
+            return peer;
+        if (!waits_too(wire, at))
+            return at;
+        at = wire->waits_for[at];
+    }
+    return peer;
+}
+
+/* Whether to give up waiting for peer. */
+static ech_status too_late(ech__wire *wire, ech__waited *waited, int peer, bool *late)
+{
+    const double waited_s = ech__seconds(ech__waited_look(waited));
+    *late = false;
+    if (waited_s <= wire->timeout_s)
+        return ECH_OK;
+    if (!wire->stuck)
+        ECH_TRY(say_stuck(wire, peer));
+    ECH_TRY(hear_others(wire));
+    *late = waited_s > wire->timeout_s * PATIENCE;
+    return ECH_OK;
+}
+
+ech_status ech__wire_look(ech__wire *wire, ech__waited *waited, int peer, uint64_t allreduce)
+{
+    bool late;
+    ECH_TRY(too_late(wire, waited, peer, &late));
+    if (!late)
+        return ECH_OK;
+    wire->failed = true;
+    return ech__fail(wire->ctx, ECH_E_IO, "rank %d waited %g s for rank %d in allreduce #%llu",
+                     wire->rank, wire->timeout_s, last_in_chain(wire, peer),
+                     (unsigned long long)allreduce);
+}
+
+/* "3", "1 and 3", "1, 2 and 3": the ranks that the messages in progress wait for, each once. */
 static void name_peers(const ech__wire *wire, char *text, size_t bytes)
 {
     int named = 0, left = 0;
-    for (int r = 0; r < wire->size; r++) {
-        bool waited = false;
-        for (int i = 0; i < wire->used; i++)
-            waited |= wire->peers[i] == r;
-        left += waited;
-    }
     size_t at = 0;
+    bool *missing = calloc((size_t)wire->size, sizeof *missing);
+    if (!missing) {
+        snprintf(text, bytes, "%d", wire->peers[0]);
+        return;
+    }
+    for (int i = 0; i < wire->used; i++) {
+        bool *who = &missing[last_in_chain(wire, wire->peers[i])];
+        left += !*who;
+        *who = true;
+    }
     for (int r = 0; r < wire->size && at < bytes; r++) {
-        bool waited = false;
-        for (int i = 0; i < wire->used; i++)
-            waited |= wire->peers[i] == r;
-        if (!waited)
+        if (!missing[r])
             continue;
         const char *between = named == 0 ? "" : named == left - 1 ? " and " : ", ";
         at += (size_t)snprintf(text + at, bytes - at, "%s%d", between, r);
         named++;
     }
+    free(missing);
 }
+
+/* ---- waiting ---- */
 
 /* Tests every message once and forgets those that are done. */
 static ech_status test_all(ech__wire *wire, const char *what)
@@ -132,7 +225,8 @@ static ech_status test_all(ech__wire *wire, const char *what)
     return ECH_OK;
 }
 
-/* Gives the core away the longer the less there is to do, so that ranks that share a core make progress. */
+/* Gives the core away the longer the less there is to do, so that ranks that share a core make
+ * progress. */
 static void pause_a_little(int round)
 {
     if (round < 64)
@@ -143,23 +237,30 @@ static void pause_a_little(int round)
         ech__clock_sleep(50e-6);
 }
 
+ech_status ech__wire_idle(ech__wire *wire, int rounds)
+{
+    if (wire->idle)
+        ECH_TRY(wire->idle(wire->idle_user));
+    pause_a_little(rounds);
+    return ECH_OK;
+}
+
 /* Until all posted messages are done. */
 static ech_status wait_all(ech__wire *wire, const char *what)
 {
-    const int64_t limit = (int64_t)(wire->timeout_s * 1e9);
     ech__waited waited = ech__waited_start();
     for (int round = 0;; round++) {
         const int before = wire->used;
+        bool late;
         ECH_TRY(test_all(wire, what));
         if (wire->used == 0)
             return ECH_OK;
         if (wire->used < before)
             round = 0;
-        if (wire->idle)
-            ECH_TRY(wire->idle(wire->idle_user));
-        if (ech__waited_look(&waited) > limit)
+        ECH_TRY(too_late(wire, &waited, wire->peers[0], &late));
+        if (late)
             break;
-        pause_a_little(round);
+        ECH_TRY(ech__wire_idle(wire, round));
     }
     char peers[128];
     name_peers(wire, peers, sizeof peers);
@@ -206,7 +307,7 @@ static call next_call(ech__wire *wire, const char *name)
 {
     call c;
     snprintf(c.what, sizeof c.what, "%s #%llu", name, (unsigned long long)wire->sequence);
-    c.tag = (int)(wire->sequence++ % ECH__TAG_SHARD);
+    c.tag = (int)(wire->sequence++ % ECH__TAG_STARTED);
     return c;
 }
 
@@ -237,7 +338,8 @@ ech_status ech__wire_allgather(ech__wire *wire, const void *src, void *dst, int6
     return gather_pieces(wire, &c, dst, bytes);
 }
 
-/* Down a binomial tree whose root is coll->peer: rank r gets from r without its lowest bit, counted from the root. */
+/* Down a binomial tree whose root is coll->peer: rank r gets from r without its lowest bit, counted
+ * from the root. */
 static ech_status broadcast(ech__wire *wire, const call *c, char *data, int64_t bytes, int root)
 {
     const int size = wire->size, place = (wire->rank - root + size) % size;
@@ -278,7 +380,8 @@ static ech_status allreduce_small(ech__wire *wire, const call *c, const ech__col
     return reduce_terms(wire, coll, coll->count, coll->dst);
 }
 
-/* One piece of a large one: every rank gets its shard of all others' data, reduces it, and hands the result out. */
+/* One piece of a large one: every rank gets its shard of all others' data, reduces it, and hands
+ * the result out. */
 static ech_status allreduce_piece(ech__wire *wire, const call *c, const ech__coll *coll,
                                   const char *src, char *dst, int64_t count)
 {

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* Blocking collectives. Data pass through slots in pieces, one or two turns for each; an all-reduce of memory that all ranks
- * share needs no slots. */
+/* Blocking collectives. Data pass through slots in pieces, one or two turns for each; an all-reduce
+ * of memory that all ranks share needs no slots. */
 
 enum {
     SMALL = 16 * 1024, /* bytes: up to here every rank reduces everything itself, in one turn */
@@ -70,8 +70,8 @@ static ech_status reduce(ech__shm *s, const ech__coll *coll, int64_t count, cons
                        ndst, s->base.world);
 }
 
-/* Asks for the lines of a slot ahead of writing to it: others have read them last, and getting them back one by one takes
- * longer than the copy itself. */
+/* Asks for the lines of a slot ahead of writing to it: others have read them last, and getting them
+ * back one by one takes longer than the copy itself. */
 static void claim(const char *slot, int64_t bytes)
 {
 #ifdef ECH_X86
@@ -131,7 +131,8 @@ static ech_status reduce_in_place(ech__shm *s, const ech__coll *coll, uint64_t w
     return ech__shm_turn_over(s);
 }
 
-/* Whether all ranks have their data at the same place of shared memory. All come to the same answer. */
+/* Whether all ranks have their data at the same place of shared memory. All come to the same
+ * answer. */
 static bool same_place(ech__shm *s)
 {
     const ech__shm_desc *first = &s->ranks[0].turn[(s->turn - 1) & 1].desc;

@@ -1,18 +1,22 @@
-/* What the files of the shared-memory transport share: the layout of the control block, and a rank's own side of it.
+/* What the files of the shared-memory transport share: the layout of the control block, and a
+ * rank's own side of it.
  *
  *   shm.c         creating, joining, leaving
- *   shm_started.c all-reduces that were started
- *   shm_run.c     blocking collectives, over the turns and slots
- *   shm_pair.c    send and recv, over a ring for each ordered pair of ranks
- *   shm_region.c  memory
- *   shm_wait.c    waiting, and what ends it: time-out, a failure elsewhere, ranks that left
+ *   nonblocking.c all-reduces that were started
+ *   nodes.c       the same where there are other nodes
+ *   blocking.c    blocking collectives, over the turns and slots
+ *   pair.c        send and recv, over a ring for each ordered pair of ranks
+ *   region.c      memory
+ *   wait.c        waiting, and what ends it: time-out, a failure elsewhere, ranks that left
  *
- * The control block: one head, a ech__shm_rank for each rank, two slots for each rank, a ring for each ordered pair. A rank
- * writes only to its own ech__shm_rank (but for the counters of sleepers), so every word has one writer.
+ * The control block: one head, a ech__shm_rank for each rank, two slots for each rank, a ring for
+ * each ordered pair. A rank writes only to its own ech__shm_rank (but for the counters of
+ * sleepers), so every word has one writer.
  *
- * Blocking collectives are made of turns. In turn t a rank writes its slot t%2, says what it is doing, sets
- * turn[t%2].arrived to t+1 and waits until all have; then it may read all slots. It may write slot t%2 again in turn t+2: it
- * has seen all others in turn t+1 by then, so they are through with reading those of turn t.
+ * Blocking collectives are made of turns. In turn t a rank writes its slot t%2, says what it is
+ * doing, sets turn[t%2].arrived to t+1 and waits until all have; then it may read all slots. It may
+ * write slot t%2 again in turn t+2: it has seen all others in turn t+1 by then, so they are through
+ * with reading those of turn t.
  */
 #ifndef ECH_COMM_SHM_INTERNAL_H
 #define ECH_COMM_SHM_INTERNAL_H
@@ -21,6 +25,7 @@
 #include "comm/collective/reduce.h"
 #include "comm/comm.h"
 #include "comm/shm/shm.h"
+#include "price/tree.h"
 
 #include <stdatomic.h>
 
@@ -31,7 +36,8 @@ enum {
     ECH__OP_ALLOC = ECH__COLL_COUNT,
 };
 
-/* What a rank is doing, for comparing. Packed into words, since others may read it while it is written. */
+/* What a rank is doing, for comparing. Packed into words, since others may read it while it is
+ * written. */
 typedef struct ech__shm_desc {
     _Atomic uint64_t what;  /* op, reduction, dtype, peer: a byte each, but for the peer's two */
     _Atomic uint64_t count; /* elements */
@@ -56,7 +62,8 @@ typedef struct ech__shm_rank {
     ech__shm_turn turn[2];
     _Alignas(ECH__LINE) _Atomic uint64_t started; /* all-reduces that are ready here */
     _Alignas(ECH__LINE) _Atomic uint64_t reduced; /* of these, whose shard is distributed */
-    /* Sleepers wait for a change of bell, which this rank rings whenever it has counted something up. */
+    /* Sleepers wait for a change of bell, which this rank rings whenever it has counted something
+     * up. */
     _Alignas(ECH__LINE) _Atomic uint32_t bell;
     _Atomic uint32_t sleepers;
     /* A rank is inside while joined == left + 1. */
@@ -115,10 +122,16 @@ typedef struct ech__shm {
     uint64_t sent[ECH__MAX_RANKS_PER_NODE], received[ECH__MAX_RANKS_PER_NODE];
     /* started all-reduces: those below next have this rank's shard distributed */
     uint64_t started, next;
-    uint64_t seen_started;      /* every rank has started at least as many */
-    int slow;                   /* the rank that was late at the last check */
-    bool has_inter, inter_busy; /* busy: the shard of `next` is with the other nodes */
+    uint64_t seen_started; /* every rank has started at least as many */
+    int slow;              /* the rank that was late at the last check */
     bool failed;
+    /* other nodes: chunks of this rank's shards. Those of all-reduces below `begun` are begun, of
+     * number `begun` the first begun_count elements, once it is open; of number `next`, done_count
+     * elements have come back and are distributed. */
+    bool has_inter, begun_open;
+    uint64_t begun;
+    int64_t begun_count, done_count;
+    int flights;
     ech__inter inter;
     ech__coll mine[ECH__MAX_STARTED];
     ech__coll_times times[ECH__MAX_STARTED];
@@ -144,13 +157,35 @@ static inline int ech__shm_name(const ech__shm *s, int rank)
     return s->has_inter && s->inter.ranks ? s->inter.ranks[rank] : rank;
 }
 
-/* ---- shm_started.c ---- */
+/* ---- nonblocking.c, nodes.c ---- */
+
+/* This rank's descriptor of a started all-reduce, and another's. */
+static inline ech__shm_started *ech__shm_entry(const ech__shm *s, int rank, uint64_t number)
+{
+    return &s->ranks[rank].ring[number % ECH__MAX_STARTED];
+}
+
+/* A slice of a started all-reduce, and where it is in every rank's memory. */
+typedef struct ech__shm_part {
+    ech__range range;
+    void *at[ECH__MAX_RANKS_PER_NODE];
+} ech__shm_part;
+
+void ech__shm_find_part(const ech__shm *s, uint64_t number, ech__range range, ech__shm_part *out);
+/* Whether every rank of the node has started it. */
+bool ech__shm_ready(ech__shm *s, uint64_t number);
+/* Fails where ranks have started different ones. */
+ech_status ech__shm_compare(ech__shm *s, uint64_t number);
+/* This rank is done with number `next`. */
+void ech__shm_finish(ech__shm *s);
+/* With other nodes: begins and ends at most one chunk each. */
+ech_status ech__shm_nodes_step(ech__shm *s, bool *moved);
 
 ech_status ech__shm_start(ech__comm *comm, const ech__coll *coll, uint64_t *ticket);
 ech_status ech__shm_progress(ech__comm *comm);
 ech_status ech__shm_wait(ech__comm *comm, uint64_t ticket, ech__coll_times *times);
 
-/* ---- shm_run.c, shm_pair.c ---- */
+/* ---- blocking.c, pair.c ---- */
 
 ech_status ech__shm_run(ech__comm *comm, const ech__coll *coll);
 ech_status ech__shm_send(ech__shm *s, const ech__coll *coll);
@@ -163,7 +198,7 @@ void ech__shm_begin(ech__shm *s, const ech__coll *coll, uint64_t where);
 /* One turn: waits until all ranks have arrived in it. */
 ech_status ech__shm_turn_over(ech__shm *s);
 
-/* ---- shm_region.c ---- */
+/* ---- region.c ---- */
 
 ech_status ech__shm_alloc(ech__comm *comm, int64_t bytes, void **out);
 void ech__shm_free(ech__comm *comm, void *ptr);
@@ -175,7 +210,7 @@ uint64_t ech__shm_find(const ech__shm *s, const void *ptr, int64_t bytes);
 char *ech__shm_place(const ech__shm *s, uint64_t where, int rank);
 void *ech__shm_peer(ech__comm *comm, void *ptr, int index);
 
-/* ---- shm_wait.c ---- */
+/* ---- wait.c ---- */
 
 /* "allreduce #17 of 1000 f32" */
 typedef struct ech__desc_text {
@@ -197,8 +232,8 @@ ech_status ech__shm_abort(ech__shm *s, ech_status status);
 bool ech__shm_comm_abort(ech__comm *comm);
 /* Fails once any rank has. */
 ech_status ech__shm_alive(ech__shm *s);
-/* One look at what ends a wait, for loops that poll: gives the failure. left_ns is what is left of the time to wait. rank -1:
- * the other nodes are waited for. */
+/* One look at what ends a wait, for loops that poll: gives the failure. left_ns is what is left of
+ * the time to wait. rank -1: the other nodes are waited for. */
 ech_status ech__shm_check(ech__shm *s, int64_t left_ns, int rank, const ech__shm_desc *doing);
 /* Fails because ranks are in different collectives. */
 ech_status ech__shm_mismatch(ech__shm *s, int rank, const ech__shm_desc *mine,

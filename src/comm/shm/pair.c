@@ -4,9 +4,10 @@
 
 #include <string.h>
 
-/* Send and recv. Each ordered pair of ranks has a ring of bytes through which one writes to the other: a header for each
- * message, then its data. A send returns when all of it is in the ring, so two ranks may both send before they receive as long
- * as what is under way fits; larger messages go through in pieces while the other side receives them. */
+/* Send and recv. Each ordered pair of ranks has a ring of bytes through which one writes to the
+ * other: a header for each message, then its data. A send returns when all of it is in the ring, so
+ * two ranks may both send before they receive as long as what is in progress fits; larger messages go
+ * through in pieces while the other side receives them. */
 
 enum { RINGS_TOTAL = 4 * 1024 * 1024, RING_MOST = 64 * 1024, RING_LEAST = 256 };
 

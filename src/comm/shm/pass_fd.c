@@ -43,8 +43,8 @@ ech_status ech__pass_listen(ech_ctx *ctx, int *listener, char name[ECH__PASS_NAM
     return ECH_OK;
 }
 
-/* Waits until fd can be read. False once `waited` has reached the limit, also where there is something to read: strangers
- * that connect again and again do not prolong the wait. */
+/* Waits until fd can be read. False once `waited` has reached the limit, also where there is
+ * something to read: strangers that connect again and again do not prolong the wait. */
 static bool wait_readable(int fd, ech__waited *waited, double timeout_s)
 {
     const int64_t limit = (int64_t)(timeout_s * 1e9);

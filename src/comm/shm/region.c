@@ -15,8 +15,8 @@
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
-/* What the parts of ranks are rounded up to: large ones to huge pages, because kernels that stream through small ones
- * spend much of their time on finding them. */
+/* What the parts of ranks are rounded up to: large ones to huge pages, because kernels that stream
+ * through small ones spend much of their time on finding them. */
 static int64_t grain_of(int64_t bytes)
 {
     return bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : PAGE;
@@ -48,8 +48,9 @@ static void *map_aligned(int fd, int64_t offset, int64_t bytes, int flags)
     return base;
 }
 
-/* Makes huge pages of the small ones that are there, where the system has some; else they stay. In pieces, because a process
- * cannot be killed while the system collapses one, and stops where another rank has failed. */
+/* Makes huge pages of the small ones that are there, where the system has some; else they stay. In
+ * pieces, because a process cannot be killed while the system collapses one, and stops where
+ * another rank has failed. */
 static void take_huge_pages(ech__shm *s, int64_t offset, int64_t bytes)
 {
     enum { PIECE = 16 * HUGE_PAGE };

@@ -132,7 +132,7 @@ static ech_status enter(ech__shm *s)
     s->turn = a > b ? a : b;
     s->sequence = s->turn ? atomic_load(&me->turn[(s->turn - 1) & 1].desc.sequence) + 1 : 0;
     s->started = atomic_load(&me->started);
-    s->next = atomic_load(&me->reduced);
+    s->next = s->begun = atomic_load(&me->reduced);
     return ECH_OK;
 }
 

@@ -10,11 +10,9 @@
 #include <unistd.h>
 
 enum {
-    SPIN_NS = 30 * 1000, /* before sleeping, where every rank has a processor */
-    CROWDED_SPINS = 16,  /* looks before sleeping, where not */
-    POLL_NS =
-        200 *
-        1000, /* of sleep, between looks at what else may have happened, while a shard is with other nodes */
+    SPIN_NS = 30 * 1000,  /* before sleeping, where every rank has a processor */
+    CROWDED_SPINS = 16,   /* looks before sleeping, where not */
+    POLL_NS = 200 * 1000, /* of sleep between looks at messages, where there are other nodes */
 };
 
 /* ---- descriptions ---- */
@@ -96,8 +94,8 @@ static void ring(ech__shm_rank *rank)
     futex_wake(&rank->bell);
 }
 
-/* The counter was stored with sequential consistency, and a sleeper announces itself before it looks at the counter for the
- * last time: either it sees the counter, or it is seen here. */
+/* The counter was stored with sequential consistency, and a sleeper announces itself before it
+ * looks at the counter for the last time: either it sees the counter, or it is seen here. */
 void ech__shm_ring_bell(ech__shm *s)
 {
     ech__shm_rank *me = &s->ranks[s->base.rank];
@@ -173,7 +171,8 @@ static ech_status has_left(ech__shm *s, int rank, const ech__shm_desc *doing)
                                        text.s));
 }
 
-/* Whether there are more ranks than processors for them; the ranks' processors are known once all have joined. */
+/* Whether there are more ranks than processors for them; the ranks' processors are known once all
+ * have joined. */
 static bool crowded(ech__shm *s)
 {
     if (s->all_known)
@@ -244,7 +243,7 @@ ech_status ech__shm_await(ech__shm *s, const _Atomic uint64_t *counter, uint64_t
         sleep_for(counter, least, &s->ranks[rank],
                   s->has_inter && slice > POLL_NS ? POLL_NS : slice);
         ECH_TRY(ech__shm_progress(&s->base));
-        if (s->has_inter && s->inter.push && !s->inter_busy)
+        if (s->has_inter && s->inter.push && s->flights == 0)
             ECH_TRY(s->inter.push(s->inter.user));
     }
 }

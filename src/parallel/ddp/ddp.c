@@ -32,8 +32,8 @@ static ech_status sync_stats(ech_graph *graph, size_t at)
     return ECH_OK;
 }
 
-/* The gradients of gamma and beta stay this rank's, to be added up with the others'; the gradient of the data needs
- * the sums over all ranks. */
+/* The gradients of gamma and beta stay this rank's, to be added up with the others'; the gradient
+ * of the data needs the sums over all ranks. */
 static ech_status sync_sums(ech_graph *graph, size_t at)
 {
     const ech__node reduce = graph->nodes[at];
@@ -75,7 +75,8 @@ static int64_t bytes_of(const ech_graph *graph, ech_value v)
     return elements * ech__dtype_bytes(graph->values[v].type.dtype);
 }
 
-/* The place behind the last operator that makes, changes or reads a value: from there on it may travel. */
+/* The place behind the last operator that makes, changes or reads a value: from there on it may
+ * travel. */
 static size_t free_from(const ech_graph *graph, ech_value v)
 {
     size_t behind = 0;

@@ -1,4 +1,5 @@
-/* Data parallelism as a pass: every rank computes on its own samples, and gradients are added up over the ranks. */
+/* Data parallelism as a pass: every rank computes on its own samples, and gradients are added up
+ * over the ranks. */
 #ifndef ECH_PARALLEL_DDP_DDP_H
 #define ECH_PARALLEL_DDP_DDP_H
 
@@ -22,8 +23,8 @@ typedef struct ech__ddp_options {
  * before the optimizer. */
 ech_status ech__ddp(ech_graph *graph, const ech__ddp_options *options);
 
-/* Batch norms over the samples of all ranks, as with options.sync_bn: alone, for graphs that have no
- * exchange of gradients. */
+/* Batch norms over the samples of all ranks, as with options.sync_bn: alone, for graphs that have
+ * no exchange of gradients. */
 ech_status ech__ddp_sync_bn(ech_graph *graph);
 
 /* Lets the rank that has reduced a stretch of gradients update the parameters with it, for all

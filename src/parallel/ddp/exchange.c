@@ -131,7 +131,8 @@ int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech
             ready = ready_ns[b * world + r] > ready ? ready_ns[b * world + r] : ready;
         const double free_s = t.done_s;
         const double ready_s = ech__seconds(ready - origin) + (direct ? t.comm_s : 0);
-        /* Handing the result out is then in the time of the update: the sum alone moves half of the bytes. */
+        /* Handing the result out is then in the time of the update: the sum alone moves half of the
+         * bytes. */
         const ech__bucket *bucket = &ranks->buckets[b];
         const double done =
             ech__timeline_bucket(&t, ready_s, bucket->bytes / (bucket->updates && direct ? 2 : 1));
@@ -142,7 +143,8 @@ int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech
     return ranks->nbuckets ? out[ranks->nbuckets - 1].done_ns : 0;
 }
 
-/* On a virtual clock all ranks are where the last one is, plus what a message of so many bytes costs. */
+/* On a virtual clock all ranks are where the last one is, plus what a message of so many bytes
+ * costs. */
 static ech_status meet(ech__ranks *ranks, int64_t bytes)
 {
     ech__virtual_clock *clock = ranks->clock;
@@ -238,7 +240,8 @@ static ech_status store(exchange_kernel *k, int operand, const double *values)
                                     k->count * ech__dtype_bytes(k->dtype));
 }
 
-/* Both vectors of every rank, as doubles, after a number of the rank's own and before the time when it arrived. */
+/* Both vectors of every rank, as doubles, after a number of the rank's own and before the time when
+ * it arrived. */
 static int64_t gathered_length(int64_t count)
 {
     return 2 + 2 * count;
@@ -305,7 +308,8 @@ static ech_status run_sync_stats(exchange_kernel *k, const ech__scalars *scalars
     return store(k, 3, variances);
 }
 
-/* bn_bwd_data divides by this rank's count; the sums over all ranks are to be divided by the count of all. */
+/* bn_bwd_data divides by this rank's count; the sums over all ranks are to be divided by the count
+ * of all. */
 static ech_status run_sync_sums(exchange_kernel *k, const ech__scalars *scalars)
 {
     const double *all;

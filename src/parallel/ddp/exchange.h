@@ -1,4 +1,5 @@
-/* The exchange of a plan (plan/exchange.h) over a group of ranks (comm/comm.h), and what is measured of it.
+/* The exchange of a plan (plan/exchange.h) over a group of ranks (comm/comm.h), and what is
+ * measured of it.
  *
  *     ech__ranks *ranks;
  *     ECH_TRY(ech__ranks_create(comm, &ranks));
@@ -41,7 +42,8 @@ typedef struct ech__ranks {
     int64_t sync_ns;    /* broadcasts and statistics, waiting included */
     int64_t buffers_ns; /* of it, broadcasts of buffers */
     int64_t arrived_ns; /* at the first broadcast of buffers; 0: there was none */
-    /* When bytes were on their way, since the plan last asked; what is more than this counts as waiting. */
+    /* When bytes were on their way, since the plan last asked; what is more than this counts as
+     * waiting. */
     ech__span moving[2 * ECH__MAX_STARTED];
     size_t nmoving;
     /* With a virtual clock, what would be exchanged over which links; all NULL by default. */

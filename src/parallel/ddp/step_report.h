@@ -36,7 +36,8 @@ const ech__coll_times *ech__reports_bucket(const ech__reports *reports, int rank
 ech__report *ech__reports_change(ech__reports *reports, int rank);
 void ech__reports_set_bucket(ech__reports *reports, int rank, int bucket, int64_t start_ns,
                              int64_t done_ns);
-/* A broadcast that came late counts as waiting: receivers wait for rank 0, which waits for the last of them. */
+/* A broadcast that came late counts as waiting: receivers wait for rank 0, which waits for the last
+ * of them. */
 void ech__reports_split_buffers(ech__reports *reports);
 /* The step ends at once on all ranks, by rank 0's clock: who was done before waited until then. */
 void ech__reports_end(ech__reports *reports, int64_t end_ns);

@@ -140,6 +140,7 @@ static ech_json *communication_json(const ech__run *run)
     ech_json *json = ech__json_object(), *ranks = ech__json_array(), *buckets = ech__json_array();
     ech__json_set_string(&json, "backend", ech__backend_name(run->trainer->comm->backend));
     ech__json_set_int(&json, "nodes", run->trainer->comm->nodes);
+    ech__json_set_string(&json, "algorithm", ech__algorithm_name(run->trainer->comm->algorithm));
     ech__json_set_int(&json, "gradient_bytes", t->bytes.gradients);
     ech__json_set_int(&json, "buffer_bytes", t->bytes.buffers);
     ech__json_set_int(&json, "statistics_bytes", t->bytes.statistics);
