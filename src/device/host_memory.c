@@ -74,6 +74,12 @@ static void host_stamp(ech__device *device, int64_t *ns)
     *ns = ech__clock_wall();
 }
 
+static void host_worked(ech__device *device, int64_t *ns)
+{
+    (void)device;
+    *ns = ech__clock_cpu();
+}
+
 const ech__memory_ops ech__host_memory = {
     .host_visible = true,
     .alloc = host_alloc,
@@ -84,4 +90,5 @@ const ech__memory_ops ech__host_memory = {
     .fill = host_fill,
     .sync = host_sync,
     .stamp = host_stamp,
+    .worked = host_worked,
 };

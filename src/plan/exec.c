@@ -400,20 +400,25 @@ static void stamp(const ech__plan *plan, int64_t *ns)
         plan->device->memory->stamp(plan->device, ns);
 }
 
-/* Only what this thread computes takes time; the exchange moves the clock itself. */
-static ech_status run_virtually(ech__virtual_clock *clock, const ech__node *node,
-                                ech__kernel *kernel, const ech__scalars *scalars)
+/* Only what the device computes takes time; the exchange moves the clock itself. */
+static ech_status run_virtually(const ech__plan *plan, const ech__node *node, ech__kernel *kernel,
+                                const ech__scalars *scalars)
 {
+    ech__virtual_clock *clock = plan->clock;
+    ech__device *device = plan->device;
     if (node->op == ECH__OP_DELAY) {
         clock->now_ns += (int64_t)(node->attrs.seconds * 1e9);
         return ECH_OK;
     }
     if (ech__op_info(node->op)->exchange)
         return kernel->run(kernel, scalars);
-    const int64_t start = ech__clock_cpu();
+    int64_t start = 0, end = 0;
+    device->memory->worked(device, &start);
     const ech_status status = kernel->run(kernel, scalars);
-    clock->now_ns += ech__clock_cpu() - start;
-    return status;
+    device->memory->worked(device, &end);
+    const ech_status synced = device->memory->sync(device);
+    clock->now_ns += end - start;
+    return status < 0 ? status : synced;
 }
 
 /* ---- what is not finite ---- */
@@ -568,7 +573,7 @@ static ech_status run_instrs(ech__exec *exec)
         assert(exec->prepared || !kernel->prepare);
         note_update(exec, node, &noted);
         stamp(plan, &span->start_ns);
-        ech_status status = plan->clock ? run_virtually(plan->clock, node, kernel, exec->scalars)
+        ech_status status = plan->clock ? run_virtually(plan, node, kernel, exec->scalars)
                                         : kernel->run(kernel, exec->scalars);
         stamp(plan, &span->end_ns);
         if (status == ECH_OK && exchange)

@@ -118,6 +118,9 @@ typedef struct ech__memory_ops {
     /* Stores the time, in ns of ech__clock_wall, at which all that the device was given is done: at
      * the latest when sync returns. */
     void (*stamp)(ech__device *device, int64_t *ns);
+    /* Stores, as late as stamp does, how long the device has worked so far: what the virtual clock
+     * counts. Time in which others had its cores is no work. On the device's thread only. */
+    void (*worked)(ech__device *device, int64_t *ns);
 } ech__memory_ops;
 
 #define ECH__MEMORY_LIST(X)                                                                        \

@@ -1,4 +1,5 @@
 #include "predict/pricing.h"
+#include "device/device.h"
 #include "predict/pricing_internal.h"
 
 #include <string.h>
@@ -122,10 +123,14 @@ static ech_status find_points(ech__pricing *p)
 
 static ech__graphs_options graphs_options(const ech__pricing *p, int64_t ranks)
 {
-    return (ech__graphs_options){.train = &p->config.train,
-                                 .ranks = (int)ranks,
-                                 .shared_memory = !p->options.cluster ||
-                                                  p->options.algorithm == ECH__ALGORITHM_DIRECT};
+    ech__device_kind kind;
+    const bool shards =
+        ech__device_asked(p->ctx, &kind) == ECH_OK && ech__device_shards_updates(kind);
+    return (ech__graphs_options){
+        .train = &p->config.train,
+        .ranks = (int)ranks,
+        .shared_memory =
+            shards && (!p->options.cluster || p->options.algorithm == ECH__ALGORITHM_DIRECT)};
 }
 
 ech_status ech__pricing_match(const ech__pricing *p, ech__operators *operators)

@@ -15,10 +15,13 @@ if not eval(sys.argv[1]):
     sys.exit("not so: " + sys.argv[1] + "\n" + json.dumps(d)[:2500])' "$2" "$3"
 }
 
-check "a net is trained" "$ECHELON" train --model lenet --data synthetic --limit 1500 --no-augment \
+limit=300
+on_reference && limit=100
+# On the CPU, also where the reference quantizes it.
+check "a net is trained" env -u ECHELON_DEVICE "$ECHELON" train --model lenet --data synthetic --limit 1500 --no-augment \
     --batch-size 25 --epochs 5 --optimizer adam --lr 0.002 --tune off --save saved --run-dir run
 weights=$(find saved -name model.safetensors | sort | tail -n 1)
-small=(--model lenet --init "$weights" --data synthetic --limit 300 --samples 100 --sensitivity 100 --tune off)
+small=(--model lenet --init "$weights" --data synthetic --limit "$limit" --samples 100 --sensitivity 100 --tune off)
 
 check "it is quantized" quantize "${small[@]}" --out out
 cp "$work/.output" table
@@ -47,7 +50,7 @@ holds "histograms count every value" 'all(sum(h["counts"]) == h["count"] for h i
 holds "the record has them too" 'd["values"] == json.load(open("out/histograms.json"))' out/quantize.json
 holds "the bar of the zeros holds them" 'all(h["counts"][h["zero_bin"]] >= h["zeros"] * h["count"] - 0.5 for h in d)' out/histograms.json
 
-check "the file is loaded back" quantize --model lenet --load out/int8.safetensors --data synthetic --limit 300 --out again
+check "the file is loaded back" quantize --model lenet --load out/int8.safetensors --data synthetic --limit "$limit" --out again
 holds "with the same answers" 'l["weights + activations + bias"]["accuracy"]["hits"] == json.load(open("out/quantize.json"))["ladder"][3]["accuracy"]["hits"]' again/quantize.json
 
 for how in "--weights max --per tensor --activations max" "--weights 3sigma --activations entropy" \

@@ -36,10 +36,10 @@ int main(int argc, char **argv)
     snprintf(path, sizeof path, "%s/int8.onnx", dir);
     quant_good(&q, ech__onnx_save_int8(&q.model, &q.scales, &q.whole, path));
     write(&q, dir, "x.bin", q.x, (size_t)QUANT_SAMPLES * QUANT_PIXELS * sizeof *q.x);
-    quant_run_graph(&q, q.cpu, q.model.fused, q.model.output, &q.model.weights, y);
+    quant_run_graph(&q, q.device, q.model.fused, q.model.output, &q.model.weights, y);
     write(&q, dir, "f32.bin", y, sizeof y);
     quant_good(&q, ech__quantize(&q.model, &q.scales, &q.whole, NULL, &r));
-    quant_run(&q, q.cpu, &r, y);
+    quant_run(&q, q.device, &r, y);
     write(&q, dir, "int8.bin", y, sizeof y);
     ech__rewritten_fini(&r);
     quant_fini(&q);

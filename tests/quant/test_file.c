@@ -21,7 +21,7 @@ static void run_file(quant_fixture *q, const char *path, float *y)
     quant_good(q, ech__scales_init(&scales, &model));
     quant_good(q, ech__int8_load(path, &model, &scales, &whole));
     quant_good(q, ech__quantize(&model, &scales, &whole, NULL, &r));
-    quant_run(q, q->cpu, &r, y);
+    quant_run(q, q->device, &r, y);
     ech__rewritten_fini(&r);
     ech__tensors_fini(&whole);
     ech__scales_fini(&scales);
@@ -39,7 +39,7 @@ static void round_trip(ech__model_kind kind)
     temp_dir_path(&dir, "int8.safetensors", path);
     quant_init(&q, kind, &options);
     quant_good(&q, ech__quantize(&q.model, &q.scales, &q.whole, NULL, &r));
-    quant_run(&q, q.cpu, &r, before);
+    quant_run(&q, q.device, &r, before);
     quant_good(&q, ech__int8_save(&q.model, &q.scales, &q.whole, path));
     run_file(&q, path, after);
     assert_memory_equal(before, after, sizeof before);

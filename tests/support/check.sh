@@ -3,6 +3,7 @@
 #   check "what should hold" COMMAND ARGS...     one case: the command succeeds
 #   refuse "what must not" COMMAND ARGS...       one case: the command fails
 #   says "what is printed" PATTERN COMMAND ...   one case: output (both streams) matches the pattern (grep -E)
+#   on_reference                                 whether this is a second run on the reference device, for which sizes are small
 #   has_part NAME                                whether this build has an optional part, named as echelon info does
 #   covered "part"                               the list at the end of make test says: this part was tested
 #   left_out "part" "why"                        or: it was not
@@ -38,6 +39,7 @@ says() {
     "$@" >"$work/.output" 2>&1
     if grep -qE -- "$pattern" "$work/.output"; then ok "$what"; else not_ok "$what"; fi
 }
+on_reference() { [[ ${ECHELON_DEVICE:-cpu} == ref* ]]; }
 has_part() { ! "$ECHELON" info | grep -q "^left out *$1 "; }
 covered() { echo "covered - $1"; }
 left_out() { echo "left out - $1: $2"; }

@@ -1,5 +1,6 @@
 #include "support/quant_fixture.h"
 #include "base/rng.h"
+#include "support/kind.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -53,7 +54,7 @@ static void calibrate(quant_fixture *q, const ech__scale_options *options)
     ech__calibration c;
     quant_good(q, ech__scales_init(&q->scales, &q->model));
     quant_good(q, ech__scales_weights(&q->scales, &q->model, options));
-    quant_good(q, ech__calibration_init(&c, &q->model, q->cpu, QUANT_SAMPLES));
+    quant_good(q, ech__calibration_init(&c, &q->model, q->device, QUANT_SAMPLES));
     quant_good(q, ech__calibration_add(&c, q->x, QUANT_SAMPLES));
     quant_good(q, ech__scales_activations(&q->scales, &q->model, c.seen, options));
     ech__calibration_fini(&c);
@@ -71,9 +72,9 @@ void quant_init(quant_fixture *q, ech__model_kind kind, const ech__scale_options
     q->prediction = ech__prediction_of(q->graph, model.loss);
     make_tensors(q);
     quant_good(q, ech__qmodel_from(&q->model, q->graph, q->prediction, &q->tensors));
-    const ech__device_options cpu = {.kind = ECH__DEVICE_CPU, .threads = 2};
+    const ech__device_options asked = {.kind = asked_kind(), .threads = 2};
     const ech__device_options reference = {.kind = ECH__DEVICE_REFERENCE, .threads = 1};
-    quant_good(q, ech__device_create(q->ctx, &cpu, &q->cpu));
+    quant_good(q, ech__device_create(q->ctx, &asked, &q->device));
     quant_good(q, ech__device_create(q->ctx, &reference, &q->reference));
     q->x = malloc((size_t)QUANT_SAMPLES * QUANT_PIXELS * sizeof *q->x);
     assert_non_null(q->x);
@@ -85,7 +86,7 @@ void quant_init(quant_fixture *q, ech__model_kind kind, const ech__scale_options
 void quant_fini(quant_fixture *q)
 {
     free(q->x);
-    ech__device_destroy(q->cpu);
+    ech__device_destroy(q->device);
     ech__device_destroy(q->reference);
     ech__tensors_fini(&q->whole);
     ech__scales_fini(&q->scales);

@@ -17,7 +17,8 @@ typedef struct quant_fixture {
     ech__qmodel model;
     ech__scales scales;
     ech__tensors whole;
-    ech__device *cpu, *reference;
+    ech__device *device; /* of the kind that is asked for; the CPU by default */
+    ech__device *reference;
     float *x; /* [QUANT_SAMPLES, QUANT_PIXELS] in [-1, 1) */
 } quant_fixture;
 

@@ -14,6 +14,9 @@ same() {
 }
 
 lenet=(--model lenet --limit 400 --global-batch 32 --momentum 0.9 --steps 12)
+on_reference && lenet=(--model lenet --limit 64 --global-batch 8 --momentum 0.9 --steps 6)
+resnet=(--model resnet8 --limit 70 --batch-size 32)
+on_reference && resnet=(--model resnet8 --limit 18 --batch-size 8)
 for amp in bf16 fp16; do
     whole=$(sha "${lenet[@]}" --amp $amp --reproducible)
     for how in "--devices 2" "--devices 2 --accum 2" "--devices 4"; do
@@ -26,9 +29,8 @@ for amp in bf16 fp16; do
         "$(sha "${lenet[@]}" --amp $amp --steps 5 --save "at-$amp" >/dev/null &&
             sha "${lenet[@]}" --amp $amp --resume "at-$amp")"
     refuse "$amp is not f32" test "$whole" = "$(sha "${lenet[@]}" --reproducible)"
-    check "$amp: an epoch and its evaluation" train --model resnet8 --limit 70 --batch-size 32 --epochs 1 --amp $amp
-    check "$amp: synchronised batch norms" train --model resnet8 --limit 64 --batch-size 16 --devices 2 --steps 2 \
-        --sync-bn --amp $amp
+    check "$amp: an epoch and its evaluation" train "${resnet[@]}" --epochs 1 --amp $amp
+    check "$amp: synchronised batch norms" train "${resnet[@]}" --devices 2 --steps 2 --sync-bn --amp $amp
 done
 says "memory of 16 bits is planned" "copies" train --fit --model resnet18 --batch-size 32 --amp bf16
 finish

@@ -1,5 +1,6 @@
 /* Trainings against PyTorch's, from tests/golden: every loss and the final weights. */
 #include "support/golden.h"
+#include "support/kind.h"
 #include "support/temp_dir.h"
 
 #include <math.h>
@@ -65,7 +66,8 @@ static void train(ech_ctx *ctx, const ech_json *golden, const way *how)
     ech_graph_destroy(graph);
 }
 
-/* ResNet-18 is trained in one way only, which takes its seconds; test_gradient_error has the others. */
+/* ResNet-18 is trained in one way only, which takes its seconds; test_gradient_error has the others. On
+ * the reference device it would take minutes. */
 static void train_all(const way *how, bool large)
 {
     static const char *const files[] = {"linear.json", "classifier.json", "lenet.json",
@@ -87,7 +89,7 @@ static void train_all(const way *how, bool large)
 static void matches_pytorch(void **state)
 {
     (void)state;
-    train_all(&(way){.threads = 1}, true);
+    train_all(&(way){.threads = 1}, on_cpu());
 }
 
 static void matches_pytorch_with_two_threads(void **state)

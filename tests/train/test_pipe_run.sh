@@ -57,7 +57,9 @@ says "--fit has every device" '^ +1 .* [0-9.]+ [KMG]?B$' "$ECHELON" train "${lin
 
 # ---- images, epochs, checkpoints ----
 
-images=(--model resnet8 --limit 50 --batch-size 16 --threads 1 --clock real --momentum 0.9 --warmup 1)
+samples=(--limit 50 --batch-size 16)
+on_reference && samples=(--limit 26 --batch-size 8)
+images=(--model resnet8 "${samples[@]}" --threads 1 --clock real --momentum 0.9 --warmup 1)
 check "epochs with a rest on one device" run whole "${images[@]}" --epochs 2
 check "and on three" run cut "${images[@]}" --epochs 2 --parallel mp --devices 3
 holds "are the same, evaluation too" "l['whole'] == l['cut'] and s['whole']['params_sha256'] == s['cut']['params_sha256'] and s['whole']['accuracy'] == s['cut']['accuracy']" whole cut

@@ -7,6 +7,7 @@
 #include "models/internal.h"
 #include "support/cmocka_first.h"
 #include "support/golden.h"
+#include "support/kind.h"
 #include "train/step/trainer.h"
 
 #include <dlfcn.h>
@@ -267,7 +268,7 @@ static void check_steps(ech_ctx *ctx, const ech_train_options *options)
     const tally planning = count_callers();
     assert_true(planning.own > 0 && planning.foreign > 0);
 #ifdef ECH_HAS_ONEDNN
-    assert_true(planning.created > 0);
+    assert_true(planning.created > 0 || !on_cpu());
 #endif
 
     /* A library may take a buffer for good when two threads first meet in it (OpenBLAS does), which can be
@@ -387,6 +388,8 @@ static int try_candidates(ech__device *device, const ech__instr *instr)
 static void no_linear_kernel_makes_echelon_allocate(void **state)
 {
     (void)state;
+    if (!on_cpu()) /* others have one kernel, which the steps above ran */
+        skip();
     ech_ctx *ctx;
     assert_int_equal(ech_ctx_create(NULL, &ctx), ECH_OK);
     ech_train_options options = ech_train_defaults();

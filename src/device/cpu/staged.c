@@ -142,6 +142,7 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
     staged_kernel k = {.base = {.run = run, .destroy = destroy}, .vec = cpu->loops->vec};
     ech__binding wide = *binding;
     char *scratch = binding->scratch;
+    int nin = 0, nout = 0;
     for (int i = 0; i < desc->nin + desc->nout; i++) {
         if (!is_staged(desc, i, but_weight))
             continue;
@@ -150,10 +151,12 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
         scratch += stage_bytes(desc, i, but_weight, &candidate->layouts[i]);
         wide.operands[i] = s.wide;
         if (i < desc->nin)
-            k.in[k.nin++] = s;
+            k.in[nin++] = s;
         else
-            k.out[k.nout++] = s;
+            k.out[nout++] = s;
     }
+    k.nin = nin;
+    k.nout = nout;
     wide.scratch = scratch;
     ech__candidate inner = *candidate;
     inner.create = candidate->inner;

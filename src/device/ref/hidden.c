@@ -169,15 +169,25 @@ static ech_status hidden_sync(ech__device *device)
     return ECH_OK;
 }
 
-/* NOLINTNEXTLINE(readability-non-const-parameter): the stamp is written later */
-static void hidden_stamp(ech__device *device, int64_t *ns)
+/* NOLINTNEXTLINE(readability-non-const-parameter): it is written later */
+static void write_later(ech__device *device, int64_t *to, int64_t ns)
 {
     hidden *h = ech__device_state(device);
     pthread_mutex_lock(&h->lock);
     if (h->nstamps == MOST_PENDING)
         give_stamps(h);
-    h->stamps[h->nstamps++] = (pending){ns, ech__clock_wall()};
+    h->stamps[h->nstamps++] = (pending){to, ns};
     pthread_mutex_unlock(&h->lock);
+}
+
+static void hidden_stamp(ech__device *device, int64_t *ns)
+{
+    write_later(device, ns, ech__clock_wall());
+}
+
+static void hidden_worked(ech__device *device, int64_t *ns)
+{
+    write_later(device, ns, ech__clock_cpu());
 }
 
 static const ech__memory_ops hidden_memory = {
@@ -189,6 +199,7 @@ static const ech__memory_ops hidden_memory = {
     .fill = hidden_fill,
     .sync = hidden_sync,
     .stamp = hidden_stamp,
+    .worked = hidden_worked,
 };
 
 /* ---- kernels ---- */
