@@ -1,6 +1,5 @@
 /* echelon bench comm: collectives between ranks, in the columns of nccl-tests. */
 #include "base/format.h"
-#include "base/file/json.h"
 #include "base/size.h"
 #include "cli/cli.h"
 #include "cli/train/ranks.h"
@@ -98,7 +97,7 @@ static ech__bench_config config_of(const args *a, ech__bench_op op)
                                .iters = (int)a->iters};
 }
 
-/* The ops that are asked for; one rank alone has nobody to send to. */
+/* The ops that are asked for; one rank alone has no peer. */
 static bool wanted(const args *a, int op, int world)
 {
     return a->op == op || (a->op == ALL_OPS && (world > 1 || op != ECH__BENCH_SENDRECV));
@@ -298,7 +297,7 @@ static int launch(ech_ctx *ctx, const ech__command *command, const args *a, char
     const int ranks = a->ranks ? (int)a->ranks : most;
     if (check_memory(ctx, a, ranks, ranks) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
-    return ech__cli_launch(ctx, command, ranks, 0, argv);
+    return ech__cli_launch(ctx, command, ranks, 0, argv, false);
 }
 
 static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)

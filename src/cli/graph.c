@@ -85,7 +85,7 @@ static ech_status show(ech_ctx *ctx, const args *a, watcher *w, ech_graph *graph
         .train = &train,
         .only_graphs = true,
         .pretended_ranks = ech__strategy_row_of(c->parallel)->has_ranks ? (int)c->devices : 0};
-    ECH_TRY(ech__training_check_optimizer(ctx, c));
+    ECH_TRY(ech__training_check(ctx, c));
     ECH_TRY(ech__model_build(graph, &c->model, &model));
     graph->on_pass = on_pass;
     graph->on_pass_user = w;

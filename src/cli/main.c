@@ -39,7 +39,9 @@ static const ech__command *const tables[] = {
 #undef TABLE
 };
 
-enum { COMMANDS = sizeof tables / sizeof *tables };
+#define ONE_MORE(name) +1
+enum { COMMANDS = ECH__COMMAND_LIST(ONE_MORE) };
+#undef ONE_MORE
 
 static ech__program program_of(ech__command commands[COMMANDS])
 {
@@ -197,7 +199,7 @@ static void log_line(void *user, const char *line)
 int main(int argc, char **argv)
 {
     (void)argc;
-    /* A write beyond the limit of file sizes (ulimit -f) then fails with an error that can be told. Ranks and runs
+    /* A write beyond the limit of file sizes (ulimit -f) then fails with an error that can be reported. Ranks and runs
      * of a lab inherit it. */
     signal(SIGXFSZ, SIG_IGN);
     setlocale(LC_CTYPE, "");

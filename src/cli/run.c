@@ -90,7 +90,7 @@ static int run(ech_ctx *ctx, const ech__command *command, const ech__option_resu
     launch.ranks = (int)a->ranks;
     launch.max_restarts = (int)a->max_restarts;
     launch.argv = a->program.word;
-    return ech__cli_launch_program(ctx, command, &launch);
+    return ech__cli_launch_program(ctx, command, &launch, false);
 }
 
 const ech__command ech__cli_run = {

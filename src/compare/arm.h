@@ -1,4 +1,4 @@
-/* An arm of a comparison: a program that runs blocks of steps when it is told to, and is stopped in between.
+/* An arm of a comparison: a program that runs blocks of steps on request, and is stopped in between.
  *
  *     ECH_TRY(ech__arm_launch(&arm));              returns at once, so that several can start together
  *     ECH_TRY(ech__arm_await(&arm));               until it is ready; then it is stopped

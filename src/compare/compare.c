@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const double LOOK_S = 0.4;      /* of a look at the idle machine */
 static const double QUIET_SHARE = 0.2; /* of the budget that is waited at most for a quiet moment */

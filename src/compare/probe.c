@@ -185,7 +185,7 @@ static double usual_s(const core *c)
     return ech__stats_of(sorted, count).median;
 }
 
-/* The core that is most behind what it usually takes, the one that loses most when all work, and the two that are
+/* The core that is slowest compared with its usual time, the one that loses most when all work, and the two that are
  * farthest apart. Threads of one core are nearer to each other than cores ever are, so messages are not timed while
  * there are such. */
 static void look_at_speed(ech__probe *p, ech__disturbance *out)

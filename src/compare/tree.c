@@ -29,7 +29,7 @@ static pid_t parent_of(const char *pid)
     fclose(file);
     text[got] = '\0';
     const char *end = strrchr(text, ')');
-    return end && strlen(end) > 4 ? (pid_t)strtol(end + 4, NULL, 10) : 0; /* behind ") S " */
+    return end && strlen(end) > 4 ? (pid_t)strtol(end + 4, NULL, 10) : 0; /* after ") S " */
 }
 
 /* Adds and signals children of what is in the tree; returns how many there were. */

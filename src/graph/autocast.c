@@ -31,7 +31,7 @@ static bool flows(const caster *c, const ech__node *node, int i)
     return (ech__op_info(node->op)->low_in >> i & 1) && !row;
 }
 
-/* Whether the node is to work on the low type: it begins the flow, or stands in it. */
+/* Whether the node is to work on the low type: it begins the flow, or is part of it. */
 static bool is_reached(const caster *c, const ech__node *node)
 {
     if (ech__op_info(node->op)->product && is_f32(c, node->in[0]) && is_f32(c, node->in[1]))
@@ -107,7 +107,7 @@ static ech_status cast_outputs(caster *c, size_t at)
         if (cast < 0)
             return graph->status;
         graph->nodes[at].out[i] = low;
-        graph->nodes[at + 1].out[0] = v; /* the value it made itself is nobody's */
+        graph->nodes[at + 1].out[0] = v; /* the value it made itself is unused */
         c->low[ECH__PHASE_FORWARD][v] = low;
         c->device[v] = graph->nodes[at].device;
     }

@@ -17,7 +17,7 @@ static ech_value find_copy(const ech_graph *graph, ech_value from)
     return -1;
 }
 
-/* The copy that this node makes of its input, with a name behind that of the input. */
+/* The copy that this node makes of its input, with a name that begins with that of the input. */
 static ech_value make_copy(ech_graph *graph, const ech__node *node, const char *what)
 {
     const ech_value from = node->in[0], known = find_copy(graph, from);

@@ -230,7 +230,7 @@ ech_status ech__graph_check(const ech_graph *graph)
         for (size_t n = 0; n < graph->nnodes; n++) {
             for (int i = 0; i < graph->nodes[n].nin; i++) {
                 /* A copy made after the optimizer is there for the next step. */
-                /* A gradient that nobody makes is accumulated. */
+                /* A gradient that no operator makes is accumulated. */
                 if (graph->nodes[n].in[i] == (ech_value)v && !own &&
                     value->kind != ECH__VALUE_COPY &&
                     (at < 0 ? value->kind != ECH__VALUE_GRADIENT : at >= (int)n))

@@ -61,7 +61,7 @@ struct ech_graph {
     ech__phase phase;  /* of the nodes added from now on */
     ech_status status; /* first failure of a building call */
     ech_value loss;    /* -1 until ech__autodiff */
-    /* Told of every pass over the graph and its copies (train/step/passes.h); NULL: nobody. */
+    /* Called after every pass over the graph and its copies (train/step/passes.h); NULL: not called. */
     void (*on_pass)(void *user, const ech_graph *graph, const char *pass);
     void *on_pass_user;
 };

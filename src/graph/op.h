@@ -75,7 +75,7 @@ typedef enum ech__op {
 #define ECH__PHASE_LIST(X)                                                                         \
     X(FORWARD, "forward")                                                                          \
     X(BACKWARD, "backward")                                                                        \
-    X(EXCHANGE, "exchange") /* with other ranks, once an optimizer step; stands among BACKWARD */  \
+    X(EXCHANGE, "exchange") /* with other ranks, once an optimizer step; is among BACKWARD */      \
     X(CHECK, "check")       /* of the sums of gradients, before anything is changed by them */     \
     X(OPTIMIZER, "optimizer")                                                                      \
     X(REFRESH, "refresh") /* copies of what the optimizer changed */

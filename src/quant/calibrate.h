@@ -4,7 +4,7 @@
  *     ech__calibration c;
  *     ECH_TRY(ech__calibration_init(&c, &model, device, batch));
  *     ECH_TRY(ech__calibration_add(&c, x, count));          at most a batch, as often as needed
- *     c.seen[value]                                         NULL if nobody looks
+ *     c.seen[value]                                         NULL if it is not observed
  *     ech__calibration_fini(&c);
  */
 #pragma once

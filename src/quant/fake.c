@@ -4,7 +4,6 @@
 #include "quant/rewrite.h"
 
 #include <math.h>
-#include <string.h>
 
 typedef struct faker {
     const ech__qmodel *model;
@@ -55,15 +54,10 @@ static ech_status add_round(faker *f, ech_value x, ech_value v, const double *sc
 /* A bias in the network's own numbers. unit: of input x weight. */
 static double bias_in(const faker *f, double bias, double unit)
 {
-    switch (f->options->bias) {
-    case ECH__FAKE_WHOLE:
-        return rint(bias / unit);
-    case ECH__FAKE_REAL:
-        return bias / unit;
-    case ECH__FAKE_UNSCALED:
-        break;
-    }
-    return bias;
+    const ech__fake_bias how = f->options->bias;
+    return how == ECH__FAKE_UNSCALED ? bias
+           : how == ECH__FAKE_WHOLE  ? rint(bias / unit)
+                                     : bias / unit;
 }
 
 /* Whole weights and the bias. The last layer gives the prediction in its own unit: there is nothing to round for. */

@@ -21,7 +21,7 @@ ech_status ech__int8_save(const ech__qmodel *model, const ech__scales *scales,
 ech_status ech__int8_load(const char *path, ech__qmodel *model, ech__scales *scales,
                           ech__tensors *whole);
 
-/* The scales alone, as they stand in the metadata; the caller frees the text with free(). */
+/* The scales alone, as they are in the metadata; the caller frees the text with free(). */
 ech_status ech__scales_text(const ech__qmodel *model, const ech__scales *scales, char **out);
 /* And back: for a file, and for a fuzzer. what names the text in error messages. */
 ech_status ech__scales_parse(const char *what, const char *text, const ech__qmodel *model,

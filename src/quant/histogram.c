@@ -125,7 +125,7 @@ static double divergence(const double *bins, int kept, double beyond, int levels
     for (int i = 0; i < kept; i++) {
         const double p = (bins[i] + (i == kept - 1 ? beyond : 0)) / total;
         const double q = told[i] / all_told;
-        /* A bin that only holds what was clamped is told as nothing: a little instead of an infinite error. */
+        /* A bin that only holds clamped values has probability 0: a small error stands for an infinite one. */
         if (p > 0)
             sum += p * log(p / fmax(q, 1e-9));
     }

@@ -1,5 +1,4 @@
 #include "quant/network.h"
-#include "base/size.h"
 #include "base/system/clock.h"
 
 #include <string.h>

@@ -1,7 +1,6 @@
 #include "quant/rewrite.h"
 #include "graph/op_quant.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

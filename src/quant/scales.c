@@ -81,7 +81,7 @@ bool ech__has_scale(const ech__qmodel *model, ech_value value)
     return false;
 }
 
-/* ---- life ---- */
+/* ---- lifecycle ---- */
 
 static size_t count_layers(const ech_graph *graph)
 {

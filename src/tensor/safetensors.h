@@ -78,7 +78,7 @@ typedef struct ech__safetensors_header {
 
 typedef struct ech__safetensors_writer ech__safetensors_writer;
 
-/* Writes the header to a temporary file beside path. header is not needed afterwards. */
+/* Writes the header to a temporary file next to path. header is not needed afterwards. */
 ech_status ech__safetensors_writer_create(ech_ctx *ctx, const char *path,
                                           const ech__safetensors_header *header,
                                           ech__safetensors_writer **out);

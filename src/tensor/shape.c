@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 int64_t ech__dtype_bytes(ech_dtype dtype)
 {

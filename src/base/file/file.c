@@ -188,7 +188,7 @@ static ech_status resolve(ech_ctx *ctx, const char *path, char **out)
 
 /* ---- writing ---- */
 
-/* A new file beside path. The name is free because O_EXCL says so; unlike with mkstemp the user's umask
+/* A new file next to path. The name is free because O_EXCL says so; unlike with mkstemp the user's umask
  * decides who may read it. */
 static int create_beside(const char *path, char **temp)
 {

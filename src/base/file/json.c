@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>

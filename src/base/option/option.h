@@ -45,7 +45,7 @@ typedef struct ech__option_rest {
 
 /* Kind, the C type of its field, another one, the placeholder of its value, how an error message calls it. UNSET is a flag that stores false:
  * --no-shuffle. COUNT is an INT in an int. A BYTES value is a number with an optional K, M, G or T, powers of 1024
- * alone or with iB behind it, powers of 1000 with B: 4K, 64MiB, 48GB. MIB is a number of MiB, stored in bytes, 1 at
+ * alone or with iB after it, powers of 1000 with B: 4K, 64MiB, 48GB. MIB is a number of MiB, stored in bytes, 1 at
  * least. A CHOICE is stored as its position in the list, or as the value there, so that the field may be an enum; a
  * SWITCH is true for the first choice. INT, COUNT and REAL with choices take those words too, stored as -1, -2, ...
  * REST is positional; WORDS are too, or an option that may be given several times. */
@@ -187,7 +187,7 @@ typedef struct ech__option_numbers {
 ech_status ech__option_read_numbers(ech_ctx *ctx, const ech__option_numbers *option,
                                     const char *text, int64_t *out, size_t *count);
 
-/* Finds the command that argv starts with and moves *argv behind its name. *out is NULL when the program's
+/* Finds the command that argv starts with and moves *argv past its name. *out is NULL when the program's
  * own help is asked for: nothing, help, -h or --help where a command should stand. */
 ech_status ech__command_find(ech_ctx *ctx, const ech__program *program, char ***argv,
                              const ech__command **out);

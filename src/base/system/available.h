@@ -2,7 +2,7 @@
  *
  *     ECH_TRY(ech__memory_check(ctx, "the data set", bytes, ranks, threads));
  *
- * The system hands out more addresses than it has memory and kills somebody later, and libraries
+ * The system hands out more addresses than it has memory and kills a process later, and libraries
  * crash or try for ever where an allocation fails. So what is large is asked for here before it is
  * allocated.
  */
@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 
-/* Bytes that can be had now without getting somebody killed: what the machine has left, or the control group that this
+/* Bytes that can be had now without getting a process killed: what the machine has left, or the control group that this
  * process is in. */
 int64_t ech__machine_available(void);
 

@@ -1,5 +1,4 @@
 /* echelon data cifar10: fetch and check the data set. */
-#include "base/file/json.h"
 #include "cli/cli.h"
 #include "cli/data/fetch.h"
 

@@ -380,7 +380,7 @@ ech_status ech__fetch_cifar10(ech_ctx *ctx, const ech__fetch_options *options,
     const ech__claim_options claim = {"data directory", options->dir, ".fetch.lock"};
     place p = {.dir = options->dir};
     *out = (ech__fetch_result){.how = ""};
-    /* What is complete is only read, so it may be if nobody can write. */
+    /* What is complete is only read, so the directory may be read-only. */
     if (count_files(p.dir) == ECH__CIFAR_FILES && !options->force) {
         out->how = BY_ITSELF;
         return go_through(ctx, read_binary, p.dir, NULL, out);

@@ -186,7 +186,7 @@ static bool lacks_results(ech_ctx *ctx, const ech__command *command, const ech__
     return lacks;
 }
 
-/* The report, after all that could be told was told; status is what the lab came to. */
+/* Writes the report; status is the result of the lab. */
 static int conclude(ech_ctx *ctx, const ech__command *command, const args *a,
                     const ech__lab_shown *shown, ech_status status)
 {

@@ -1,5 +1,4 @@
 /* echelon lab list: the studies, and what single ones are about. */
-#include "base/file/json.h"
 #include "cli/cli.h"
 #include "cli/lab/show.h"
 

@@ -1,10 +1,8 @@
 /* echelon report: a page and a PDF from the records of a lab. */
 #include "base/file/dir.h"
-#include "base/file/json.h"
 #include "cli/cli.h"
 #include "cli/lab/report_write.h"
 
-#include <stdio.h>
 #include <string.h>
 
 typedef struct args {

@@ -28,7 +28,7 @@ static ech_status way_between(ech_ctx *ctx, const char *from, const char *to, ch
     return ECH_OK;
 }
 
-/* What stands before the paths of records in the page's links. */
+/* What comes before the paths of records in the page's links. */
 static ech_status find_links(ech_ctx *ctx, const ech__report_request *a, char *out, size_t bytes)
 {
     *out = 0;

@@ -13,12 +13,12 @@ enum { ECH__REPORT_NO_PICTURES, ECH__REPORT_SVG, ECH__REPORT_PNG };
 
 typedef struct ech__report_request {
     const char *dir; /* of the records */
-    const char *out; /* where the report goes; NULL: beside them */
+    const char *out; /* where the report goes; NULL: next to them */
     int format, pictures;
     bool csv;
 } ech__report_request;
 
-/* Paths of what was written, and how much it is. pdf is empty where a build cannot print and nobody insists on it. */
+/* Paths of what was written, and how much it is. pdf is empty where a build cannot print and it was not asked for. */
 typedef struct ech__report_files {
     char html[ECH_DIR_MAX_PATH + 32], pdf[ECH_DIR_MAX_PATH + 32];
     char csv[ECH_DIR_MAX_PATH + 32], pictures[ECH_DIR_MAX_PATH + 32];

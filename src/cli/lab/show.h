@@ -15,7 +15,7 @@ typedef struct ech__lab_shown {
     ech__lab_tally *studies; /* one for each, and the last for the noise; owned */
     size_t count;
     double began_s; /* of the study that runs */
-    bool open;      /* the cursor stands in a line */
+    bool open;      /* the cursor is inside a line */
 } ech__lab_shown;
 
 /* count studies are going to be run. */

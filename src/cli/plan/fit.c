@@ -1,6 +1,4 @@
-/* echelon plan fit: a small model fitted to a table of runs, and what it says of other numbers of devices. */
-#include "base/format.h"
-#include "base/file/json.h"
+/* echelon plan fit: a small model fitted to a table of runs, and its predictions for other numbers of devices. */
 #include "cli/cli.h"
 #include "predict/fit.h"
 

@@ -87,7 +87,7 @@ static int launch(work *w, int ranks, const char *what)
     all[n++] = file;
     all[n++] = job;
     all[n] = NULL;
-    const int code = ech__cli_launch_helpers(m->ctx, m->command, ranks, all);
+    const int code = ech__cli_launch(m->ctx, m->command, ranks, 0, all, true);
     const ech_status status = code ? ECH_OK : ech__costs_add_file(w->costs, w->file);
     unlink(w->file);
     keep(w);

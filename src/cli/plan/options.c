@@ -158,8 +158,7 @@ ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
                            const counts *devices)
 {
     const ech__run_config *t = &a->run;
-    ECH_TRY(ech__training_check_batch(ctx, t));
-    ECH_TRY(ech__training_check_links(ctx, t));
+    ECH_TRY(ech__training_check(ctx, t));
     if (a->device_spec && (a->measure || a->costs_file))
         return ech__fail(ctx, ECH_E_INVALID, "--device-spec measures nothing: %s does not apply",
                          a->measure ? "--measure" : "--costs-file");
@@ -167,7 +166,6 @@ ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
         return ech__fail(ctx, ECH_E_INVALID,
                          "--algorithm requires --link or --cluster: devices of this machine "
                          "exchange directly");
-    ECH_TRY(ech__training_check_optimizer(ctx, t));
     ECH_TRY(check_plot(ctx, a->plot));
     if (t->global_batch % t->train.accum)
         return ech__fail(ctx, ECH_E_INVALID, "--global-batch %lld must be divisible by --accum %d",

@@ -2,7 +2,6 @@
 #include "cli/train/capacity.h"
 #include "cli/plan/options.h"
 #include "device/device.h"
-#include "report/report.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The scaling curve as a picture: samples per second over devices, both axes logarithmic, beside the ideal line. */
+/* The scaling curve as a picture: samples per second over devices, both axes logarithmic, with the ideal line. */
 #include "cli/plan/plan.h"
 #include "report/report.h"
 

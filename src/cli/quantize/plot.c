@@ -60,7 +60,7 @@ static void add_panel(const ech__quantization *q, const ech__seen *seen, size_t 
     const ech__bars bars = ech__histogram_bars(seen->histogram);
     for (int b = 0; b < bars.count; b++)
         s->counts[k][b] = (double)bars.height[b];
-    /* Half of what leaves a ReLU is zero: the note says so, and the rest would be flat beside it. */
+    /* Half of what leaves a ReLU is zero: the note says so, and the rest would look flat next to it. */
     s->counts[k][bars.zero] -= (double)seen->histogram->zeros;
     snprintf(s->names[k], sizeof s->names[k], "%s %s", seen->layer, seen->what);
     snprintf(s->notes[k], sizeof s->notes[k], "%.3g to %.3g, %.0f %% zeros", spread.min, spread.max,

@@ -1,6 +1,5 @@
 /* echelon quantize: converts a trained network to int8 and shows what each step costs. */
 #include "cli/quantize/quantize.h"
-#include "base/file/json.h"
 #include "cli/cli.h"
 
 #include <math.h>

@@ -1,7 +1,6 @@
 /* From the words after echelon train and echelon bench step to a configuration whose options go together. */
 #include "cli/train/options.h"
 #include "device/device.h"
-#include "price/costs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +38,7 @@ static ech_status find_links(ech_ctx *ctx, ech__run_config *c)
 
 static ech_status check_links(ech_ctx *ctx, const ech__run_config *c)
 {
-    ECH_TRY(ech__training_check_links(ctx, c));
+    ECH_TRY(ech__training_check(ctx, c));
     return (c->link || c->cluster) && c->clock == ECH__CLOCK_REAL
                ? ech__fail(ctx, ECH_E_INVALID, "%s requires --clock virtual",
                            c->link ? "--link" : "--cluster")
@@ -84,7 +83,6 @@ static ech_status check_train(ech_ctx *ctx, const ech__command *command,
         (!ech__optimizer_of(o->optimizer.kind)->has_momentum || o->optimizer.momentum == 0))
         return ech__fail(ctx, ECH_E_INVALID,
                          "--nesterov requires --optimizer sgd and --momentum above 0");
-    ECH_TRY(ech__training_check_optimizer(ctx, c));
     if (c->save_every && !c->save)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--save-every requires --save: where to write checkpoints");
@@ -109,7 +107,6 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
                                      const ech__option_result *r, const args *a)
 {
     const ech__run_config *c = &a->run;
-    ECH_TRY(ech__training_check_batch(ctx, c));
     if (c->trace && !c->run_dir)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--trace requires --run-dir: the trace is written there");

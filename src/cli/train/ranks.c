@@ -49,8 +49,8 @@ enum { EXIT_SETTLED = 79 };
 /* Set for ranks whose launcher is this program, training: it knows EXIT_SETTLED. */
 static const char SETTLES[] = "ECHELON_SETTLES";
 
-static int launch_program(ech_ctx *ctx, const ech__command *command,
-                          const ech__launch_options *options, bool hush)
+int ech__cli_launch_program(ech_ctx *ctx, const ech__command *command,
+                            const ech__launch_options *options, bool hush)
 {
     forward f = {.command = command->name, .hush = hush};
     ech__launch_options all = *options;
@@ -66,12 +66,6 @@ static int launch_program(ech_ctx *ctx, const ech__command *command,
     const ech_status status = ech__launch(ctx, &all, &result);
     end_line(&f);
     return status < 0 ? ech__cli_fail(ctx, command, result.code) : result.code;
-}
-
-int ech__cli_launch_program(ech_ctx *ctx, const ech__command *command,
-                            const ech__launch_options *options)
-{
-    return launch_program(ctx, command, options, false);
 }
 
 int ech__cli_settled(void)
@@ -108,8 +102,8 @@ static const char *own_path(char *path, size_t size)
     return "/proc/self/exe";
 }
 
-static int launch_self(ech_ctx *ctx, const ech__command *command, int ranks, int max_restarts,
-                       char **argv, bool hush)
+int ech__cli_launch(ech_ctx *ctx, const ech__command *command, int ranks, int max_restarts,
+                    char **argv, bool hush)
 {
     char path[4096], name[64];
     size_t count = 0, n = 0;
@@ -119,10 +113,8 @@ static int launch_self(ech_ctx *ctx, const ech__command *command, int ranks, int
     while (argv[count])
         count++;
     char **all = calloc(count + 8, sizeof *all);
-    if (!all) {
-        ech__no_memory(ctx, "%zu arguments", count);
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
-    }
+    if (!all)
+        return ech__cli_end(ctx, command, ech__no_memory(ctx, "%zu arguments", count));
     all[n++] = (char *)"echelon";
     snprintf(name, sizeof name, "%s", command->name);
     char *rest = name;
@@ -137,18 +129,7 @@ static int launch_self(ech_ctx *ctx, const ech__command *command, int ranks, int
     options.path = own_path(path, sizeof path);
     options.quiet_others = true;
     options.settled_code = EXIT_SETTLED;
-    const int code = launch_program(ctx, command, &options, hush);
+    const int code = ech__cli_launch_program(ctx, command, &options, hush);
     free(all);
     return code;
-}
-
-int ech__cli_launch(ech_ctx *ctx, const ech__command *command, int ranks, int max_restarts,
-                    char **argv)
-{
-    return launch_self(ctx, command, ranks, max_restarts, argv, false);
-}
-
-int ech__cli_launch_helpers(ech_ctx *ctx, const ech__command *command, int ranks, char **argv)
-{
-    return launch_self(ctx, command, ranks, 0, argv, true);
 }

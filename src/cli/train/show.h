@@ -21,7 +21,7 @@ void ech__show_memory_of_devices(const ech_trainer *trainer);
 /* A line that is written over on a terminal; elsewhere a plain line every few seconds. */
 typedef struct ech__progress {
     int64_t last_ns; /* when it was last shown; 0: never */
-    bool open;       /* the cursor stands in a line */
+    bool open;       /* the cursor is inside a line */
 } ech__progress;
 
 /* An ech__run_events on_step; user is an ech__progress. */

@@ -6,7 +6,6 @@
 #include "comm/comm.h"
 #include "comm/mpi/mpi.h"
 
-#include <stdio.h>
 #include <string.h>
 
 typedef void (*show_fn)(const ech__run *run);
@@ -122,7 +121,7 @@ static int run_it(ech_ctx *ctx, const ech__command *command, const ech__train_ar
         if (ech__run_check(ctx, c) < 0 ||
             ech__run_check_places(ctx, c) < 0) /* ranks would fail as well, later */
             return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
-        const int code = ech__cli_launch(ctx, command, ranks, (int)c->max_restarts, argv);
+        const int code = ech__cli_launch(ctx, command, ranks, (int)c->max_restarts, argv, false);
         if (code != ECH__EXIT_GOOD)
             ech__run_clean_up(ctx, c);
         return code;

@@ -13,28 +13,17 @@ unsigned ech__training_asked(const ech__run_config *c, ech__strategy strategy)
            (p->micro_batches > one ? ECH__FEATURE_BIT(MICRO_BATCHES) : 0);
 }
 
-ech_status ech__training_check_batch(ech_ctx *ctx, const ech__run_config *c)
-{
-    return c->train.batch && c->global_batch
-               ? ech__fail(ctx, ECH_E_INVALID,
-                           "--batch-size and --global-batch are both given; give one of them")
-               : ECH_OK;
-}
-
-ech_status ech__training_check_links(ech_ctx *ctx, const ech__run_config *c)
-{
-    return c->link && c->cluster
-               ? ech__fail(ctx, ECH_E_INVALID,
-                           "--link and --cluster are both given; give one of them")
-               : ECH_OK;
-}
-
-ech_status ech__training_check_optimizer(ech_ctx *ctx, const ech__run_config *c)
+ech_status ech__training_check(ech_ctx *ctx, const ech__run_config *c)
 {
     const ech_optimizer_options *o = &c->train.optimizer;
-    return ech__optimizer_of(o->kind)->has_momentum || o->momentum == 0
-               ? ECH_OK
-               : ech__fail(ctx, ECH_E_INVALID,
-                           "--momentum requires --optimizer sgd; %s has --beta1",
-                           ech__optimizer_name(o->kind));
+    if (c->train.batch && c->global_batch)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--batch-size and --global-batch are both given; give one of them");
+    if (c->link && c->cluster)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--link and --cluster are both given; give one of them");
+    if (!ech__optimizer_of(o->kind)->has_momentum && o->momentum != 0)
+        return ech__fail(ctx, ECH_E_INVALID, "--momentum requires --optimizer sgd; %s has --beta1",
+                         ech__optimizer_name(o->kind));
+    return ECH_OK;
 }

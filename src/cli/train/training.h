@@ -7,8 +7,5 @@
 void ech__training_defaults(void *args);
 /* What the options ask of a strategy, as far as all of these commands have them. */
 unsigned ech__training_asked(const ech__run_config *config, ech__strategy strategy);
-/* Refuse --batch-size beside --global-batch, --link beside --cluster, and --momentum with an optimizer that has
- * none. */
-ech_status ech__training_check_batch(ech_ctx *ctx, const ech__run_config *config);
-ech_status ech__training_check_links(ech_ctx *ctx, const ech__run_config *config);
-ech_status ech__training_check_optimizer(ech_ctx *ctx, const ech__run_config *config);
+/* Refuses --batch-size with --global-batch, --link with --cluster, and --momentum with an optimizer that has none. */
+ech_status ech__training_check(ech_ctx *ctx, const ech__run_config *config);
