@@ -17,6 +17,7 @@ enum { ECH__EXIT_GOOD = 0, ECH__EXIT_FAILED = 1, ECH__EXIT_USAGE = 2 };
     X(bench_comm)                                                                                  \
     X(plan)                                                                                        \
     X(plan_fit)                                                                                    \
+    X(plan_export)                                                                                 \
     X(quantize)                                                                                    \
     X(data_cifar10)                                                                                \
     X(lab_list)                                                                                    \

@@ -7,8 +7,7 @@
  * A file is a JSON object; docs/devices.md lists its members. A figure is a number, a pair [low, high],
  * or an object with such a "value" and its "source". Units are flops, bytes and seconds.
  */
-#ifndef ECH_PREDICT_DEVICE_SPEC_H
-#define ECH_PREDICT_DEVICE_SPEC_H
+#pragma once
 
 #include "price/cluster.h"
 
@@ -75,5 +74,3 @@ ech_status ech__device_spec_load(ech_ctx *ctx, const char *path, ech__device_spe
 /* what: names the text in error messages. */
 ech_status ech__device_spec_parse(ech_ctx *ctx, const char *what, const char *text, size_t bytes,
                                   ech__device_spec *out);
-
-#endif

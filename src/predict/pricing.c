@@ -97,6 +97,7 @@ static ech_status find_points(ech__pricing *p)
     ech__pricing_options *o = &p->options;
     const ech__run_config single = ech__pricing_single(&p->config, o->strategy, 1);
     const ech__costs_key key = ech__costs_key_of(&single);
+    const char *machine = ech__costs_exported(o->costs);
     int64_t batches[ECH__MOST_POINTS];
     if (o->cluster ||
         ech__costs_batches(o->costs, key.s, o->beside, batches, ECH__MOST_POINTS) == 0)
@@ -114,9 +115,10 @@ static ech_status find_points(ech__pricing *p)
         ECH_TRY(check_same(p, point.alone, point.beside));
         p->crowded.at[p->crowded.count++] = point;
     }
-    return p->points.count ? ECH_OK
-                           : ech__fail(p->ctx, ECH_E_INVALID,
-                                       "the costs of '%s' are not known on this machine", key.s);
+    return p->points.count
+               ? ECH_OK
+               : ech__fail(p->ctx, ECH_E_INVALID, "the costs of '%s' are not known on %s", key.s,
+                           machine ? machine : "this machine");
 }
 
 /* ---- the operators of a step ---- */
@@ -479,7 +481,7 @@ ech_status ech__pricing_at(ech__pricing *p, int64_t devices, int64_t global, ech
                      .algorithm = p->algorithm};
     for (int i = 0; i < p->points.count; i++)
         out->between = out->between && p->points.at[i].batch != out->batch;
-    out->measured = devices == 1 && !out->between && !p->options.device &&
+    out->measured = devices == 1 && !out->between && !p->options.device && !p->options.sped_up &&
                     p->config.train.accum == 1 && p->config.train.delay_ms == 0 &&
                     !p->config.train.ddp.reproducible;
     const double alone = alone_seconds(p, out->batch, ECH__ROOFLINE_MIDDLE);

@@ -37,6 +37,7 @@ typedef struct ech__pricing_options {
     const ech__run_config *config; /* the model and how it is trained; the batch is not looked at */
     ech__strategy strategy;
     const ech__costs *costs;
+    bool sped_up;                   /* times of the costs are not those that were measured */
     const ech__device_spec *device; /* in place of costs, with a cluster; NULL: costs */
     const ech__cluster *cluster;    /* NULL: devices of this machine, with its links as measured */
     ech__algorithm algorithm;       /* with a cluster */

@@ -5,8 +5,7 @@
  * with flops in whole tiles on whole multiprocessors, so that an operator too small to fill the
  * device takes longer per flop. Flops, bytes and kind come from the operator as the graph has it.
  */
-#ifndef ECH_PREDICT_ROOFLINE_H
-#define ECH_PREDICT_ROOFLINE_H
+#pragma once
 
 #include "graph/graph.h"
 #include "predict/device_spec.h"
@@ -36,5 +35,3 @@ double ech__roofline_sum(const ech__device_spec *spec, int64_t bytes, int64_t de
                          ech__roofline_end end);
 /* What the host takes for an operator: a step takes no less than that of all of its operators. */
 double ech__roofline_host(const ech__device_spec *spec, ech__roofline_end end);
-
-#endif

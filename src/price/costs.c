@@ -117,6 +117,57 @@ int ech__costs_batches(const ech__costs *costs, const char *key, int beside, int
     return count;
 }
 
+int ech__costs_beside(const ech__costs *costs, const char *key)
+{
+    int most = 1;
+    for (size_t i = 0; i < costs->count; i++) {
+        const ech__cost_entry *e = &costs->entries[i];
+        if (e->cost.beside > most && !strcmp(e->key, key) && !strcmp(e->machine, costs->machine))
+            most = e->cost.beside;
+    }
+    return most;
+}
+
+const char *ech__costs_exported(const ech__costs *costs)
+{
+    return costs->exported ? costs->machine : NULL;
+}
+
+static void divide(double *times, size_t count, double factor)
+{
+    for (size_t i = 0; i < count; i++)
+        times[i] /= factor;
+}
+
+static void speed_up_step(ech__step_cost *c, double factor)
+{
+    double *const times[] = {&c->step_s, &c->low_s,     &c->high_s,      &c->overhead_s,
+                             &c->wait_s, &c->loading_s, &c->hand_over_s, &c->loader_s};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        *times[i] /= factor;
+    divide(c->phase_s, ECH__DP_PHASES, factor);
+    for (size_t i = 0; i < c->nops; i++) {
+        ech__op_cost *op = &c->ops[i];
+        op->median_s /= factor;
+        op->low_s /= factor;
+        op->high_s /= factor;
+        op->tuned_s /= factor;
+    }
+}
+
+void ech__costs_speed_up(ech__costs *costs, double factor)
+{
+    for (size_t i = 0; i < costs->count; i++)
+        speed_up_step(&costs->entries[i].cost, factor);
+    ech__machine_costs *m = ech__costs_machine(costs);
+    divide(m->copy.seconds, (size_t)m->copy.count, factor);
+    divide(m->add.seconds, (size_t)m->add.count, factor);
+    divide(m->fetch.seconds, (size_t)m->fetch.count, factor);
+    divide(m->rewrite.seconds, (size_t)m->rewrite.count, factor);
+    m->step_job_s /= factor;
+    m->part_job_s /= factor;
+}
+
 ech_status ech__costs_check(ech_ctx *ctx, const ech__step_cost *cost)
 {
     const double times[] = {cost->low_s,  cost->high_s,    cost->overhead_s,  cost->wait_s,
@@ -202,7 +253,10 @@ static ech_status open_store(ech__costs *costs, const char *path, const char *ma
         costs->path = ech__arena_printf(&costs->arena, "%s", path);
         if (!costs->path)
             return ech__no_memory(costs->ctx, "the store of costs");
+        const char *here = costs->machine;
         if (ech__costs_read(costs) < 0) {
+            costs->machine = here;
+            costs->exported = false;
             ech__log(costs->ctx, "starting without costs: %s", costs->ctx->error);
             costs->ctx->error[0] = 0;
             costs->count = costs->nmachines = 0;

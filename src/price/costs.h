@@ -9,6 +9,9 @@
  *     ECH_TRY(ech__costs_save(costs));                             with what others wrote meanwhile
  *     ech__costs_close(costs);
  *
+ * An exported file has the costs of the machine that wrote it: a store that is opened on it is that
+ * machine's, and nothing is put or saved there.
+ *
  * A file that cannot be read, of another program or of a newer version, is not an error: it is
  * logged, the store starts empty, and saving fails instead of replacing that file.
  *
@@ -97,6 +100,13 @@ ech_status ech__costs_open(ech_ctx *ctx, const char *path, const char *machine, 
 void ech__costs_close(ech__costs *costs);
 /* Puts what is new, if anything is, into the file, under a lock; waits a few seconds for another process that does so, and then fails. */
 ech_status ech__costs_save(ech__costs *costs);
+/* Writes the costs of the store's machine for use on others, in place of what was in the file. */
+ech_status ech__costs_export(const ech__costs *costs, const char *path);
+/* The machine whose costs an exported file holds; NULL: the store is this machine's own. */
+const char *ech__costs_exported(const ech__costs *costs);
+/* Makes devices this many times as fast: all times of steps and copies; links stay as they are. In
+ * memory only: nothing may be saved afterwards. */
+void ech__costs_speed_up(ech__costs *costs, double factor);
 /* Puts all that a file holds, such as one that other processes have measured into. */
 ech_status ech__costs_add_file(ech__costs *costs, const char *path);
 /* $ECHELON_COSTS, or echelon/costs.json in the user's cache directory. Empty when there is no such directory. */
@@ -107,6 +117,8 @@ const ech__step_cost *ech__costs_find(const ech__costs *costs, const char *key, 
                                       int beside);
 /* Measured batches of a key from small to large, at most max; returns how many. */
 int ech__costs_batches(const ech__costs *costs, const char *key, int beside, int64_t *out, int max);
+/* Most copies side by side that a key was measured with; 1: none. */
+int ech__costs_beside(const ech__costs *costs, const char *key);
 /* Copies it, in place of what was known. Refuses a step that takes no time, and times that are not finite. */
 ech_status ech__costs_put(ech__costs *costs, const char *key, const ech__step_cost *cost);
 /* Leaves out all of a key, of this machine; a file keeps them. */

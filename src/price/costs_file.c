@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { VERSION = 2, MAX_BYTES = 64 << 20 };
@@ -130,6 +131,14 @@ static ech_status read_all(ech__costs *costs, const ech_json *doc)
     if (version != VERSION)
         return ech__fail(ctx, ECH_E_FORMAT, "version is %lld; this program reads %d",
                          (long long)version, VERSION);
+    if (ech__json_find(doc, "exported")) {
+        const char *name;
+        ECH_TRY(ech__json_get_string(ctx, doc, "exported", &name));
+        costs->machine = ech__arena_printf(&costs->arena, "%s", name);
+        costs->exported = true;
+        if (!costs->machine)
+            return ech__no_memory(ctx, "the store of costs");
+    }
     ECH_TRY(ech__json_get_object(ctx, doc, "machines", &machines));
     for (ech__json_iter m = ech__json_begin(machines); m.key; ech__json_next(&m)) {
         ECH_TRY(ech__json_get_object(ctx, machines, m.key, &object));
@@ -237,16 +246,41 @@ static ech_json *machine_json(const ech__costs *costs, const ech__machine_row *m
     return object;
 }
 
-static ech_status write_file(const ech__costs *costs)
+/* only: a machine whose costs are exported; NULL: all machines of a store. */
+static ech_status write_file(const ech__costs *costs, const char *path, const char *only)
 {
     ech_json *doc = ech__json_object(), *machines = ech__json_object();
-    for (size_t i = 0; i < costs->nmachines; i++)
-        ech__json_set(&machines, costs->machines[i].name, machine_json(costs, &costs->machines[i]));
     ech__json_set_int(&doc, "version", VERSION);
+    if (only)
+        ech__json_set_string(&doc, "exported", only);
+    for (size_t i = 0; i < costs->nmachines; i++) {
+        const ech__machine_row *m = &costs->machines[i];
+        if (!only || !strcmp(m->name, only))
+            ech__json_set(&machines, m->name, machine_json(costs, m));
+    }
     ech__json_set(&doc, "machines", machines);
-    const ech_status status = ech__json_save(costs->ctx, costs->path, doc, ECH_JSON_LINE);
+    const ech_status status = ech__json_save(costs->ctx, path, doc, ECH_JSON_LINE);
     ech__json_destroy(doc);
     return status;
+}
+
+ech_status ech__costs_export(const ech__costs *costs, const char *path)
+{
+    struct stat store, file;
+    size_t known = 0;
+    for (size_t i = 0; i < costs->count; i++)
+        known += !strcmp(costs->entries[i].machine, costs->machine);
+    if (known == 0)
+        return ech__fail(costs->ctx, ECH_E_INVALID,
+                         "no costs of this machine are in %s: echelon plan measures them",
+                         costs->path ? costs->path : "memory");
+    if (costs->path && stat(costs->path, &store) == 0 && stat(path, &file) == 0 &&
+        store.st_dev == file.st_dev && store.st_ino == file.st_ino)
+        return ech__fail(costs->ctx, ECH_E_INVALID,
+                         "%s is the store itself: it takes no more measurements once it is an "
+                         "export; give another name",
+                         path);
+    return write_file(costs, path, costs->machine);
 }
 
 static bool same_sizes(const ech__size_costs *a, const ech__size_costs *b)
@@ -318,7 +352,7 @@ static ech_status merge_and_write(const ech__costs *costs)
     if (status == ECH_OK)
         status = add_fresh(costs, &file);
     if (status == ECH_OK)
-        status = write_file(&file);
+        status = write_file(&file, file.path, NULL);
     ech__arena_fini(&file.arena);
     return status;
 }
@@ -338,7 +372,7 @@ static bool has_news(const ech__costs *costs)
 ech_status ech__costs_save(ech__costs *costs)
 {
     int lock;
-    if (!costs->path || !has_news(costs))
+    if (!costs->path || costs->exported || !has_news(costs))
         return ECH_OK;
     ECH_TRY(ech__store_lock(costs->ctx, costs->path, LOCK_SECONDS, &lock));
     const ech_status status = merge_and_write(costs);

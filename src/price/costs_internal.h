@@ -22,7 +22,8 @@ struct ech__costs {
     ech_ctx *ctx;
     ech__arena arena;
     const char *path;    /* NULL: in memory only */
-    const char *machine; /* this one */
+    const char *machine; /* this one, or the one that exported the file */
+    bool exported;
     ech__cost_entry *entries;
     size_t count, cap;
     ech__machine_row *machines;

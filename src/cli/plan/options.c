@@ -3,6 +3,7 @@
 #include "device/device.h"
 #include "report/report.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,8 +30,13 @@ static const ech__option options[] = {
             .arg = "S", .initial = "1.5", .min = 0.01, .max = 600),
     ECH_ROW(STRING, args, costs_file, "costs-file",
             "File that stores costs. Default: $ECHELON_COSTS, or costs.json next to the kernel "
-            "timings.",
+            "timings. One that echelon plan export wrote on another machine has the costs of that "
+            "machine; nothing is measured then.",
             .arg = "FILE"),
+    ECH_ROW(REAL, args, device_speed, "device-speed",
+            "Price devices that are X times as fast as the one that was measured. Requires --link "
+            "or --cluster.",
+            .arg = "X", .initial = "1", .min = 1e-3, .max = 1e6),
     ECH_ROW(FLAG, args, advise, "advise",
             "Find the batch and the number of devices with the highest throughput at an "
             "efficiency of at least --efficiency.",
@@ -116,6 +122,16 @@ ech_status ech__plan_devices(ech_ctx *ctx, const char *text, counts *out)
     return ECH_OK;
 }
 
+ech_status ech__plan_costs_file(ech_ctx *ctx, const char *given, char *out, size_t bytes)
+{
+    if (!given)
+        return ech__costs_default_path(ctx, out, bytes);
+    if ((size_t)snprintf(out, bytes, "%s", given) >= bytes)
+        return ech__fail(ctx, ECH_E_INVALID, "--costs-file: the path is longer than %zu bytes",
+                         bytes);
+    return ECH_OK;
+}
+
 ech__run_config ech__plan_config(const args *a)
 {
     ech__run_config config = a->run;
@@ -159,9 +175,16 @@ ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
 {
     const ech__run_config *t = &a->run;
     ECH_TRY(ech__training_check(ctx, t));
-    if (a->device_spec && (a->measure || a->costs_file))
+    if (a->device_spec && (a->measure || a->costs_file || a->device_speed != 1))
         return ech__fail(ctx, ECH_E_INVALID, "--device-spec measures nothing: %s does not apply",
-                         a->measure ? "--measure" : "--costs-file");
+                         a->measure      ? "--measure"
+                         : a->costs_file ? "--costs-file"
+                                         : "--device-speed");
+    if (a->device_speed != 1 && !t->link && !t->cluster)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--device-speed %g requires --link or --cluster: devices of this machine "
+                         "do their exchange themselves, at its speed",
+                         a->device_speed);
     if (t->algorithm && !t->link && !t->cluster && !a->device_spec)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--algorithm requires --link or --cluster: devices of this machine "

@@ -10,7 +10,7 @@ typedef struct ech__plan_args {
     const char *devices;
     bool measure, measure_link, measure_copies;
     int64_t measure_batch;
-    double seconds;
+    double seconds, device_speed;
     const char *costs_file, *measure_file, *device_spec;
     bool advise;
     double efficiency;
@@ -35,6 +35,9 @@ size_t ech__plan_distinct(int64_t *numbers, size_t count);
 
 /* The run that is priced, without a batch and a limit of memory. */
 ech__run_config ech__plan_config(const ech__plan_args *args);
+
+/* The file of costs: --costs-file (NULL: not given), or the usual one. Empty: they are not kept. */
+ech_status ech__plan_costs_file(ech_ctx *ctx, const char *given, char *out, size_t bytes);
 
 /* Refuses what does not go together. */
 ech_status ech__plan_check(ech_ctx *ctx, const ech__plan_args *args, const ech__load *load,

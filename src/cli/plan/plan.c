@@ -68,6 +68,8 @@ static ech_status price(const ech__plan_measuring *m, ech__costs *costs,
                           .given_links = cluster != NULL,
                           .links = a->run.cluster ? a->run.cluster : a->run.link,
                           .costs = *file ? file : NULL,
+                          .machine = ech__costs_exported(costs),
+                          .device_speed = a->device_speed,
                           .device = m->device,
                           .device_file = a->device_spec,
                           .advised = a->advise,
@@ -75,6 +77,7 @@ static ech_status price(const ech__plan_measuring *m, ech__costs *costs,
     const ech__pricing_options o = {.config = &config,
                                     .strategy = r.strategy,
                                     .costs = costs,
+                                    .sped_up = a->device_speed != 1,
                                     .device = m->device,
                                     .cluster = cluster,
                                     .algorithm = a->run.algorithm,
@@ -95,17 +98,6 @@ static ech_status price(const ech__plan_measuring *m, ech__costs *costs,
 
 /* ---- the command ---- */
 
-/* Empty: they are not kept. */
-static ech_status find_file(ech_ctx *ctx, const args *a, char *out, size_t bytes)
-{
-    if (!a->costs_file)
-        return ech__costs_default_path(ctx, out, bytes);
-    if ((size_t)snprintf(out, bytes, "%s", a->costs_file) >= bytes)
-        return ech__fail(ctx, ECH_E_INVALID, "--costs-file: the path is longer than %zu bytes",
-                         bytes);
-    return ECH_OK;
-}
-
 static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const args *a,
                 const counts *devices, const ech__device_spec *device)
 {
@@ -123,14 +115,16 @@ static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const ar
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     char file[4096] = "";
     ech__costs *costs;
-    if ((!device && find_file(ctx, a, file, sizeof file) < 0) ||
+    if ((!device && ech__plan_costs_file(ctx, a->costs_file, file, sizeof file) < 0) ||
         ech__costs_open(ctx, file, NULL, &costs) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     const bool given = t->link || t->cluster || device;
     const ech__run_config config = ech__plan_config(a);
     const ech__run_config single = ech__pricing_single(&config, t->parallel, 1);
     const ech__costs_key key = ech__costs_key_of(&single);
-    const int cores = ech__device_cores() / t->train.threads;
+    const bool exported = ech__costs_exported(costs);
+    const int cores =
+        exported ? ech__costs_beside(costs, key.s) : ech__device_cores() / t->train.threads;
     const ech__plan_measuring m = {.ctx = ctx,
                                    .command = command,
                                    .argv = argv,
@@ -141,7 +135,16 @@ static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const ar
                                    .device = device,
                                    .given_links = given,
                                    .beside = given || cores < 2 ? 1 : cores};
-    int code = device ? ECH__EXIT_GOOD : ech__plan_measure(&m, costs);
+    int code = ECH__EXIT_GOOD;
+    if (exported && a->measure) {
+        ech__fail(ctx, ECH_E_INVALID, "--measure: %s has the costs of another machine (%s)", file,
+                  ech__costs_exported(costs));
+        code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    } else if (!device && !exported) {
+        code = ech__plan_measure(&m, costs);
+    }
+    if (a->device_speed != 1)
+        ech__costs_speed_up(costs, a->device_speed);
     if (code == ECH__EXIT_GOOD && price(&m, costs, given ? &cluster : NULL, file) < 0)
         code = ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     ech__costs_close(costs);
@@ -166,8 +169,7 @@ static int memory(ech_ctx *ctx, const ech__command *command, const args *a)
 
 int ech__plan_run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    args with_device = *(const args *)given->args;
-    const args *a = &with_device;
+    args *a = given->args;
     ech__device_spec device;
     int code;
     if (a->device_spec) {
@@ -176,7 +178,7 @@ int ech__plan_run(ech_ctx *ctx, const ech__command *command, const ech__option_r
             return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
         }
         if (!a->run.train.device_memory)
-            with_device.run.train.device_memory = (int64_t)device.memory;
+            a->run.train.device_memory = (int64_t)device.memory;
     }
     if (a->measure_batch || a->measure_link || a->measure_copies)
         return ech__plan_measure_as_rank(ctx, command, a);

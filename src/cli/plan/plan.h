@@ -12,6 +12,8 @@ typedef struct ech__plan_result {
     bool given_links;               /* else: this machine's memory */
     const char *links;              /* as they were given */
     const char *costs;              /* file that the costs are kept in */
+    const char *machine;            /* that the costs were measured on; NULL: this one */
+    double device_speed;            /* by which they were scaled */
     const ech__device_spec *device; /* NULL: costs were measured */
     const char *device_file;
     int beside;        /* copies that were measured side by side; 1: none */

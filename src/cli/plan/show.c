@@ -103,7 +103,13 @@ static void show_head(const ech__plan_result *r)
     printf(" samples");
     if (r->beside > 1)
         printf(", alone and with %d devices at the same time", r->beside);
-    puts(".\n");
+    if (r->machine)
+        printf(", on another machine (%s)", r->machine);
+    puts(".");
+    if (r->device_speed != 1)
+        printf("Devices are %g times as fast as the one that was measured (--device-speed).\n",
+               r->device_speed);
+    putchar('\n');
 }
 
 static void show_row(const ech__scaled *s)
@@ -318,6 +324,8 @@ static ech_json *costs_json(const ech__plan_result *r)
     for (int i = 0; i < count; i++)
         ech__json_append_int(&list, batches[i]);
     ech__json_set_string(&json, "file", r->costs);
+    ech__json_set_string(&json, "other_machine", r->machine);
+    ech__json_set_real(&json, "device_speed", r->device_speed);
     ech__json_set(&json, "batches", list);
     ech__json_set_int(&json, "beside", r->beside);
     return json;
