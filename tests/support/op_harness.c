@@ -64,6 +64,7 @@ static ech__operand operand(harness *h, const ech__type *type, bool free)
 op_case harness_case(harness *h, const ech__node *given, const ech__type *in, unsigned free)
 {
     ech__node node = *given;
+    node.nout = 1; /* unless its shape rule says otherwise */
     ech__type out[ECH__MAX_OUT];
     if (ech__op_info(node.op)->infer(h->ctx, &node, in, out) < 0)
         fail_msg("%s", ech_ctx_error(h->ctx));
