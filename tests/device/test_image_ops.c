@@ -1,5 +1,5 @@
 /* Every operator on images on every kind of device, through the harness of support/op_harness.h. */
-#include "support/op_harness.h"
+#include "support/op_cases.h"
 #include "support/levels.h"
 
 #include <float.h>
@@ -11,17 +11,7 @@
 
 static ech__type image(int64_t n, int64_t c, int64_t h, int64_t w)
 {
-    return harness_type(ECH_F32, 4, (int64_t[]){n, c, h, w});
-}
-
-static ech__type vector(int64_t length)
-{
-    return harness_type(ECH_F32, 1, (int64_t[]){length});
-}
-
-static ech__type places(int64_t n, int64_t c, int64_t h, int64_t w)
-{
-    return harness_type(ECH_U8, 4, (int64_t[]){n, c, h, w});
+    return image_of(ECH_F32, n, c, h, w);
 }
 
 /* Samples, channels, height and width. Blocks of 8 and of 16 channels are empty in part, full, or one of
@@ -33,11 +23,7 @@ static const int64_t IMAGES[][4] = {
 
 /* ---- convolutions ---- */
 
-typedef struct conv {
-    int64_t N, I, H, W, O, kernel, stride, pad;
-} conv;
-
-static const conv CONVS[] = {
+static const conv_shape CONVS[] = {
     {1, 1, 1, 1, 1, 1, 1, 0},   /* one pixel of one channel */
     {1, 3, 5, 5, 6, 3, 1, 1},   /* few channels */
     {3, 6, 7, 5, 16, 3, 2, 1},  /* stride */
@@ -51,63 +37,33 @@ static const conv CONVS[] = {
     {1, 17, 6, 6, 6, 3, 3, 2}, /* windows with nothing but padding in their first rows */
 };
 
-enum { CONV_OPS = 7, CONV_BWD_DATA = 4 };
-
 /* input: x is what a program writes, in row-major order. */
-static void conv_cases(harness *h, const conv *v, bool input, op_case *out)
+static void conv_cases(harness *h, const conv_shape *v, bool input, op_case *out)
 {
-    const ech__attrs plain = {
-        .kernel = v->kernel, .stride = v->stride, .pad = v->pad, .height = v->H, .width = v->W};
-    ech__attrs relu = plain, bias = plain;
-    relu.relu = true;
-    bias.bias = true;
-    const int64_t P = (v->H + 2 * v->pad - v->kernel) / v->stride + 1;
-    const int64_t Q = (v->W + 2 * v->pad - v->kernel) / v->stride + 1;
-    const ech__type x = image(v->N, v->I, v->H, v->W), dy = image(v->N, v->O, P, Q);
-    const ech__type w = image(v->O, v->I, v->kernel, v->kernel), b = vector(v->O);
-    const struct {
-        ech__op op;
-        int nin;
-        ech__attrs attrs;
-        unsigned free;
-        ech__type in[3];
-    } rows[CONV_OPS] = {
-        {ECH__OP_CONV2D, 2, plain, 1u << 1, {x, w}},
-        {ECH__OP_CONV2D, 2, relu, 1u << 1, {x, w}},
-        {ECH__OP_CONV2D, 3, plain, 1u << 1, {x, w, b}},
-        {ECH__OP_CONV2D, 3, relu, 1u << 1, {x, w, b}},
-        {ECH__OP_CONV2D_BWD_DATA, 2, plain, 1u << 1, {dy, w}},
-        {ECH__OP_CONV2D_BWD_WEIGHTS, 2, plain, 1u << 2, {x, dy}},
-        {ECH__OP_CONV2D_BWD_WEIGHTS, 2, bias, 1u << 2, {x, dy}},
-    };
-    for (int i = 0; i < CONV_OPS; i++) {
-        const ech__node node = {.op = rows[i].op, .nin = rows[i].nin, .attrs = rows[i].attrs};
-        out[i] = harness_case(h, &node, rows[i].in, rows[i].free);
-        if (input && i != CONV_BWD_DATA)
-            out[i].desc.operands[0].layout = ech__layout_plain(&x.shape);
-    }
+    op_row rows[OP_ROWS];
+    row_cases(h, rows, conv_rows(ECH_F32, v, rows), input, out);
 }
 
 static void collect_conv(harness *h, const op_case *cases)
 {
     harness_forget(h);
-    for (int i = 0; i < CONV_OPS; i++)
+    for (int i = 0; i < CONV_ROWS; i++)
         harness_collect(h, &cases[i]);
     /* A plan keeps one layout for the weights and their gradient; the backward pass may have a copy. */
-    op_case shared[CONV_OPS - 1];
+    op_case shared[CONV_ROWS - 1];
     memcpy(shared, cases, CONV_BWD_DATA * sizeof *cases);
     memcpy(shared + CONV_BWD_DATA, cases + CONV_BWD_DATA + 1,
-           (CONV_OPS - 1 - CONV_BWD_DATA) * sizeof *cases);
-    assert_true(harness_shares_layout(h, shared, CONV_OPS - 1));
+           (CONV_ROWS - 1 - CONV_BWD_DATA) * sizeof *cases);
+    assert_true(harness_shares_layout(h, shared, CONV_ROWS - 1));
 }
 
-static void check_conv(harness *h, const conv *v)
+static void check_conv(harness *h, const conv_shape *v)
 {
     for (int input = 0; input < 2; input++) {
-        op_case cases[CONV_OPS];
+        op_case cases[CONV_ROWS];
         conv_cases(h, v, input, cases);
         collect_conv(h, cases);
-        for (int i = 0; i < CONV_OPS; i++) {
+        for (int i = 0; i < CONV_ROWS; i++) {
             if (!input || i != CONV_BWD_DATA)
                 harness_check(h, &cases[i]);
         }
@@ -122,29 +78,12 @@ static void convolutions(void **state)
 
 /* ---- batch norm ---- */
 
-static const ech__attrs NORM = {.epsilon = 1e-5}, NORM_RELU = {.epsilon = 1e-5, .relu = true};
 static const ech__attrs RUNNING = {.momentum = 0.1};
 
-typedef void (*node_fn)(harness *h, const ech__node *node, const ech__type *in);
-
-/* Everything batch norm does with an image. */
 static void norm_nodes(harness *h, const int64_t *dims, node_fn visit)
 {
-    const ech__type x = image(dims[0], dims[1], dims[2], dims[3]), v = vector(dims[1]);
-    const ech__attrs attrs[] = {NORM, NORM_RELU};
-    visit(h, &(ech__node){.op = ECH__OP_BN_STATS, .nin = 1}, &x);
-    visit(h, &(ech__node){.op = ECH__OP_BN_RUNNING, .nin = 5, .attrs = RUNNING},
-          (ech__type[]){v, v, v, v, x});
-    for (int relu = 0; relu < 2; relu++) {
-        for (int residual = 0; residual < 2; residual++)
-            visit(h,
-                  &(ech__node){.op = ECH__OP_BN_APPLY, .nin = 5 + residual, .attrs = attrs[relu]},
-                  (ech__type[]){x, v, v, v, v, x});
-        visit(h, &(ech__node){.op = ECH__OP_BN_REDUCE, .nin = 4 + relu, .attrs = attrs[relu]},
-              (ech__type[]){x, x, v, v, x});
-        visit(h, &(ech__node){.op = ECH__OP_BN_BWD_DATA, .nin = 7 + relu, .attrs = attrs[relu]},
-              (ech__type[]){x, x, v, v, v, v, v, x});
-    }
+    op_row rows[OP_ROWS];
+    for_each_row(h, rows, norm_rows(ECH_F32, dims, rows), visit);
 }
 
 static void batch_norm(void **state)
@@ -185,18 +124,8 @@ static const int64_t WINDOWS[][3] = {{1, 1, 0}, {2, 2, 0}, {3, 2, 0}, {3, 2, 1},
 
 static void pool_nodes(harness *h, const int64_t *dims, const int64_t *window, node_fn visit)
 {
-    const int64_t N = dims[0], C = dims[1], H = dims[2], W = dims[3];
-    const ech__attrs attrs = {
-        .kernel = window[0], .stride = window[1], .pad = window[2], .height = H, .width = W};
-    const int64_t P = (H + 2 * attrs.pad - attrs.kernel) / attrs.stride + 1;
-    const int64_t Q = (W + 2 * attrs.pad - attrs.kernel) / attrs.stride + 1;
-    if (H + 2 * attrs.pad < attrs.kernel || W + 2 * attrs.pad < attrs.kernel)
-        return;
-    const ech__type x = image(N, C, H, W), back[] = {image(N, C, P, Q), places(N, C, P, Q)};
-    visit(h, &(ech__node){.op = ECH__OP_MAXPOOL2D, .nin = 1, .attrs = attrs}, &x);
-    visit(h, &(ech__node){.op = ECH__OP_MAXPOOL2D_BWD, .nin = 2, .attrs = attrs}, back);
-    visit(h, &(ech__node){.op = ECH__OP_AVGPOOL2D, .nin = 1, .attrs = attrs}, &x);
-    visit(h, &(ech__node){.op = ECH__OP_AVGPOOL2D_BWD, .nin = 1, .attrs = attrs}, back);
+    op_row rows[OP_ROWS];
+    for_each_row(h, rows, pool_rows(ECH_F32, dims, window, rows), visit);
 }
 
 static void pools(void **state)
@@ -228,26 +157,19 @@ static void a_nan_is_the_largest(void **state)
     }
 }
 
-/* ---- flattening ---- */
+/* ---- sums, ReLUs, flattening ---- */
 
-static void flatten_nodes(harness *h, const int64_t *dims, node_fn visit)
+static void shape_nodes(harness *h, const int64_t *dims, node_fn visit)
 {
-    const ech__type x = image(dims[0], dims[1], dims[2], dims[3]);
-    const ech__type rows =
-        harness_type(ECH_F32, 2, (int64_t[]){dims[0], dims[1] * dims[2] * dims[3]});
-    visit(h, &(ech__node){.op = ECH__OP_FLATTEN, .nin = 1}, &x);
-    visit(h,
-          &(ech__node){.op = ECH__OP_UNFLATTEN,
-                       .nin = 1,
-                       .attrs = {.channels = dims[1], .height = dims[2], .width = dims[3]}},
-          &rows);
+    op_row rows[OP_ROWS];
+    for_each_row(h, rows, shape_rows(ECH_F32, dims, rows), visit);
 }
 
-static void flattening(void **state)
+static void shapes(void **state)
 {
     harness *h = *state;
     for (int i = 0; i < LENGTH(IMAGES); i++)
-        flatten_nodes(h, IMAGES[i], harness_check_node);
+        shape_nodes(h, IMAGES[i], harness_check_node);
     /* Of what a program writes, too. */
     const ech__type x = image(3, 6, 4, 7);
     op_case c = harness_case(h, &(ech__node){.op = ECH__OP_FLATTEN, .nin = 1}, &x, 0);
@@ -255,28 +177,14 @@ static void flattening(void **state)
     harness_check(h, &c);
 }
 
-/* ---- elementwise operators, on images ---- */
-
-static void elementwise(void **state)
-{
-    harness *h = *state;
-    for (int i = 0; i < LENGTH(IMAGES); i++) {
-        const ech__type x = image(IMAGES[i][0], IMAGES[i][1], IMAGES[i][2], IMAGES[i][3]);
-        const ech__type pair[] = {x, x};
-        harness_check_node(h, &(ech__node){.op = ECH__OP_ADD, .nin = 2}, pair);
-        harness_check_node(h, &(ech__node){.op = ECH__OP_RELU, .nin = 1}, pair);
-        harness_check_node(h, &(ech__node){.op = ECH__OP_RELU_BWD, .nin = 2}, pair);
-    }
-}
-
 /* ---- second orders of weights ---- */
 
 static void reorders(void **state)
 {
     harness *h = *state;
-    const conv some[] = {CONVS[1], CONVS[3], CONVS[9]};
+    const conv_shape some[] = {CONVS[1], CONVS[3], CONVS[9]};
     for (int i = 0; i < LENGTH(some); i++) {
-        op_case cases[CONV_OPS];
+        op_case cases[CONV_ROWS];
         conv_cases(h, &some[i], false, cases);
         collect_conv(h, cases);
         const ech__type w = image(some[i].O, some[i].I, some[i].kernel, some[i].kernel);
@@ -298,14 +206,14 @@ static void repeat(void **state)
     for (int i = 0; i < LENGTH(dims); i++) {
         norm_nodes(h, dims[i], harness_repeat_node);
         pool_nodes(h, dims[i], WINDOWS[3], harness_repeat_node);
-        flatten_nodes(h, dims[i], harness_repeat_node);
+        shape_nodes(h, dims[i], harness_repeat_node);
     }
-    const conv some[] = {CONVS[2], CONVS[7], CONVS[8]};
+    const conv_shape some[] = {CONVS[2], CONVS[7], CONVS[8]};
     for (int i = 0; i < LENGTH(some); i++) {
-        op_case cases[CONV_OPS];
+        op_case cases[CONV_ROWS];
         conv_cases(h, &some[i], false, cases);
         collect_conv(h, cases);
-        for (int k = 0; k < CONV_OPS; k++)
+        for (int k = 0; k < CONV_ROWS; k++)
             harness_repeat(h, &cases[k]);
     }
 }
@@ -333,8 +241,8 @@ static void performance(void **state)
     pool_nodes(h, (int64_t[]){64, 6, 28, 28}, WINDOWS[1], measure_node);
     pool_nodes(h, (int64_t[]){64, 16, 10, 10}, WINDOWS[1], measure_node);
     pool_nodes(h, (int64_t[]){64, 512, 4, 4}, WINDOWS[6], measure_node);
-    flatten_nodes(h, (int64_t[]){64, 16, 5, 5}, measure_node);
-    flatten_nodes(h, (int64_t[]){64, 512, 1, 1}, measure_node);
+    shape_nodes(h, (int64_t[]){64, 16, 5, 5}, measure_node);
+    shape_nodes(h, (int64_t[]){64, 512, 1, 1}, measure_node);
 }
 
 /* ---- the reference against numbers worked out by hand ---- */
@@ -375,7 +283,7 @@ static void worked_convolutions(void **state)
 {
     const double x[] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, w[] = {1, 2, 3, 4}, dy[] = {1, 2, 3, 4};
     const double b[] = {-50};
-    const ech__type x3 = image(1, 1, 3, 3), y2 = image(1, 1, 2, 2), v1 = vector(1);
+    const ech__type x3 = image(1, 1, 3, 3), y2 = image(1, 1, 2, 2), v1 = vector_of(1);
     const ech__attrs near = {WINDOW(2, 1, 0)}, apart = {WINDOW(2, 2, 1)};
     const ech__attrs relu = {WINDOW(2, 1, 0), .relu = true}, bias = {WINDOW(2, 1, 0), .bias = true};
     const worked all[] = {
@@ -413,7 +321,7 @@ static void worked_batch_norm(void **state)
     const double gamma[] = {2, 3}, beta[] = {10, 0}, residual[] = {1, 1, -20, 1};
     const double dy[] = {1, 2, 3, 4}, dgamma[] = {4, 2}, dbeta[] = {2, 0}, y[] = {1, 0, 1, -1};
     const double old_mean[] = {0, 10}, old_variance[] = {1, 1};
-    const ech__type i2 = image(2, 2, 1, 1), i1 = image(1, 2, 1, 1), v = vector(2);
+    const ech__type i2 = image(2, 2, 1, 1), i1 = image(1, 2, 1, 1), v = vector_of(2);
     const ech__attrs none = {0}, relu = {.relu = true};
     const worked all[] = {
         {{.op = ECH__OP_BN_STATS, .nin = 1}, {i2}, {x}, OF(2, 4, 1, 4)},
@@ -459,7 +367,8 @@ static void worked_pools(void **state)
     const double x[] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, dy[] = {4, 8, 12, 16};
     const double below[] = {-1, -2, -3, -4, -5, -6, -7, -8, -9}, equal[9] = {0};
     const double centre[] = {3, 2, 1, 0}; /* the places that see it in each of four windows */
-    const ech__type x3 = image(1, 1, 3, 3), y2 = image(1, 1, 2, 2), p2 = places(1, 1, 2, 2);
+    const ech__type x3 = image(1, 1, 3, 3), y2 = image(1, 1, 2, 2),
+                    p2 = image_of(ECH_U8, 1, 1, 2, 2);
     const ech__attrs near = {WINDOW(2, 1, 0)}, apart = {WINDOW(2, 2, 1)};
     const ech__attrs shape = {.channels = 1, .height = 3, .width = 3};
     const ech__type row = harness_type(ECH_F32, 2, (int64_t[]){1, 9});
@@ -508,8 +417,7 @@ int main(void)
         ON_EACH_KIND(far_from_zero),
         ON_EACH_KIND(pools),
         ON_EACH_KIND(a_nan_is_the_largest),
-        ON_EACH_KIND(flattening),
-        ON_EACH_KIND(elementwise),
+        ON_EACH_KIND(shapes),
         ON_EACH_KIND(convolutions),
         TEST(cpu, reorders),
         ON_EACH_KIND(repeat),

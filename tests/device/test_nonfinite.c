@@ -2,7 +2,7 @@
  * kernel, on every layout and in every type, wherever the reference has one. The reference in turn
  * has what PyTorch has, by the table in as_pytorch. An operator that loses a NaN hides that a
  * training run has diverged. */
-#include "support/op_harness.h"
+#include "support/op_cases.h"
 
 #include <math.h>
 #include <string.h>
@@ -12,21 +12,6 @@
 #define I_ ((double)INFINITY)
 
 static const ech_dtype TYPES[] = {ECH_F32, ECH_BF16, ECH_F16};
-
-static ech__type matrix(ech_dtype dtype, int64_t rows, int64_t cols)
-{
-    return harness_type(dtype, 2, (int64_t[]){rows, cols});
-}
-
-static ech__type vector(int64_t length)
-{
-    return harness_type(ECH_F32, 1, (int64_t[]){length});
-}
-
-static ech__type image(ech_dtype dtype, int64_t n, int64_t c, int64_t h, int64_t w)
-{
-    return harness_type(dtype, 4, (int64_t[]){n, c, h, w});
-}
 
 /* ---- the reference, by PyTorch's rules ---- */
 
@@ -66,7 +51,7 @@ static void check_rule(harness *h, const rule *r)
 /* relu(x), threshold_backward(dy, y, 0), max_pool2d with its indices, mse_loss, cross_entropy, argmax. */
 static void as_pytorch(void **state)
 {
-    const ech__type four = matrix(ECH_F32, 1, 4), square = image(ECH_F32, 1, 1, 2, 2);
+    const ech__type four = matrix_of(ECH_F32, 1, 4), square = image_of(ECH_F32, 1, 1, 2, 2);
     const ech__type label = harness_type(ECH_S32, 1, (int64_t[]){1});
     const ech__attrs pool = {.kernel = 2, .stride = 2};
     const ech__node relu = {.op = ECH__OP_RELU, .nin = 1};
@@ -98,44 +83,22 @@ static void as_pytorch(void **state)
 
 /* ---- operators with a weight ---- */
 
-typedef struct weighted {
-    ech__op op;
-    int nin;
-    ech__attrs attrs;
-    unsigned free;
-    ech__type in[4];
-} weighted;
-
 /* All of them first say which layouts they like. */
-static void break_all(harness *h, const weighted *rows, int count, bool plain_input)
+static void break_all(harness *h, const op_row *rows, int count, bool plain_input)
 {
-    op_case cases[9];
+    op_case cases[OP_ROWS];
     harness_forget(h);
-    for (int i = 0; i < count; i++) {
-        const ech__node node = {.op = rows[i].op, .nin = rows[i].nin, .attrs = rows[i].attrs};
-        cases[i] = harness_case(h, &node, rows[i].in, rows[i].free);
-        if (plain_input)
-            cases[i].desc.operands[0].layout = ech__layout_plain(&rows[i].in[0].shape);
+    row_cases(h, rows, count, plain_input, cases);
+    for (int i = 0; i < count; i++)
         harness_collect(h, &cases[i]);
-    }
     for (int i = 0; i < count; i++)
         harness_nonfinite(h, &cases[i]);
 }
 
 static void break_layer(harness *h, ech_dtype t, int64_t N, int64_t I, int64_t O)
 {
-    const ech__type x = matrix(t, N, I), w = matrix(t, O, I), dy = matrix(t, N, O), b = vector(O);
-    const ech__attrs none = {.relu = false}, relu = {.relu = true}, bias = {.bias = true};
-    const weighted rows[] = {
-        {ECH__OP_LINEAR, 2, none, 1u << 1, {x, w}},
-        {ECH__OP_LINEAR, 2, relu, 1u << 1, {x, w}},
-        {ECH__OP_LINEAR, 3, relu, 1u << 1, {x, w, b}},
-        {ECH__OP_LINEAR_BWD_DATA, 2, none, 1u << 1, {dy, w}},
-        {ECH__OP_LINEAR_BWD_WEIGHTS, 2, none, 1u << 2, {x, dy}},
-        {ECH__OP_LINEAR_BWD_WEIGHTS, 2, bias, 1u << 2, {x, dy}},
-        {ECH__OP_LINEAR_ADD_WEIGHTS, 4, bias, 1u << 2, {x, dy, w, b}},
-    };
-    break_all(h, rows, LENGTH(rows) - (t != ECH_F32), false);
+    op_row rows[OP_ROWS];
+    break_all(h, rows, layer_rows(t, N, I, O, rows), false);
 }
 
 static void linear(void **state)
@@ -152,39 +115,19 @@ static void linear_of_many_samples(void **state)
     break_layer(*state, ECH_F32, 40, 5, 64);
 }
 
-typedef struct conv {
-    int64_t N, I, H, W, O, kernel, stride, pad;
-} conv;
-
-static const conv CONVS[] = {
+static const conv_shape CONVS[] = {
     {1, 3, 12, 12, 6, 5, 1, 0}, /* few channels, blocks in part empty */
     {2, 16, 6, 6, 32, 1, 2, 0}, /* the shortcut of a residual block */
     {1, 17, 7, 7, 24, 3, 2, 1},
     {1, 32, 6, 5, 16, 3, 1, 1}, /* the blocks of a residual net */
 };
 
-static void break_conv(harness *h, ech_dtype t, const conv *v)
+static void break_conv(harness *h, ech_dtype t, const conv_shape *v)
 {
-    const ech__attrs plain = {
-        .kernel = v->kernel, .stride = v->stride, .pad = v->pad, .height = v->H, .width = v->W};
-    ech__attrs relu = plain, bias = plain;
-    relu.relu = true;
-    bias.bias = true;
-    const int64_t P = (v->H + 2 * v->pad - v->kernel) / v->stride + 1;
-    const int64_t Q = (v->W + 2 * v->pad - v->kernel) / v->stride + 1;
-    const ech__type x = image(t, v->N, v->I, v->H, v->W), dy = image(t, v->N, v->O, P, Q);
-    const ech__type w = image(t, v->O, v->I, v->kernel, v->kernel), b = vector(v->O);
-    const weighted rows[] = {
-        {ECH__OP_CONV2D, 2, plain, 1u << 1, {x, w}},
-        {ECH__OP_CONV2D, 2, relu, 1u << 1, {x, w}},
-        {ECH__OP_CONV2D, 3, relu, 1u << 1, {x, w, b}},
-        {ECH__OP_CONV2D_BWD_DATA, 2, plain, 1u << 1, {dy, w}},
-        {ECH__OP_CONV2D_BWD_WEIGHTS, 2, plain, 1u << 2, {x, dy}},
-        {ECH__OP_CONV2D_BWD_WEIGHTS, 2, bias, 1u << 2, {x, dy}},
-    };
-    break_all(h, rows, LENGTH(rows), false);
+    op_row rows[OP_ROWS];
+    break_all(h, rows, conv_rows(t, v, rows), false);
     if (v->I == 3) /* what a program writes */
-        break_all(h, rows, 3, true);
+        break_all(h, rows, CONV_BWD_DATA, true);
 }
 
 static void convolutions(void **state)
@@ -197,59 +140,18 @@ static void convolutions(void **state)
 
 /* ---- everything else ---- */
 
-static void break_image(harness *h, ech_dtype t, const int64_t *dims)
-{
-    const ech__type x = image(t, dims[0], dims[1], dims[2], dims[3]), v = vector(dims[1]);
-    const ech__attrs attrs[] = {{.epsilon = 1e-5}, {.epsilon = 1e-5, .relu = true}};
-    harness_nonfinite_node(h, &(ech__node){.op = ECH__OP_BN_STATS, .nin = 1}, &x);
-    harness_nonfinite_node(
-        h, &(ech__node){.op = ECH__OP_BN_RUNNING, .nin = 5, .attrs = {.momentum = 0.1}},
-        (ech__type[]){v, v, v, v, x});
-    for (int relu = 0; relu < 2; relu++) {
-        const ech__node reduce = {ECH__OP_BN_REDUCE, .nin = 4 + relu, .attrs = attrs[relu]};
-        const ech__node data = {ECH__OP_BN_BWD_DATA, .nin = 7 + relu, .attrs = attrs[relu]};
-        for (int residual = 0; residual < 2; residual++) {
-            const ech__node apply = {ECH__OP_BN_APPLY, .nin = 5 + residual, .attrs = attrs[relu]};
-            harness_nonfinite_node(h, &apply, (ech__type[]){x, v, v, v, v, x});
-        }
-        harness_nonfinite_node(h, &reduce, (ech__type[]){x, x, v, v, x});
-        harness_nonfinite_node(h, &data, (ech__type[]){x, x, v, v, v, v, v, x});
-    }
-    harness_nonfinite_node(h, &(ech__node){.op = ECH__OP_ADD, .nin = 2}, (ech__type[]){x, x});
-    harness_nonfinite_node(h, &(ech__node){.op = ECH__OP_RELU, .nin = 1}, &x);
-    harness_nonfinite_node(h, &(ech__node){.op = ECH__OP_RELU_BWD, .nin = 2}, (ech__type[]){x, x});
-    harness_nonfinite_node(h, &(ech__node){.op = ECH__OP_FLATTEN, .nin = 1}, &x);
-}
-
-static void break_pool(harness *h, ech_dtype t, const int64_t *dims, const int64_t *window)
-{
-    const ech__attrs attrs = {.kernel = window[0],
-                              .stride = window[1],
-                              .pad = window[2],
-                              .height = dims[2],
-                              .width = dims[3]};
-    const int64_t P = (dims[2] + 2 * attrs.pad - attrs.kernel) / attrs.stride + 1;
-    const int64_t Q = (dims[3] + 2 * attrs.pad - attrs.kernel) / attrs.stride + 1;
-    const ech__type x = image(t, dims[0], dims[1], dims[2], dims[3]);
-    const ech__type back[] = {image(t, dims[0], dims[1], P, Q),
-                              image(ECH_U8, dims[0], dims[1], P, Q)};
-    harness_nonfinite_node(h, &(ech__node){.op = ECH__OP_MAXPOOL2D, .nin = 1, .attrs = attrs}, &x);
-    harness_nonfinite_node(h, &(ech__node){.op = ECH__OP_MAXPOOL2D_BWD, .nin = 2, .attrs = attrs},
-                           back);
-    harness_nonfinite_node(h, &(ech__node){.op = ECH__OP_AVGPOOL2D, .nin = 1, .attrs = attrs}, &x);
-    harness_nonfinite_node(h, &(ech__node){.op = ECH__OP_AVGPOOL2D_BWD, .nin = 1, .attrs = attrs},
-                           back);
-}
-
 static void images(void **state)
 {
     const int64_t dims[][4] = {{3, 6, 4, 7}, {3, 17, 6, 8}, {2, 16, 8, 8}};
     const int64_t windows[][3] = {{2, 2, 0}, {3, 2, 1}};
     for (int t = 0; t < LENGTH(TYPES); t++) {
         for (int i = 0; i < LENGTH(dims); i++) {
-            break_image(*state, TYPES[t], dims[i]);
+            op_row rows[OP_ROWS];
+            for_each_row(*state, rows, norm_rows(TYPES[t], dims[i], rows), harness_nonfinite_node);
+            for_each_row(*state, rows, shape_rows(TYPES[t], dims[i], rows), harness_nonfinite_node);
             for (int w = 0; w < LENGTH(windows); w++)
-                break_pool(*state, TYPES[t], dims[i], windows[w]);
+                for_each_row(*state, rows, pool_rows(TYPES[t], dims[i], windows[w], rows),
+                             harness_nonfinite_node);
         }
     }
 }
@@ -266,17 +168,13 @@ static void integers(void **state)
         square.kernel = 3;
         square.stride = square.pad = 1;
         const ech__type bias = harness_type(ECH_S32, 1, &O);
-        const weighted rows[] = {
-            {ECH__OP_QLINEAR,
-             4,
-             linear,
+        const op_row rows[] = {
+            {{.op = ECH__OP_QLINEAR, .nin = 4, .attrs = linear},
              1u << 1,
-             {matrix(x, 7, 16), matrix(ECH_S8, O, 16), bias, vector(O)}},
-            {ECH__OP_QCONV2D,
-             4,
-             square,
+             {matrix_of(x, 7, 16), matrix_of(ECH_S8, O, 16), bias, vector_of(O)}},
+            {{.op = ECH__OP_QCONV2D, .nin = 4, .attrs = square},
              1u << 1,
-             {image(x, 2, 16, 6, 5), harness_type(ECH_S8, 3, kernel), bias, vector(O)}},
+             {image_of(x, 2, 16, 6, 5), harness_type(ECH_S8, 3, kernel), bias, vector_of(O)}},
         };
         break_all(*state, rows, LENGTH(rows), false);
     }
@@ -285,8 +183,8 @@ static void integers(void **state)
 static void losses(void **state)
 {
     for (int t = 0; t < LENGTH(TYPES); t++) {
-        const ech__type x = matrix(TYPES[t], 7, 37);
-        const ech__type pair[] = {x, matrix(ECH_F32, 7, 37)};
+        const ech__type x = matrix_of(TYPES[t], 7, 37);
+        const ech__type pair[] = {x, matrix_of(ECH_F32, 7, 37)};
         const ech__type labelled[] = {x, harness_type(ECH_S32, 1, (int64_t[]){7})};
         harness_nonfinite_node(*state, &(ech__node){.op = ECH__OP_MSE, .nin = 2}, pair);
         harness_nonfinite_node(*state, &(ech__node){.op = ECH__OP_MSE_BWD, .nin = 2}, pair);
@@ -299,7 +197,7 @@ static void losses(void **state)
 
 static void updates(void **state)
 {
-    const ech__type p = matrix(ECH_F32, 7, 37), four[] = {p, p, p, p};
+    const ech__type p = matrix_of(ECH_F32, 7, 37), four[] = {p, p, p, p};
     const ech__attrs adam = {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.1};
     const ech__node nodes[] = {
         {.op = ECH__OP_SGD, .nin = 2},

@@ -1,5 +1,5 @@
 /* Every operator on every kind of device, through the harness of support/op_harness.h. */
-#include "support/op_harness.h"
+#include "support/op_cases.h"
 #include "support/levels.h"
 #include "base/system/clock.h"
 #include "base/size.h"
@@ -32,44 +32,22 @@ static ech__type vector(int64_t length)
     return harness_type(ECH_F32, 1, (int64_t[]){length});
 }
 
-enum { LAYER_OPS = 9 };
-
-/* Everything a layer of weights w[O,I] does with a batch of N samples. */
 static void layer_cases(harness *h, int64_t N, int64_t I, int64_t O, op_case *out)
 {
-    const ech__type x = matrix(N, I), w = matrix(O, I), b = vector(O), dy = matrix(N, O);
-    const ech__attrs relu = {.relu = true}, bias = {.bias = true};
-    const ech__node forward = {.op = ECH__OP_LINEAR, .nin = 2};
-    const ech__node forward_relu = {.op = ECH__OP_LINEAR, .nin = 2, .attrs = relu};
-    const ech__node forward_bias = {.op = ECH__OP_LINEAR, .nin = 3};
-    const ech__node forward_bias_relu = {.op = ECH__OP_LINEAR, .nin = 3, .attrs = relu};
-    const ech__node data = {.op = ECH__OP_LINEAR_BWD_DATA, .nin = 2};
-    const ech__node weights = {.op = ECH__OP_LINEAR_BWD_WEIGHTS, .nin = 2};
-    const ech__node weights_bias = {.op = ECH__OP_LINEAR_BWD_WEIGHTS, .nin = 2, .attrs = bias};
-    const ech__node adding = {.op = ECH__OP_LINEAR_ADD_WEIGHTS, .nin = 3};
-    const ech__node adding_bias = {.op = ECH__OP_LINEAR_ADD_WEIGHTS, .nin = 4, .attrs = bias};
-    /* Bit 1: w; bit 2 of the operators on gradients of weights: dw. */
-    out[0] = harness_case(h, &forward, (ech__type[]){x, w}, 1u << 1);
-    out[1] = harness_case(h, &forward_relu, (ech__type[]){x, w}, 1u << 1);
-    out[2] = harness_case(h, &forward_bias, (ech__type[]){x, w, b}, 1u << 1);
-    out[3] = harness_case(h, &forward_bias_relu, (ech__type[]){x, w, b}, 1u << 1);
-    out[4] = harness_case(h, &data, (ech__type[]){dy, w}, 1u << 1);
-    out[5] = harness_case(h, &weights, (ech__type[]){x, dy}, 1u << 2);
-    out[6] = harness_case(h, &weights_bias, (ech__type[]){x, dy}, 1u << 2);
-    out[7] = harness_case(h, &adding, (ech__type[]){x, dy, w}, 1u << 2);
-    out[8] = harness_case(h, &adding_bias, (ech__type[]){x, dy, w, b}, 1u << 2);
+    op_row rows[OP_ROWS];
+    row_cases(h, rows, layer_rows(ECH_F32, N, I, O, rows), false, out);
 }
 
 static void check_layer(harness *h, int64_t N, int64_t I, int64_t O)
 {
-    op_case cases[LAYER_OPS];
+    op_case cases[LAYER_ROWS];
     layer_cases(h, N, I, O, cases);
     harness_forget(h);
-    for (int i = 0; i < LAYER_OPS; i++)
+    for (int i = 0; i < LAYER_ROWS; i++)
         harness_collect(h, &cases[i]);
     /* A plan needs one layout of the weights for all directions. */
-    assert_true(harness_shares_layout(h, cases, LAYER_OPS));
-    for (int i = 0; i < LAYER_OPS; i++)
+    assert_true(harness_shares_layout(h, cases, LAYER_ROWS));
+    for (int i = 0; i < LAYER_ROWS; i++)
         harness_check(h, &cases[i]);
 }
 
@@ -256,10 +234,10 @@ static ech__layout blocks_of_16_64(int64_t O, int64_t I)
 static void check_updates(harness *h, int64_t O, int64_t I)
 {
     const ech__type w = matrix(O, I);
-    op_case layer[LAYER_OPS];
+    op_case layer[LAYER_ROWS];
     layer_cases(h, 7, I, O, layer);
     harness_forget(h);
-    for (int i = 0; i < LAYER_OPS; i++)
+    for (int i = 0; i < LAYER_ROWS; i++)
         harness_collect(h, &layer[i]);
     const ech__layout blocked = blocks_of_16_64(O, I); /* which not every processor would choose */
     harness_remember(h, &blocked);
@@ -289,10 +267,10 @@ static void check_updates(harness *h, int64_t O, int64_t I)
 static void check_gradients(harness *h, int64_t O, int64_t I)
 {
     const ech__type w = matrix(O, I), sent = harness_type(ECH_BF16, 2, (int64_t[]){O, I});
-    op_case layer[LAYER_OPS];
+    op_case layer[LAYER_ROWS];
     layer_cases(h, 7, I, O, layer);
     harness_forget(h);
-    for (int i = 0; i < LAYER_OPS; i++)
+    for (int i = 0; i < LAYER_ROWS; i++)
         harness_collect(h, &layer[i]);
     const ech__layout blocked = blocks_of_16_64(O, I);
     harness_remember(h, &blocked);
@@ -445,13 +423,13 @@ static void repeat(void **state)
     harness *h = *state;
     const int64_t shapes[][3] = {{3, 17, 5}, {64, 257, 130}, {64, 512, 256}};
     for (int s = 0; s < LENGTH(shapes); s++) {
-        op_case cases[LAYER_OPS];
+        op_case cases[LAYER_ROWS];
         const int64_t N = shapes[s][0], C = shapes[s][2];
         layer_cases(h, N, shapes[s][1], C, cases);
         harness_forget(h);
-        for (int i = 0; i < LAYER_OPS; i++)
+        for (int i = 0; i < LAYER_ROWS; i++)
             harness_collect(h, &cases[i]);
-        for (int i = 0; i < LAYER_OPS; i++)
+        for (int i = 0; i < LAYER_ROWS; i++)
             harness_repeat(h, &cases[i]);
         const ech__type pair[] = {matrix(N, C), matrix(N, C)};
         const ech__type labelled[] = {matrix(N, C), harness_type(ECH_S32, 1, &N)};
@@ -480,12 +458,12 @@ static void performance(void **state)
     const int count = h->kind == ECH__DEVICE_REFERENCE ? 1 : LENGTH(sizes);
     for (int s = 0; s < count; s++) {
         const int64_t F = sizes[s];
-        op_case cases[LAYER_OPS];
+        op_case cases[LAYER_ROWS];
         layer_cases(h, N, F, F, cases);
         harness_forget(h);
-        for (int i = 0; i < LAYER_OPS; i++)
+        for (int i = 0; i < LAYER_ROWS; i++)
             harness_collect(h, &cases[i]);
-        for (int i = 0; i < LAYER_OPS; i++)
+        for (int i = 0; i < LAYER_ROWS; i++)
             harness_measure(h, &cases[i]);
         const ech__type pair[] = {matrix(N, F), matrix(N, F)}, bias[] = {matrix(N, F), vector(F)};
         const ech__type w[] = {matrix(F, F), matrix(F, F), matrix(F, F), matrix(F, F)};
