@@ -111,17 +111,17 @@ ech_status ech__autodiff_from(ech_graph *graph, ech_value value, ech_value grad)
 
 /* A model in two: the body makes the prediction, the head takes it and makes the loss and the gradient of the
  * prediction. Values keep their numbers in both. */
-typedef struct ech__halves {
+typedef struct ech__split_model {
     ech_graph *body, *head;
     ech_value prediction; /* an activation of the body, an input of the head */
     ech_value grad_in;    /* of the prediction: an input of the body */
     ech_value grad_out;   /* the same in the head, which makes it */
-} ech__halves;
+} ech__split_model;
 
 /* The head has its backward operator, and holds every input of the model, its own or not. The body is forward
  * only: ech__fuse and then ech__autodiff_from(body, prediction, grad_in) come next. The loss must be one mse or
  * cross_entropy. Both graphs are the caller's to destroy. */
-ech_status ech__split_loss(const ech_graph *model, ech_value loss, ech__halves *out);
+ech_status ech__split_loss(const ech_graph *model, ech_value loss, ech__split_model *out);
 
 /* Mixed precision: what flows from operator to operator becomes of this 16-bit type, see autocast.c. Right after
  * ech__recompute, or where there is no backward pass after ech__fuse. */

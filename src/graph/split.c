@@ -95,7 +95,7 @@ static ech_status copy_part(const cutter *c, bool body, ech_graph **out)
     return ECH_OK;
 }
 
-static ech_status finish_body(const cutter *c, ech__halves *out)
+static ech_status finish_body(const cutter *c, ech__split_model *out)
 {
     ECH_TRY(copy_part(c, true, &out->body));
     ech__graph_keep(out->body, c->prediction);
@@ -107,7 +107,7 @@ static ech_status finish_body(const cutter *c, ech__halves *out)
     return out->body->status;
 }
 
-static ech_status finish_head(const cutter *c, ech_value loss, ech__halves *out)
+static ech_status finish_head(const cutter *c, ech_value loss, ech__split_model *out)
 {
     ECH_TRY(copy_part(c, false, &out->head));
     ech_graph *head = out->head;
@@ -132,7 +132,7 @@ static ech_status finish_head(const cutter *c, ech_value loss, ech__halves *out)
     return ECH_OK;
 }
 
-static ech_status cut(cutter *c, ech_value loss, ech__halves *out)
+static ech_status cut(cutter *c, ech_value loss, ech__split_model *out)
 {
     const ech_graph *model = c->model;
     c->behind = ech__arena_array(&c->arena, model->nvalues, sizeof *c->behind);
@@ -147,9 +147,9 @@ static ech_status cut(cutter *c, ech_value loss, ech__halves *out)
     return finish_head(c, loss, out);
 }
 
-ech_status ech__split_loss(const ech_graph *model, ech_value loss, ech__halves *out)
+ech_status ech__split_loss(const ech_graph *model, ech_value loss, ech__split_model *out)
 {
-    *out = (ech__halves){.grad_in = -1, .grad_out = -1};
+    *out = (ech__split_model){.grad_in = -1, .grad_out = -1};
     ECH_TRY(model->status);
     if (loss < 0 || (size_t)loss >= model->nvalues)
         return ech__fail(model->ctx, ECH_E_INVALID, "the loss is not a value of this graph");

@@ -2,7 +2,7 @@
  * tables; a table without the row of a new strategy does not compile.
  *
  *     parallel/strategy.c      what it is, and which options it does not support
- *     train/step/strategy.c    graphs, devices, plans, steps and memory of a trainer
+ *     train/strategy/          graphs, devices, plans, steps and memory of a trainer
  *     train/record/totals.c    what a run records and traces of its devices
  *     predict/pricing.c        its price
  *

@@ -14,11 +14,11 @@ void ech__operators_init(ech__operators *o, ech_ctx *ctx)
 void ech__operators_fini(ech__operators *o)
 {
     for (int i = 0; i < o->count; i++) {
-        if (o->at[i].graph != o->halves.body)
+        if (o->at[i].graph != o->split.body)
             ech_graph_destroy(o->at[i].graph);
     }
-    ech_graph_destroy(o->halves.body);
-    ech_graph_destroy(o->halves.head);
+    ech_graph_destroy(o->split.body);
+    ech_graph_destroy(o->split.head);
     ech_graph_destroy(o->whole);
     ech__arena_fini(&o->arena);
     *o = (ech__operators){.arena = {.alloc = o->arena.alloc}};
@@ -126,14 +126,14 @@ ech_status ech__operators_of_ranks(const ech_graph *model, ech_value loss,
     return status;
 }
 
-ech_status ech__operators_of_halves(const ech_graph *model, ech_value loss,
-                                    const ech__graphs_options *options, ech__operators *out)
+ech_status ech__operators_of_split(const ech_graph *model, ech_value loss,
+                                   const ech__graphs_options *options, ech__operators *out)
 {
     ECH_TRY(reserve(out, model->ctx, 1, 2));
-    ECH_TRY(ech__graphs_of_halves(model, loss, options, &out->halves));
+    ECH_TRY(ech__graphs_of_split(model, loss, options, &out->split));
     out->roles = 1;
-    ECH_TRY(add_list(out, (ech__operator_list){.graph = out->halves.body, .phases = ALL}));
-    return add_list(out, (ech__operator_list){.graph = out->halves.body,
+    ECH_TRY(add_list(out, (ech__operator_list){.graph = out->split.body, .phases = ALL}));
+    return add_list(out, (ech__operator_list){.graph = out->split.body,
                                               .device = 1,
                                               .phases = COMPUTE | ECH__PHASE_BIT(REFRESH)});
 }

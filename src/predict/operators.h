@@ -34,11 +34,11 @@ typedef struct ech__operator_list {
 typedef struct ech__operators {
     ech__operator_list *at; /* by device, and then by role */
     int count;
-    int roles;          /* of each device */
-    int64_t devices;    /* that they were built for; 0: nothing is here */
-    ech__halves halves; /* DataParallel */
-    ech__layers layers; /* mp and pipeline: where they are */
-    ech_graph *whole;   /* likewise */
+    int roles;              /* of each device */
+    int64_t devices;        /* that they were built for; 0: nothing is here */
+    ech__split_model split; /* DataParallel */
+    ech__layers layers;     /* mp and pipeline: where they are */
+    ech_graph *whole;       /* likewise */
     ech__arena arena;
 } ech__operators;
 
@@ -50,9 +50,9 @@ void ech__operators_fini(ech__operators *operators);
 ech_status ech__operators_of_ranks(const ech_graph *model, ech_value loss,
                                    const ech__graphs_options *options, ech__operators *out);
 /* The body, on device 0 and on any of the others; the head, whose price is that of a phase,
- * stays in halves. */
-ech_status ech__operators_of_halves(const ech_graph *model, ech_value loss,
-                                    const ech__graphs_options *options, ech__operators *out);
+ * stays in split. */
+ech_status ech__operators_of_split(const ech_graph *model, ech_value loss,
+                                   const ech__graphs_options *options, ech__operators *out);
 /* layers: where each of them is. */
 ech_status ech__operators_of_layers(const ech_graph *model, ech_value loss,
                                     const ech__graphs_options *options, const ech__layers *layers,

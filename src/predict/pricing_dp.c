@@ -7,7 +7,7 @@
 ech_status ech__prepare_dp(ech__pricing *p)
 {
     const ech__graphs_options options = {.train = &p->config.train};
-    ECH_TRY(ech__operators_of_halves(p->model, p->loss, &options, &p->alone));
+    ECH_TRY(ech__operators_of_split(p->model, p->loss, &options, &p->alone));
     return ech__pricing_match(p, &p->alone);
 }
 
@@ -35,18 +35,18 @@ typedef struct moved {
 
 static moved moved_by(const ech__pricing *p, int64_t rows)
 {
-    const ech_graph *body = p->alone.halves.body;
+    const ech_graph *body = p->alone.split.body;
     moved m = {0};
     for (size_t v = 0; v < body->nvalues; v++) {
         const ech__value *value = &body->values[v];
-        if (value->kind == ECH__VALUE_INPUT && (ech_value)v != p->alone.halves.grad_in)
+        if (value->kind == ECH__VALUE_INPUT && (ech_value)v != p->alone.split.grad_in)
             m.inputs += ech__value_bytes(body, (ech_value)v) * rows;
         else if (value->kind == ECH__VALUE_PARAM || value->kind == ECH__VALUE_BUFFER)
             m.weights += ech__value_bytes(body, (ech_value)v);
         else if (value->kind == ECH__VALUE_GRADIENT)
             m.gradients += ech__value_bytes(body, (ech_value)v);
     }
-    m.outputs = ech__value_bytes(body, p->alone.halves.prediction) * rows;
+    m.outputs = ech__value_bytes(body, p->alone.split.prediction) * rows;
     return m;
 }
 
@@ -83,7 +83,7 @@ static double loading_beside(const ech__pricing *p, const ech__price *price)
 /* The loss of the whole batch on a device that is known by description. */
 static double head_seconds(const ech__pricing *p, int64_t samples)
 {
-    const ech_graph *head = p->alone.halves.head;
+    const ech_graph *head = p->alone.split.head;
     double seconds = 0;
     for (size_t n = 0; n < head->nnodes; n++) {
         const ech__work work = ech__node_work(head, &head->nodes[n], samples);

@@ -8,7 +8,7 @@
 #include "train/record/record.h"
 #include "train/record/totals.h"
 #include "train/record/trace.h"
-#include "train/step/strategy.h"
+#include "train/strategy/strategy.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -696,7 +696,7 @@ ech_status ech__run_steps(ech__run *run, const ech__run_events *events)
     if (run->config.save && run->first == run->config.steps)
         ECH_TRY(ech__checkpoint_save_last(run));
     ECH_TRY(sum_up(run));
-    const bool hands_in = run->rank == 0 || run->trainer->stages;
+    const bool hands_in = run->rank == 0 || ech__trainer_model_group(run->trainer);
     if (run->config.params_against && hands_in)
         ECH_TRY(ech__params_distance(run->trainer, run->config.params_against, &run->summary.gap));
     if (run->config.save_params && hands_in && !ech__run_stops(run))

@@ -49,7 +49,7 @@ static int count_of(const ech_graph *g, ech__op op)
 static void the_halves_are_the_model(void **state)
 {
     fixture *f = *state;
-    ech__halves h;
+    ech__split_model h;
     assert_int_equal(ech__split_loss(f->g, f->loss, &h), ECH_OK);
     assert_int_equal(h.prediction, f->logits);
     assert_int_equal(ech__graph_check(h.body), ECH_OK);
@@ -77,7 +77,7 @@ static void the_halves_are_the_model(void **state)
 static void the_body_has_the_same_gradients(void **state)
 {
     fixture *f = *state;
-    ech__halves h;
+    ech__split_model h;
     assert_int_equal(ech__split_loss(f->g, f->loss, &h), ECH_OK);
     assert_int_equal(ech__fuse(h.body), ECH_OK);
     assert_int_equal(ech__autodiff_from(h.body, h.prediction, h.grad_in), ECH_OK);
@@ -98,7 +98,7 @@ static void the_body_has_the_same_gradients(void **state)
 
 static void refused(fixture *f, ech_value loss, ech_status status, const char *part)
 {
-    ech__halves h;
+    ech__split_model h;
     assert_int_equal(ech__split_loss(f->g, loss, &h), status);
     assert_null(h.body);
     assert_null(h.head);

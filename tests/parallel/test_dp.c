@@ -3,8 +3,7 @@
 #include "models/internal.h"
 #include "support/cmocka_first.h"
 #include "support/golden.h"
-#include "train/step/trainer.h"
-#include "train/step/trainer.h"
+#include "train/strategy/dp.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -369,13 +368,13 @@ static void phases_make_up_the_step(void **state)
     ech_trainer *t = create(f, 2, 8);
     double correct;
     const ech_step s = step(f, t, 8, &correct);
-    const ech__span *phases = ech__dp_phases(t->dp);
+    const ech__span *phases = ech__dp_phases(ech__trainer_dp(t));
     for (int p = 0; p < ECH__DP_PHASES; p++) {
         assert_true(phases[p].end_ns >= phases[p].start_ns);
         assert_true(p == 0 || phases[p].start_ns == phases[p - 1].end_ns);
         const bool all = p == ECH__DP_FORWARD || p == ECH__DP_BACKWARD;
         for (int d = 0; d < 2; d++) {
-            const ech__span *own = &ech__dp_work_of(t->dp, d)->phases[p];
+            const ech__span *own = &ech__dp_work_of(ech__trainer_dp(t), d)->phases[p];
             if (d == 0 || all)
                 assert_true(own->start_ns >= phases[p].start_ns &&
                             own->end_ns <= phases[p].end_ns && own->end_ns >= own->start_ns);

@@ -4,7 +4,7 @@
 #include "support/cmocka_first.h"
 #include "support/golden.h"
 #include "support/kind.h"
-#include "train/step/trainer.h"
+#include "train/strategy/pipe.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -330,12 +330,12 @@ static void memory_is_what_was_planned_for_each(void **state)
             for (int d = 0; d < 3; d++) {
                 ech_device_stats s;
                 good(f, ech_trainer_device_stats(t, d, &s));
-                assert_int_equal(s.memory, ech__pipe_planned(t->pipe, d));
+                assert_int_equal(s.memory, ech__pipe_planned(ech__trainer_pipe(t), d));
                 assert_int_equal(s.memory,
                                  s.weights + s.gradients + s.optimizer + s.inputs + s.activations);
                 assert_true(s.busy_s > 0);
                 /* GPipe holds all micro-batches, 1F1B as many as devices come from here on. */
-                assert_int_equal(ech__pipe_stage(t->pipe, d)->slots,
+                assert_int_equal(ech__pipe_stage(ech__trainer_pipe(t), d)->slots,
                                  order == ECH_PIPELINE_GPIPE ? 4 : 3 - d);
             }
             ech_trainer_destroy(t);
@@ -378,10 +378,11 @@ static void bytes_are_those_that_cross(void **state)
             good(f, ech_trainer_device_stats(t, d, &s));
             assert_int_equal(s.bytes_in, d == 1 ? 2 * all : all);
             assert_int_equal(s.bytes_out, s.bytes_in);
-            assert_int_equal(ech__pipe_stage(t->pipe, d)->work.moves_in, micros * (d == 1 ? 2 : 1));
+            assert_int_equal(ech__pipe_stage(ech__trainer_pipe(t), d)->work.moves_in,
+                             micros * (d == 1 ? 2 : 1));
         }
         int moves;
-        assert_int_equal(ech__pipe_input_bytes(t->pipe, &moves), 2 * all);
+        assert_int_equal(ech__pipe_input_bytes(ech__trainer_pipe(t), &moves), 2 * all);
         assert_int_equal(moves, 2); /* x to the first, y to the last */
         ech_trainer_destroy(t);
     }
@@ -464,7 +465,8 @@ static void a_device_that_lacks_memory_is_named(void **state)
     f->options.pipeline.placement = "0,1,1,1,1"; /* the second has most of the parameters */
     f->options.pipeline.schedule = ECH_PIPELINE_GPIPE;
     ech_trainer *t = create(f, 2, 4, 8);
-    const int64_t first = ech__pipe_planned(t->pipe, 0), second = ech__pipe_planned(t->pipe, 1);
+    const int64_t first = ech__pipe_planned(ech__trainer_pipe(t), 0),
+                  second = ech__pipe_planned(ech__trainer_pipe(t), 1);
     ech_trainer_destroy(t);
     const int largest = first > second ? 0 : 1;
     char name[32];

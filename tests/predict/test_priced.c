@@ -3,6 +3,8 @@
  * with the same bytes. Ranks are threads here. */
 #include "predict/pricing_internal.h"
 #include "support/ranks.h"
+#include "train/strategy/dp.h"
+#include "train/strategy/pipe.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -143,9 +145,9 @@ static bool halves_are_priced(const ech__operators *priced, const ech_trainer *t
 {
     const ech__plan *plan;
     const ech__exec *exec;
-    const ech__operator_list head = {.graph = priced->halves.head, .phases = ~0U};
-    for (int d = 0; d < ech__dp_devices(t->dp); d++) {
-        if (!ech__dp_last(t->dp, d, &plan, &exec) ||
+    const ech__operator_list head = {.graph = priced->split.head, .phases = ~0U};
+    for (int d = 0; d < ech__dp_devices(ech__trainer_dp(t)); d++) {
+        if (!ech__dp_last(ech__trainer_dp(t), d, &plan, &exec) ||
             !is_run(&priced->at[d ? 1 : 0], plan, exec, name))
             REFUSE("%s: device %d", name, d);
     }
@@ -155,11 +157,11 @@ static bool halves_are_priced(const ech__operators *priced, const ech_trainer *t
 static bool layers_are_priced(const ech__operators *priced, const ech_trainer *t, int micros,
                               const char *name)
 {
-    const ech__pass *pass = t->variants[0].pass;
+    const ech__pass *pass = t->variants[0].own;
     for (int i = 0; i < priced->count; i++) {
         const ech__operator_list *list = &priced->at[i];
         const int d = list->device;
-        const ech__stage_work *work = &ech__pipe_stage(t->pipe, d)->work;
+        const ech__stage_work *work = &ech__pipe_stage(ech__trainer_pipe(t), d)->work;
         for (int m = list->role ? 1 : 0; m < (list->role ? micros : 1); m++) {
             const int at = d * pass->micros + m;
             if (!is_run(list, pass->plans[at], pass->execs[at], name))
@@ -169,7 +171,8 @@ static bool layers_are_priced(const ech__operators *priced, const ech_trainer *t
             bytes_of(list, ECH__OP_RECV) * BATCH != work->bytes_in)
             REFUSE("%s: device %d sends other bytes than are priced", name, d);
     }
-    return pass->micros == micros && priced->count == ech__pipe_devices(t->pipe) * priced->roles &&
+    return pass->micros == micros &&
+           priced->count == ech__pipe_devices(ech__trainer_pipe(t)) * priced->roles &&
            priced->roles == (micros > 1 ? 2 : 1);
 }
 
@@ -186,9 +189,9 @@ static void run_step(ech__comm *comm, void *user)
     RANK_OK(ech__run_create(comm->ctx, &config, &run));
     RANK_OK(ech__run_steps(run, &(ech__run_events){.on_step = NULL}));
     const ech_trainer *t = run->trainer;
-    RANK_CHECK(t->dp     ? halves_are_priced(j->priced, t, j->c->name)
-               : t->pipe ? layers_are_priced(j->priced, t, j->c->micros, j->c->name)
-                         : ranks_are_priced(j->priced, t, j->c->name));
+    RANK_CHECK(ech__trainer_dp(t)     ? halves_are_priced(j->priced, t, j->c->name)
+               : ech__trainer_pipe(t) ? layers_are_priced(j->priced, t, j->c->micros, j->c->name)
+                                      : ranks_are_priced(j->priced, t, j->c->name));
     ech__run_destroy(run);
 }
 

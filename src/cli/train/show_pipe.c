@@ -6,7 +6,7 @@
 
 static void show_layers(const ech__run *run)
 {
-    const ech__layers *layers = &run->trainer->layers;
+    const ech__layers *layers = ech__trainer_layers(run->trainer);
     size_t wide = strlen("layer");
     for (int i = 0; i < layers->count; i++)
         wide = strlen(layers->at[i].name) > wide ? strlen(layers->at[i].name) : wide;
@@ -33,7 +33,7 @@ static void show_moves(const ech__run *run)
     printf(
         "\ntransfers    %d requested in a forward pass, one per layer; %d forward and %d backward "
         "performed",
-        run->trainer->layers.count, t->forward_moves, t->nmoves - t->forward_moves);
+        t->nlayers, t->forward_moves, t->nmoves - t->forward_moves);
     if (t->micros > 1)
         printf(", each split into %d micro-batches", t->micros);
     printf(", %s per step; inputs and targets add %d, %s\n", ech__format_bytes(t->moved_bytes).s,
@@ -72,13 +72,12 @@ void ech__show_memory_of_devices(const ech_trainer *trainer)
 
 void ech__show_pipe_head(const ech__run *run)
 {
-    const ech_trainer *t = run->trainer;
     const ech_pipeline_options *o = &run->config.train.pipeline;
-    const int micros = ech__pipe_micros(t->pipe);
-    printf("%d layers on %d devices%s, placement %s, %d micro-batch%s%s%s\n", t->layers.count,
-           o->devices, run->world > 1 ? " per group" : "", o->placement ? o->placement : "even",
-           micros, micros == 1 ? "" : "es", micros == 1 ? "" : ", ",
-           micros == 1 ? "" : ech__pipeline_name(o->schedule));
+    const int micros = run->pipe_totals.micros;
+    printf("%d layers on %d devices%s, placement %s, %d micro-batch%s%s%s\n",
+           run->pipe_totals.nlayers, o->devices, run->world > 1 ? " per group" : "",
+           o->placement ? o->placement : "even", micros, micros == 1 ? "" : "es",
+           micros == 1 ? "" : ", ", micros == 1 ? "" : ech__pipeline_name(o->schedule));
 }
 
 void ech__show_pipe(const ech__run *run)

@@ -29,9 +29,9 @@ enum { ECH__DP_MAX_DEVICES = 64 };
  * first part of a batch and ready on device 0. All is borrowed and must outlive the ech__dp. */
 typedef struct ech__dp_options {
     int devices;
-    int64_t batch;            /* the whole one; others are planned when they first come */
-    const ech__halves *model; /* only the head and the values are used */
-    ech__plan *plan;          /* of ech__dp_first_part(batch, devices) samples */
+    int64_t batch;                 /* the whole one; others are planned when they first come */
+    const ech__split_model *model; /* only the head and the values are used */
+    ech__plan *plan;               /* of ech__dp_first_part(batch, devices) samples */
     ech__exec *exec;
     ech__plan *whole;           /* of the head, for the batch, on device 0; not yet ready */
     ech__device_options device; /* the others, as for ech__dp_open_device */

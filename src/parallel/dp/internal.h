@@ -33,7 +33,7 @@ typedef struct ech__dp_replica {
 
 struct ech__dp {
     ech_ctx *ctx;
-    ech__halves model;
+    ech__split_model model;
     ech__tuning *tuning;
     int devices;
     bool spins;    /* while it waits for the others: every device has cores of its own */

@@ -4,7 +4,7 @@
 #include "device/device.h"
 #include "train/checkpoint/buffers.h"
 #include "train/step/params.h"
-#include "train/step/strategy.h"
+#include "train/strategy/strategy.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #include "base/system/clock.h"
 #include "train/record/totals.h"
 #include "train/record/trace_events.h"
+#include "train/strategy/dp.h"
 
 static size_t width_of(const ech__dp_totals *t)
 {
@@ -17,7 +18,7 @@ static size_t bytes_of(const ech__dp_totals *t)
 static ech_status init(ech__dp_totals *t, const ech_trainer *trainer, int64_t steps)
 {
     *t = (ech__dp_totals){.ctx = trainer->ctx, .steps = steps};
-    t->devices = ech__dp_devices(trainer->dp);
+    t->devices = ech__dp_devices(ech__trainer_dp(trainer));
     t->samples = ech__new(t->ctx, bytes_of(t));
     return t->samples ? ECH_OK
                       : ech__no_memory(t->ctx, "the records of %lld steps", (long long)steps);
@@ -35,11 +36,11 @@ static void add(ech__dp_totals *t, const ech_trainer *trainer, double step_s)
     if (t->kept == t->steps)
         return;
     double *row = t->samples + (size_t)t->kept++ * width_of(t);
-    const ech__span *phases = ech__dp_phases(trainer->dp);
-    const ech__span *own = ech__dp_work_of(trainer->dp, 0)->phases;
+    const ech__span *phases = ech__dp_phases(ech__trainer_dp(trainer));
+    const ech__span *own = ech__dp_work_of(ech__trainer_dp(trainer), 0)->phases;
     double hand_over = step_s;
     for (int d = 0; d < t->devices; d++)
-        *row++ = ech__seconds(ech__dp_work_of(trainer->dp, d)->busy_ns);
+        *row++ = ech__seconds(ech__dp_work_of(ech__trainer_dp(trainer), d)->busy_ns);
     for (int p = 0; p < ECH__DP_PHASES; p++)
         *row++ = ech__seconds(phases[p].end_ns - phases[p].start_ns);
     for (int p = 0; p < ECH__DP_PHASES; p++) {
@@ -81,14 +82,14 @@ static ech_status sum_up(ech__dp_totals *t, const ech_trainer *trainer)
     if (!samples)
         return ech__no_memory(t->ctx, "the totals of %lld steps", (long long)t->kept);
     for (int d = 0; d < t->devices; d++) {
-        const ech__dp_work *work = ech__dp_work_of(trainer->dp, d);
+        const ech__dp_work *work = ech__dp_work_of(ech__trainer_dp(trainer), d);
         t->device[d] = (ech__dp_device_total){
             .busy_s = median_of(t, samples, d, false),
             .busy_share = median_of(t, samples, d, true),
             .bytes_in = work->bytes_in,
             .bytes_out = work->bytes_out,
-            .memory = ech__dp_device(trainer->dp, d)->memory_peak,
-            .planned = ech__dp_planned(trainer->dp, d),
+            .memory = ech__dp_device(ech__trainer_dp(trainer), d)->memory_peak,
+            .planned = ech__dp_planned(ech__trainer_dp(trainer), d),
         };
     }
     for (int p = 0; p < ECH__DP_PHASES; p++) {
@@ -165,7 +166,7 @@ static void set_json(const ech__run *run, ech_json **summary)
 /* The parts of the step on each device, and in them its operators; then those of the loss. */
 static void trace(ech__trace *t, const ech_trainer *trainer, const ech__variant *variant)
 {
-    const ech__dp *dp = trainer->dp;
+    const ech__dp *dp = ech__trainer_dp(trainer);
     for (int d = 0; d < ech__dp_devices(dp); d++) {
         const ech__span *parts = ech__dp_work_of(dp, d)->phases;
         const ech__plan *plan;

@@ -2,6 +2,7 @@
 #ifndef ECH_TRAIN_RECORD_DP_TOTALS_H
 #define ECH_TRAIN_RECORD_DP_TOTALS_H
 
+#include "parallel/dp/dp.h"
 #include "train/step/trainer.h"
 
 typedef struct ech__dp_device_total {

@@ -1,6 +1,7 @@
 #include "train/record/pipe_totals.h"
 #include "base/stats.h"
 #include "base/system/clock.h"
+#include "train/strategy/pipe.h"
 
 enum { FORWARD, BACKWARD, UPDATE, COPY, WAIT, EXCHANGE, BUSY, COLUMNS };
 enum { BUBBLE, STEP, BEHIND };
@@ -17,26 +18,27 @@ static size_t bytes_of(const ech__pipe_totals *t)
 
 static void find_moves(ech__pipe_totals *t, const ech_trainer *trainer)
 {
-    const ech__pass *full = trainer->variants[0].pass;
+    const ech__pass *full = trainer->variants[0].own;
     for (int i = 0; i < t->nmoves; i++) {
         ech__move_total *total = &t->moves[i];
         total->bytes = total->move.bytes * full->batch * trainer->micro_steps;
         t->moved_bytes += total->bytes;
         t->forward_moves += !total->move.backward;
     }
-    t->input_bytes = ech__pipe_input_bytes(trainer->pipe, &t->input_moves) * trainer->micro_steps;
+    t->input_bytes =
+        ech__pipe_input_bytes(ech__trainer_pipe(trainer), &t->input_moves) * trainer->micro_steps;
 }
 
-ech_status ech__pipe_totals_init(ech__pipe_totals *t, const ech_trainer *trainer, int64_t steps)
+ech_status ech__pipe_totals_init(ech__pipe_totals *t, ech_trainer *trainer, int64_t steps)
 {
     *t = (ech__pipe_totals){.ctx = trainer->ctx, .steps = steps};
-    t->devices = ech__pipe_devices(trainer->pipe);
-    t->micros = ech__pipe_micros(trainer->pipe);
+    t->devices = ech__pipe_devices(ech__trainer_pipe(trainer));
+    t->micros = ech__pipe_micros(ech__trainer_pipe(trainer));
     t->ideal = ech__pipe_bubble(t->devices, t->micros);
     t->nmoves = ech__moves_count(trainer->graph);
     t->samples = ech__new(t->ctx, bytes_of(t));
     t->moves = ech__new(t->ctx, (size_t)(t->nmoves + 1) * sizeof *t->moves);
-    t->nlayers = trainer->layers.count;
+    t->nlayers = ech__trainer_layers(trainer)->count;
     t->layer_s = ech__new(t->ctx, (size_t)t->nlayers * sizeof *t->layer_s);
     ech__move *found = ech__new(t->ctx, (size_t)(t->nmoves + 1) * sizeof *found);
     const bool ok = found && t->moves && t->samples && t->layer_s;
@@ -78,11 +80,11 @@ void ech__pipe_totals_add(ech__pipe_totals *t, const ech_trainer *trainer, doubl
         return;
     double *row = t->samples + (size_t)t->kept++ * width_of(t);
     for (int d = 0; d < t->devices; d++)
-        add_stage(ech__pipe_stage(trainer->pipe, d), row + (ptrdiff_t)d * COLUMNS);
+        add_stage(ech__pipe_stage(ech__trainer_pipe(trainer), d), row + (ptrdiff_t)d * COLUMNS);
     row += (ptrdiff_t)t->devices * COLUMNS;
-    row[BUBBLE] = ech__pipe_measured_bubble(trainer->pipe);
+    row[BUBBLE] = ech__pipe_measured_bubble(ech__trainer_pipe(trainer));
     row[STEP] = step_s;
-    const ech__pass *pass = ech__pipe_last(trainer->pipe);
+    const ech__pass *pass = ech__pipe_last(ech__trainer_pipe(trainer));
     for (int i = 0; i < t->nmoves && i < pass->links; i++) {
         int64_t sum = 0;
         for (int m = 0; m < pass->micros; m++) {
@@ -108,7 +110,7 @@ static ech__stage_total total_of(const ech__pipe_totals *t, const ech_trainer *t
                                  double *samples)
 {
     const size_t first = (size_t)device * COLUMNS;
-    const ech__stage *stage = ech__pipe_stage(trainer->pipe, device);
+    const ech__stage *stage = ech__pipe_stage(ech__trainer_pipe(trainer), device);
     return (ech__stage_total){.forward_s = median_of(t, samples, first + FORWARD, false),
                               .backward_s = median_of(t, samples, first + BACKWARD, false),
                               .update_s = median_of(t, samples, first + UPDATE, false),
@@ -120,7 +122,7 @@ static ech__stage_total total_of(const ech__pipe_totals *t, const ech_trainer *t
                               .bytes_in = stage->work.bytes_in,
                               .bytes_out = stage->work.bytes_out,
                               .memory = stage->work.peak,
-                              .planned = ech__pipe_planned(trainer->pipe, device)};
+                              .planned = ech__pipe_planned(ech__trainer_pipe(trainer), device)};
 }
 
 /* A layer and the receiving end of a move are in one process each: the sums are what that one knows. */
@@ -148,8 +150,9 @@ static ech_status share(ech__pipe_totals *t, ech__comm *comm)
 
 ech_status ech__pipe_totals_sum_up(ech__pipe_totals *t, const ech_trainer *trainer)
 {
-    if (trainer->stages)
-        ECH_TRY(share(t, trainer->stages));
+    ech__comm *group = ech__trainer_model_group(trainer);
+    if (group)
+        ECH_TRY(share(t, group));
     if (!t->kept)
         return ECH_OK;
     const size_t bytes = (size_t)t->kept * sizeof(double);

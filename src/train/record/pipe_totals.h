@@ -37,8 +37,7 @@ typedef struct ech__pipe_totals {
     int nlayers;
 } ech__pipe_totals;
 
-ech_status ech__pipe_totals_init(ech__pipe_totals *totals, const ech_trainer *trainer,
-                                 int64_t steps);
+ech_status ech__pipe_totals_init(ech__pipe_totals *totals, ech_trainer *trainer, int64_t steps);
 void ech__pipe_totals_fini(ech__pipe_totals *totals);
 void ech__pipe_totals_add(ech__pipe_totals *totals, const ech_trainer *trainer, double step_s);
 /* layer_s has the time of the layers that are in this process. Collective where there are several. */

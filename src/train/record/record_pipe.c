@@ -1,6 +1,7 @@
 /* The part of a record that is about layers on several devices. */
 #include "train/record/totals.h"
 #include "train/record/trace_events.h"
+#include "train/strategy/pipe.h"
 
 #include <stdio.h>
 
@@ -8,11 +9,12 @@
 static void sum_up_layers(ech__run *run)
 {
     const ech_trainer *t = run->trainer;
+    const ech__layers *layers = ech__trainer_layers(run->trainer);
     for (size_t n = 0; n < run->nops; n++) {
         const ech__node *node = run->ops[n].instr->node;
         const bool often = node->phase == ECH__PHASE_FORWARD || node->phase == ECH__PHASE_BACKWARD;
         const int layer =
-            ech__op_info(node->op)->exchange ? -1 : ech__layer_of(t->graph, &t->layers, node);
+            ech__op_info(node->op)->exchange ? -1 : ech__layer_of(t->graph, layers, node);
         if (layer >= 0)
             run->pipe_totals.layer_s[layer] +=
                 run->ops[n].median_s * (often ? run->pipe_totals.micros * t->micro_steps : 1);
@@ -21,7 +23,7 @@ static void sum_up_layers(ech__run *run)
 
 static ech_json *placement_json(const ech__run *run)
 {
-    const ech__layers *layers = &run->trainer->layers;
+    const ech__layers *layers = ech__trainer_layers(run->trainer);
     ech_json *array = ech__json_array();
     for (int i = 0; i < layers->count; i++) {
         const ech__layer *layer = &layers->at[i];
@@ -53,7 +55,7 @@ static ech_json *transfers_json(const ech__run *run)
 {
     const ech__pipe_totals *t = &run->pipe_totals;
     ech_json *json = ech__json_object(), *moves = ech__json_array();
-    ech__json_set_int(&json, "asked", run->trainer->layers.count);
+    ech__json_set_int(&json, "asked", t->nlayers);
     ech__json_set_int(&json, "forward", t->forward_moves);
     ech__json_set_int(&json, "backward", t->nmoves - t->forward_moves);
     ech__json_set_int(&json, "inputs", t->input_moves);
@@ -69,7 +71,7 @@ static ech_json *transfers_json(const ech__run *run)
 static ech_json *stage_json(const ech__run *run, int device)
 {
     const ech__stage_total *s = &run->pipe_totals.stage[device];
-    const ech__layers *layers = &run->trainer->layers;
+    const ech__layers *layers = ech__trainer_layers(run->trainer);
     int64_t count = 0, params = 0;
     for (int i = 0; i < layers->count; i++) {
         count += layers->at[i].device == device;
@@ -153,9 +155,10 @@ static void trace_micro(ech__trace *t, const ech_trainer *trainer, const ech__pa
 
 static void trace(ech__trace *t, const ech_trainer *trainer, const ech__variant *variant)
 {
-    const ech__pass *pass = ech__pipe_last(trainer->pipe);
+    const ech__pipe *pipe = ech__trainer_pipe(trainer);
+    const ech__pass *pass = ech__pipe_last(pipe);
     (void)variant;
-    for (int d = 0; d < ech__pipe_devices(trainer->pipe); d++) {
+    for (int d = 0; d < ech__pipe_devices(pipe); d++) {
         for (int m = 0; m < pass->micros; m++)
             trace_micro(t, trainer, pass, d, m);
     }

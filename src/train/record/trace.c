@@ -96,7 +96,7 @@ static bool begin(ech__trace *t, const ech_trainer *trainer)
     if (t->events)
         return true;
     t->rank = ech__trainer_rank(trainer);
-    const ech__comm *comm = ech__trainer_everyone(trainer);
+    const ech__comm *comm = ech__trainer_all_ranks(trainer);
     t->offset_ns = comm ? comm->clock_offset_ns : 0;
     if (!t->origin_ns) /* near enough to rank 0's: all begin their first step together */
         t->origin_ns = trainer->report.start_ns + t->offset_ns;
@@ -111,9 +111,10 @@ static bool begin(ech__trace *t, const ech_trainer *trainer)
     snprintf(name, sizeof name, "rank %d", t->rank);
     add_name(t, "process_name", DEVICE, name);
     const int devices = ech__trainer_devices(trainer);
-    const int first = trainer->stages ? 0 : t->rank * devices;
+    const bool one_model = ech__trainer_model_group(trainer) != NULL; /* of all ranks together */
+    const int first = one_model ? 0 : t->rank * devices;
     for (int d = 0; d < devices; d++) {
-        if (trainer->stages && d != t->rank)
+        if (one_model && d != t->rank)
             continue;
         snprintf(name, sizeof name, "device %d", first + d);
         add_name(t, "thread_name", DEVICE + d, name);
@@ -201,7 +202,7 @@ static void write_lines(ech__trace *t, char *text)
 
 static ech_status write_step(ech__trace *t, const ech_trainer *trainer)
 {
-    ech__comm *comm = ech__trainer_everyone(trainer);
+    ech__comm *comm = ech__trainer_all_ranks(trainer);
     if (!comm) {
         write_lines(t, t->text);
         return ECH_OK;

@@ -1,7 +1,7 @@
 #include "train/step/divergence.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/run.h"
-#include "train/step/strategy.h"
+#include "train/strategy/strategy.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ ech__blame ech__blame_of(const ech_trainer *trainer, const ech__variant *variant
     char where[32] = "";
     if (!found.node)
         return blame;
-    if (device >= 0 && !trainer->stages)
+    if (device >= 0 && !ech__trainer_model_group(trainer))
         snprintf(where, sizeof where, " on device %d", device);
     const ech__op op = found.node->op;
     const ech__value *value = original(found.graph, found.value);
@@ -53,7 +53,7 @@ ech__blame ech__blame_of(const ech_trainer *trainer, const ech__variant *variant
 /* That of the first rank that has one, and which it is. */
 static ech_status first_blame(const ech__run *run, ech__blame *blame, int *rank)
 {
-    ech__comm *comm = ech__trainer_everyone(run->trainer);
+    ech__comm *comm = ech__trainer_all_ranks(run->trainer);
     *rank = 0;
     if (!comm || comm->world == 1)
         return ECH_OK;
@@ -111,7 +111,7 @@ static void tell_cause(const ech__run *run, const ech__blame *blame, int rank, e
 {
     const long long before = (long long)run->done - 1;
     char text[320], where[32] = "";
-    if (ech__trainer_everyone(run->trainer) && ech__trainer_everyone(run->trainer)->world > 1)
+    if (ech__trainer_all_ranks(run->trainer) && ech__trainer_all_ranks(run->trainer)->world > 1)
         snprintf(where, sizeof where, " on rank %d", rank);
     if (!blame->what[0])
         snprintf(text, sizeof text, "; which operator was the first is not known");

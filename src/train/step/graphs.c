@@ -111,8 +111,8 @@ ech_status ech__graphs_of_rank(const ech_graph *model, ech_value loss, const ech
 
 /* ---- DataParallel ---- */
 
-ech_status ech__graphs_of_halves(const ech_graph *model, ech_value loss,
-                                 const ech__graphs_options *o, ech__halves *out)
+ech_status ech__graphs_of_split(const ech_graph *model, ech_value loss,
+                                const ech__graphs_options *o, ech__split_model *out)
 {
     ECH_TRY(ech__split_loss(model, loss, out));
     const ech__step_passes step = {

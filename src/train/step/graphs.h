@@ -2,7 +2,7 @@
  * and prediction build them here and nowhere else, so what is priced is what runs.
  *
  *     one device, or one rank of several      ech__graphs_of_rank        a graph for each role of a micro-step
- *     DataParallel                            ech__graphs_of_halves      body and head
+ *     DataParallel                            ech__graphs_of_split      body and head
  *     layers on several devices               ech__graphs_of_layers      fused, layers are found
  *                                             ech__graphs_place          when each layer has its device
  *                                             ech__graphs_of_stage       of each device, for each role
@@ -44,8 +44,8 @@ ech_status ech__graphs_of_rank(const ech_graph *model, ech_value loss,
                                const ech__graphs_options *options, ech_graph **out);
 
 /* The body has all passes. Both graphs are the caller's to destroy. */
-ech_status ech__graphs_of_halves(const ech_graph *model, ech_value loss,
-                                 const ech__graphs_options *options, ech__halves *out);
+ech_status ech__graphs_of_split(const ech_graph *model, ech_value loss,
+                                const ech__graphs_options *options, ech__split_model *out);
 
 /* The whole model, forward only, and its layers, placed as the options say as long as no times are known. */
 ech_status ech__graphs_of_layers(const ech_graph *model, const ech__graphs_options *options,

@@ -4,7 +4,7 @@
 #include "base/rng.h"
 #include "plan/transfer.h"
 #include "tensor/safetensors.h"
-#include "train/step/strategy.h"
+#include "train/strategy/strategy.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -275,11 +275,12 @@ typedef struct outlet {
 static ech_status put_chunk(void *user, const tensor *t, int64_t first, int64_t count, void *chunk)
 {
     const outlet *out = user;
+    ech__comm *group = ech__trainer_model_group(out->trainer);
     const int64_t bytes = count * t->elem_bytes;
     if (t->memory)
         ECH_TRY(get(t, first, count, chunk));
-    if (out->trainer->stages)
-        ECH_TRY(ech__comm_broadcast(out->trainer->stages, chunk, bytes, t->owner));
+    if (group)
+        ECH_TRY(ech__comm_broadcast(group, chunk, bytes, t->owner));
     if (out->sha)
         ech__sha256_update(out->sha, chunk, (size_t)bytes);
     return out->writer ? ech__safetensors_writer_write(out->writer, chunk, (size_t)bytes) : ECH_OK;
@@ -439,7 +440,8 @@ static ech_status save_part(ech_trainer *trainer, part_fn part, const char *path
     }
     ech__safetensors_writer *writer = NULL;
     ech_status status = ECH_OK;
-    if (!trainer->stages || trainer->stages->rank == 0) /* the others only hand in what they have */
+    const ech__comm *group = ech__trainer_model_group(trainer);
+    if (!group || group->rank == 0) /* the others only send what they have */
         status = ech__safetensors_writer_create(trainer->ctx, path, &header, &writer);
     ech__delete(trainer->ctx, tensors, bytes);
     for (size_t v = 0; v < nvalues && status == ECH_OK; v++) {

@@ -1,5 +1,6 @@
 #include "train/step/trainer.h"
 #include "base/format.h"
+#include "base/names.h"
 #include "base/system/available.h"
 #include "base/system/clock.h"
 #include "comm/comm.h"
@@ -7,7 +8,7 @@
 #include "train/step/clock.h"
 #include "train/step/graphs.h"
 #include "train/step/params.h"
-#include "train/step/strategy.h"
+#include "train/strategy/strategy.h"
 
 #include <float.h>
 #include <math.h>
@@ -44,14 +45,20 @@ int ech__trainer_world(const ech_trainer *trainer)
     return trainer->comm ? trainer->comm->world : 1;
 }
 
-int ech__trainer_rank(const ech_trainer *trainer)
+ech__comm *ech__trainer_model_group(const ech_trainer *trainer)
 {
-    return trainer->comm ? trainer->comm->rank : trainer->stages ? trainer->stages->rank : 0;
+    return trainer->ops->model_group ? trainer->ops->model_group(trainer) : NULL;
 }
 
-ech__comm *ech__trainer_everyone(const ech_trainer *trainer)
+ech__comm *ech__trainer_all_ranks(const ech_trainer *trainer)
 {
-    return trainer->comm ? trainer->comm : trainer->stages;
+    return trainer->comm ? trainer->comm : ech__trainer_model_group(trainer);
+}
+
+int ech__trainer_rank(const ech_trainer *trainer)
+{
+    const ech__comm *all = ech__trainer_all_ranks(trainer);
+    return all ? all->rank : 0;
 }
 
 /* ---- graphs ---- */
@@ -76,15 +83,7 @@ static ech_status make_graphs(ech_trainer *trainer, const ech_graph *graph, ech_
     return trainer->ops->graphs(trainer, loss, &options);
 }
 
-const char *ech__amp_name(ech_amp amp)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH_AMP_LIST(NAME)
-#undef NAME
-    };
-    return names[amp];
-}
+ECH__NAMES(ech__amp_name, ech_amp, ECH_AMP_LIST)
 
 static ech_status check_precision(ech_ctx *ctx, const ech_train_options *o)
 {
@@ -162,30 +161,11 @@ static ech_status check_slots(ech_trainer *trainer, const ech_train_options *o)
 
 static ech_status join(ech_trainer *trainer, const ech__trainer_options *o)
 {
-    const ech_train_options *options = o->train;
     if (o->emulation) {
         trainer->emulated = true;
         trainer->emulation = *o->emulation;
     }
-    if (options->pipeline.ranks) {
-        const int world = options->ddp.group ? options->ddp.group->comm->world : 1;
-        if (world != options->pipeline.devices)
-            return ech__fail(trainer->ctx, ECH_E_INVALID,
-                             "%d model-parallel devices in %d ranks: each rank has one",
-                             options->pipeline.devices, world);
-        trainer->stages = options->ddp.group ? options->ddp.group->comm : NULL;
-        return ECH_OK;
-    }
-    if (!options->ddp.group || options->ddp.group->comm->world == 1)
-        return ECH_OK;
-    trainer->comm = options->ddp.group->comm;
-    ECH_TRY(ech__ranks_create(trainer->comm, &trainer->ranks));
-    if (trainer->emulated) {
-        trainer->ranks->clock = &trainer->clock;
-        trainer->ranks->cluster = &trainer->emulation.cluster;
-        trainer->ranks->algorithm = trainer->emulation.algorithm;
-    }
-    return ECH_OK;
+    return trainer->ops->join ? trainer->ops->join(trainer, o->train) : ECH_OK;
 }
 
 /* One line for each thing that ranks must have in common. */
@@ -213,7 +193,7 @@ static void describe(const ech_trainer *trainer, const ech_train_options *o, FIL
 
 static ech_status agree(ech_trainer *trainer, const ech_train_options *options)
 {
-    if (!ech__trainer_everyone(trainer))
+    if (!ech__trainer_all_ranks(trainer))
         return ECH_OK;
     char *text = NULL;
     size_t bytes = 0;
@@ -222,9 +202,9 @@ static ech_status agree(ech_trainer *trainer, const ech_train_options *options)
         describe(trainer, options, out);
     if (!out || fclose(out) != 0) {
         free(text);
-        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory to compare ranks");
+        return ech__no_memory(trainer->ctx, "the comparison of ranks");
     }
-    const ech_status status = ech__comm_agree(ech__trainer_everyone(trainer), text);
+    const ech_status status = ech__comm_agree(ech__trainer_all_ranks(trainer), text);
     free(text);
     return status;
 }
@@ -256,7 +236,7 @@ static ech_status send_timings(ech_trainer *trainer)
 {
     char *text, *none;
     ECH_TRY(ech__tuning_text(trainer->tuning, &text));
-    const ech_status status = ech__comm_share_text(ech__trainer_everyone(trainer), text, &none);
+    const ech_status status = ech__comm_share_text(ech__trainer_all_ranks(trainer), text, &none);
     free(text);
     if (status == ECH_OK)
         free(none);
@@ -266,7 +246,7 @@ static ech_status send_timings(ech_trainer *trainer)
 static ech_status receive_timings(ech_trainer *trainer)
 {
     char *text;
-    ECH_TRY(ech__comm_share_text(ech__trainer_everyone(trainer), NULL, &text));
+    ECH_TRY(ech__comm_share_text(ech__trainer_all_ranks(trainer), NULL, &text));
     const ech_status status = ech__tuning_merge_text(trainer->tuning, text);
     free(text);
     return status;
@@ -275,7 +255,7 @@ static ech_status receive_timings(ech_trainer *trainer)
 /* Rank 0 first, since it times kernels while nobody else computes. */
 static ech_status plan_in_turn(ech_trainer *trainer, ech_value loss, const ech__trainer_options *o)
 {
-    const bool shared = ech__trainer_everyone(trainer) && trainer->tuning;
+    const bool shared = ech__trainer_all_ranks(trainer) && trainer->tuning;
     if (shared && ech__trainer_rank(trainer) != 0)
         ECH_TRY(receive_timings(trainer));
     ECH_TRY(trainer->ops->plan(trainer, loss, o->train, o->choices));
@@ -320,7 +300,7 @@ static ech_status plan_it(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
     *out = NULL;
     ech_trainer *trainer = ech__new(ctx, sizeof *trainer);
     if (!trainer)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for a trainer");
+        return ech__no_memory(ctx, "a trainer");
     trainer->ctx = ctx;
     trainer->by = ech__strategy_of(options->train);
     trainer->ops = ech__strategy_ops_of(trainer->by.strategy);
@@ -357,7 +337,7 @@ static ech_status find_available(const ech_trainer *trainer, int64_t *out)
     typedef struct found {
         int64_t node, bytes;
     } found;
-    ech__comm *comm = ech__trainer_everyone(trainer);
+    ech__comm *comm = ech__trainer_all_ranks(trainer);
     *out = ech__machine_available();
     if (!comm)
         return ECH_OK;
@@ -365,7 +345,7 @@ static ech_status find_available(const ech_trainer *trainer, int64_t *out)
     const size_t bytes = (size_t)comm->world * sizeof(found);
     found *all = ech__new(trainer->ctx, bytes);
     if (!all)
-        return ech__fail(trainer->ctx, ECH_E_NOMEM, "no memory to ask %d ranks", comm->world);
+        return ech__no_memory(trainer->ctx, "the free memory of %d ranks", comm->world);
     const ech_status status = ech__comm_allgather(comm, &mine, all, (int64_t)sizeof mine);
     for (int r = 0; status == ECH_OK && r < comm->world; r++) {
         if (all[r].node == comm->node && all[r].bytes < *out)
@@ -380,7 +360,7 @@ static ech_status find_available(const ech_trainer *trainer, int64_t *out)
 static ech_status check_available(const ech_trainer *trainer, const ech_train_options *options)
 {
     const int sharers =
-        ech__trainer_everyone(trainer) ? ech__trainer_everyone(trainer)->local_world : 1;
+        ech__trainer_all_ranks(trainer) ? ech__trainer_all_ranks(trainer)->local_world : 1;
     const int64_t need =
         trainer->ops->need ? trainer->ops->need(trainer) : trainer->plan->total_bytes;
     int64_t can;
@@ -435,8 +415,7 @@ ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value l
         return ECH_OK;
     ech_status status = make_exec(*out, o->train);
     const ech_trainer *t = *out;
-    if (status == ECH_OK && (!t->comm || t->comm->rank == 0) &&
-        (!t->stages || t->stages->rank == 0))
+    if (status == ECH_OK && ech__trainer_rank(t) == 0)
         status = ech__turns_open(ctx, ech_clock_name(ech_trainer_clock(t)), &(*out)->turns);
     if (status < 0) {
         ech_trainer_destroy(*out);
@@ -469,38 +448,35 @@ int ech_device_count(void)
     return ech__device_cores();
 }
 
-/* Layers were found where they were placed; else all are on one device, or on every device alike. */
-static ech_status find_layers(ech_trainer *trainer)
+const ech__layers *ech__trainer_layers(ech_trainer *trainer)
 {
-    return trainer->layers.count ? ECH_OK : ech__layers_find(trainer->model, &trainer->layers);
+    ech__layers *found = &trainer->model_layers;
+    if (trainer->ops->layers)
+        return trainer->ops->layers(trainer);
+    return found->count || ech__layers_find(trainer->model, found) == ECH_OK ? found : NULL;
 }
 
 int ech_trainer_layer_count(ech_trainer *trainer)
 {
-    return find_layers(trainer) < 0 ? 0 : trainer->layers.count;
+    const ech__layers *layers = ech__trainer_layers(trainer);
+    return layers ? layers->count : 0;
 }
 
 ech_status ech_trainer_layer(ech_trainer *trainer, int layer, ech_layer *out)
 {
+    const ech__layers *layers = ech__trainer_layers(trainer);
     *out = (ech_layer){.name = NULL};
-    ECH_TRY(find_layers(trainer));
-    if (layer < 0 || layer >= trainer->layers.count)
+    if (!layers)
+        return ECH_E_NOMEM;
+    if (layer < 0 || layer >= layers->count)
         return ech__fail(trainer->ctx, ECH_E_INVALID, "layer %d: there are 0 to %d", layer,
-                         trainer->layers.count - 1);
-    const ech__layer *l = &trainer->layers.at[layer];
+                         layers->count - 1);
+    const ech__layer *l = &layers->at[layer];
     *out = (ech_layer){.name = l->name, .device = l->device, .params = l->params};
     return ECH_OK;
 }
 
-const char *ech_clock_name(ech_clock clock)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH_CLOCK_LIST(NAME)
-#undef NAME
-    };
-    return names[clock];
-}
+ECH__NAMES(ech_clock_name, ech_clock, ECH_CLOCK_LIST)
 
 ech_clock ech_trainer_clock(const ech_trainer *trainer)
 {

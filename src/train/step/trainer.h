@@ -6,7 +6,6 @@
 #include "base/system/turns.h"
 #include "device/device.h"
 #include "parallel/ddp/step_report.h"
-#include "parallel/dp/dp.h"
 #include "parallel/strategy.h"
 #include "plan/plan.h"
 #include "train/step/graphs.h"
@@ -31,9 +30,8 @@ typedef struct ech__variant {
     int micros; /* micro-batches of a pipe */
     ech__plan *plan;
     ech__exec *exec;
-    bool owned; /* the trainer destroys plan and exec; else they are another's */
-    const ech__pass
-        *pass; /* of trainer->pipe, to which plan and exec then belong; NULL without it */
+    bool owned;      /* the trainer destroys plan and exec; else they are another's */
+    const void *own; /* the strategy's own, to which plan and exec then belong; NULL: none */
 } ech__variant;
 
 /* What came out of the look at the gradients of a step. */
@@ -62,7 +60,7 @@ typedef struct ech__strategy_ops ech__strategy_ops;
 struct ech_trainer {
     ech_ctx *ctx;
     ech__spread_by by;
-    const ech__strategy_ops *ops;      /* of its strategy (strategy.h) */
+    const ech__strategy_ops *ops;      /* of its strategy (train/strategy/strategy.h) */
     ech_graph *graphs[ECH__MAX_ROLES]; /* with all passes; [nroles] */
     int nroles;
     ech_graph *graph;     /* the first of them */
@@ -112,14 +110,9 @@ struct ech_trainer {
     bool chosen_anew;  /* the choices that were asked for are not possible here */
     int timed_kernels; /* candidates that were timed to make the plan */
     double planning_s;
-    ech__dp *dp;        /* DataParallel, see trainer_dp.c; NULL: one device */
-    ech__halves halves; /* of the model, for it */
-    ech__plan *whole;   /* of the head, on device 0 beside plan; NULL without it */
-    ech__comm *
-        stages; /* borrowed; the ranks that have the devices of pipe, one each; NULL: all are here */
-    ech__pipe *pipe;    /* layers on several devices, see trainer_pipe.h; NULL: one device */
-    ech__layers layers; /* of the model, for it */
-    ech__turns *turns;  /* of rank 0 of an arm of a comparison; NULL: nobody compares */
+    void *state;              /* the strategy's own (train/strategy/); NULL: it has none */
+    ech__layers model_layers; /* found when they are first asked for */
+    ech__turns *turns;        /* of rank 0 of an arm of a comparison; NULL: nobody compares */
 };
 
 /* As ech_trainer_create, but stops before anything is allocated on the device: for asking what it would
@@ -174,8 +167,12 @@ ech__virtual_clock *ech__trainer_clock(ech_trainer *trainer);
 /* Ranks that have samples of their own, and which this process is, among them or among the ranks of one model. */
 int ech__trainer_world(const ech_trainer *trainer);
 int ech__trainer_rank(const ech_trainer *trainer);
-/* All ranks that work on this training; NULL: this process alone. */
-ech__comm *ech__trainer_everyone(const ech_trainer *trainer);
+/* All ranks of this training run; NULL: this process alone. */
+ech__comm *ech__trainer_all_ranks(const ech_trainer *trainer);
+/* Ranks that hold parts of one model together, one device each; NULL: this process holds all. */
+ech__comm *ech__trainer_model_group(const ech_trainer *trainer);
+/* The layers of the model and their devices; NULL: there is no memory to list them. */
+const ech__layers *ech__trainer_layers(ech_trainer *trainer);
 
 /* Where a value of trainer->graph that lasts (a parameter, buffer or state) has its memory: the plan and the exec, and its
  * number there. False: no operator uses it. */

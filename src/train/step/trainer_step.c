@@ -3,7 +3,7 @@
 #include "base/format.h"
 #include "train/step/divergence.h"
 #include "train/step/params.h"
-#include "train/step/strategy.h"
+#include "train/strategy/strategy.h"
 
 #include <math.h>
 #include <stdio.h>

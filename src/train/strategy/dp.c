@@ -1,9 +1,29 @@
-/* DataParallel under a trainer. The trainer's own graph, plan and exec are then device 0's part of a
- * batch; a variant for training is the whole batch on device 0, where inputs are written and the
- * loss is read; evaluation stays on device 0. */
-#include "parallel/dp/dp.h"
+#include "train/strategy/dp.h"
 #include "base/system/clock.h"
-#include "train/step/strategy.h"
+#include "train/strategy/strategy.h"
+
+typedef struct state {
+    ech__dp *dp;            /* NULL until it is ready */
+    ech__split_model model; /* the body is the trainer's graph */
+    ech__plan *head;        /* of the whole batch, on device 0 */
+} state;
+
+static state *state_of(const ech_trainer *trainer)
+{
+    return trainer->state;
+}
+
+static ech__dp *dp_of(const ech_trainer *trainer)
+{
+    return state_of(trainer)->dp;
+}
+
+ech__dp *ech__trainer_dp(const ech_trainer *trainer)
+{
+    return trainer->ops == &ech__ops_dp && trainer->state ? dp_of(trainer) : NULL;
+}
+
+/* ---- creation ---- */
 
 static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
 {
@@ -17,14 +37,17 @@ static ech_status check(const ech_trainer *trainer, const ech_train_options *o)
 static ech_status make_graphs(ech_trainer *trainer, ech_value loss,
                               const ech__graphs_options *options)
 {
-    ech__halves *halves = &trainer->halves;
     ECH_TRY(check(trainer, options->train));
-    const ech_status status = ech__graphs_of_halves(trainer->model, loss, options, halves);
-    ech_graph *graph = trainer->graph = trainer->graphs[0] = halves->body;
+    state *own = ech__new(trainer->ctx, sizeof *own);
+    if (!own)
+        return ech__no_memory(trainer->ctx, "%d data parallel devices", options->train->dp.devices);
+    trainer->state = own;
+    const ech_status status = ech__graphs_of_split(trainer->model, loss, options, &own->model);
+    ech_graph *graph = trainer->graph = trainer->graphs[0] = own->model.body;
     trainer->nroles = 1;
     ECH_TRY(status);
-    graph->loss =
-        loss; /* which the head makes: what is asked for by the trainer's graph is found there */
+    /* The head makes the loss; the trainer's graph keeps its number, by which it is asked for. */
+    graph->loss = loss;
     ech__graph_keep(graph, loss);
     return ECH_OK;
 }
@@ -50,11 +73,12 @@ static ech_status make_plans(ech_trainer *trainer, ech_value loss, const ech_tra
                              const ech__choices *choices)
 {
     (void)loss;
+    state *own = state_of(trainer);
     ECH_TRY(ech__rank_choose(trainer, ech__dp_first_part(options->batch, options->dp.devices),
                              choices));
-    ECH_TRY(ech__plan_create(trainer->halves.head, trainer->device,
-                             &(ech__plan_options){.batch = options->batch}, &trainer->whole));
-    return ech__dp_check_memory(trainer->plan, trainer->whole);
+    ECH_TRY(ech__plan_create(own->model.head, trainer->device,
+                             &(ech__plan_options){.batch = options->batch}, &own->head));
+    return ech__dp_check_memory(trainer->plan, own->head);
 }
 
 /* Plan and exec of the whole batch are DataParallel's; evaluation stays on device 0. */
@@ -63,7 +87,7 @@ static ech_status make_variant(ech_trainer *trainer, ech__variant *variant)
     const ech__dp_whole *whole;
     if (!variant->training)
         return ech__rank_variant(trainer, variant);
-    ECH_TRY(ech__dp_whole_of(trainer->dp, variant->batch, &whole));
+    ECH_TRY(ech__dp_whole_of(dp_of(trainer), variant->batch, &whole));
     variant->plan = whole->plan;
     variant->exec = whole->exec;
     return ECH_OK;
@@ -71,26 +95,29 @@ static ech_status make_variant(ech_trainer *trainer, ech__variant *variant)
 
 static ech_status make_ready(ech_trainer *trainer, const ech_train_options *options)
 {
+    state *own = state_of(trainer);
     ech__dp_options o = {.devices = options->dp.devices,
                          .batch = options->batch,
-                         .model = &trainer->halves,
+                         .model = &own->model,
                          .plan = trainer->plan,
-                         .whole = trainer->whole,
+                         .whole = own->head,
                          .device = device_options(trainer, options),
                          .tuning = trainer->tuning};
     ECH_TRY(ech__rank_ready(trainer, options));
     o.exec = trainer->exec;
-    ECH_TRY(ech__dp_create(trainer->ctx, &o, &trainer->dp));
+    ECH_TRY(ech__dp_create(trainer->ctx, &o, &own->dp));
     return make_variant(trainer, &trainer->variants[0]);
 }
 
 static void destroy(ech_trainer *trainer)
 {
-    ech__dp_destroy(trainer->dp);
-    ech__plan_destroy(trainer->whole);
-    ech_graph_destroy(trainer->halves.head); /* the body is the trainer's graph */
-    trainer->dp = NULL;
-    trainer->halves.head = NULL;
+    state *own = state_of(trainer);
+    if (!own)
+        return;
+    ech__dp_destroy(own->dp);
+    ech__plan_destroy(own->head);
+    ech_graph_destroy(own->model.head);
+    ech__delete(trainer->ctx, own, sizeof *own);
 }
 
 /* A whole step of all devices. What device 0 copies and adds for the others counts as exposed communication, the
@@ -110,8 +137,8 @@ static ech_status run(ech_trainer *trainer, const ech__variant *variant, unsigne
         [ECH__DP_REDUCE] = ECH__PHASE_EXCHANGE,
         [ECH__DP_OPTIMIZER] = ECH__PHASE_OPTIMIZER,
     };
-    ECH_TRY(ech__dp_step(trainer->dp, variant->batch, scalars));
-    const ech__span *phases = ech__dp_phases(trainer->dp);
+    ECH_TRY(ech__dp_step(dp_of(trainer), variant->batch, scalars));
+    const ech__span *phases = ech__dp_phases(dp_of(trainer));
     for (int p = 0; p < ECH__DP_PHASES; p++)
         *(kinds[p] == ECH__PHASE_EXCHANGE ? &times->exposed_ns : &times->ns[kinds[p]]) +=
             phases[p].end_ns - phases[p].start_ns;
@@ -120,13 +147,13 @@ static ech_status run(ech_trainer *trainer, const ech__variant *variant, unsigne
 
 static int64_t updates(const ech_trainer *trainer)
 {
-    return ech__dp_updates(trainer->dp);
+    return ech__dp_updates(dp_of(trainer));
 }
 
 static ech__culprit culprit(const ech_trainer *trainer, const ech__variant *variant, int *device)
 {
     (void)variant;
-    return ech__dp_culprit(trainer->dp, device);
+    return ech__dp_culprit(dp_of(trainer), device);
 }
 
 /* Device 0 has its part of the batch beside the loss. */
@@ -135,7 +162,7 @@ static double kernels(const ech_trainer *trainer, const ech__variant *variant, d
     const ech__plan *plan;
     const ech__exec *exec;
     double seconds = ech__rank_kernels(trainer, variant->plan, variant->exec, sums_s);
-    if (ech__dp_last(trainer->dp, 0, &plan, &exec))
+    if (ech__dp_last(dp_of(trainer), 0, &plan, &exec))
         seconds += ech__rank_kernels(trainer, plan, exec, sums_s);
     return seconds;
 }
@@ -144,26 +171,27 @@ static double kernels(const ech_trainer *trainer, const ech__variant *variant, d
 
 static int devices(const ech_trainer *trainer)
 {
-    return trainer->dp ? ech__dp_devices(trainer->dp) : 1;
+    return dp_of(trainer) ? ech__dp_devices(dp_of(trainer)) : 1;
 }
 
 /* Before there are devices, of the first. */
 static void memory(const ech_trainer *trainer, int device, int64_t out[ECH__MEMORY_COUNT])
 {
-    if (trainer->dp)
-        ech__dp_memory(trainer->dp, device, out);
-    for (int k = 0; !trainer->dp && k < ECH__MEMORY_COUNT; k++)
-        out[k] = trainer->plan->memory[k] + trainer->whole->memory[k];
+    const state *own = state_of(trainer);
+    if (own->dp)
+        ech__dp_memory(own->dp, device, out);
+    for (int k = 0; !own->dp && k < ECH__MEMORY_COUNT; k++)
+        out[k] = trainer->plan->memory[k] + own->head->memory[k];
 }
 
 static int64_t peak(const ech_trainer *trainer, int device)
 {
-    return ech__dp_device(trainer->dp, device)->memory_peak;
+    return ech__dp_device(dp_of(trainer), device)->memory_peak;
 }
 
 static void work(const ech_trainer *trainer, int device, ech_device_stats *out)
 {
-    const ech__dp_work *done = ech__dp_work_of(trainer->dp, device);
+    const ech__dp_work *done = ech__dp_work_of(dp_of(trainer), device);
     out->samples = done->samples;
     out->bytes_in = done->bytes_in;
     out->bytes_out = done->bytes_out;

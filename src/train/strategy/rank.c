@@ -2,9 +2,23 @@
 #include "base/format.h"
 #include "base/system/clock.h"
 #include "train/step/passes.h"
-#include "train/step/strategy.h"
+#include "train/strategy/strategy.h"
 
 /* ---- creation ---- */
+
+ech_status ech__rank_join(ech_trainer *trainer, const ech_train_options *options)
+{
+    if (!options->ddp.group || options->ddp.group->comm->world == 1)
+        return ECH_OK;
+    trainer->comm = options->ddp.group->comm;
+    ECH_TRY(ech__ranks_create(trainer->comm, &trainer->ranks));
+    if (trainer->emulated) {
+        trainer->ranks->clock = &trainer->clock;
+        trainer->ranks->cluster = &trainer->emulation.cluster;
+        trainer->ranks->algorithm = trainer->emulation.algorithm;
+    }
+    return ECH_OK;
+}
 
 static ech_status make_graphs(ech_trainer *trainer, ech_value loss, const ech__graphs_options *o)
 {
@@ -24,9 +38,20 @@ static ech_status open_device(ech_trainer *trainer, ech_value loss,
     return ech__device_create(trainer->ctx, &device, &trainer->device);
 }
 
-ech_status ech__rank_choose(ech_trainer *trainer, int64_t batch, const ech__choices *choices)
+bool ech__rank_must_choose(ech_trainer *trainer, ech_status status)
 {
     ech_ctx *ctx = trainer->ctx;
+    if (status != ECH_E_UNSUPPORTED && status != ECH_E_LIMIT)
+        return false;
+    ech__log(ctx, "kernels are chosen anew, so results will agree in rounding only: %s",
+             ctx->error);
+    ctx->error[0] = 0;
+    trainer->chosen_anew = true;
+    return true;
+}
+
+ech_status ech__rank_choose(ech_trainer *trainer, int64_t batch, const ech__choices *choices)
+{
     ech__plan_options options = {.batch = batch,
                                  .choices = choices,
                                  .exchange = ech__ranks_exchange(trainer->ranks),
@@ -36,12 +61,8 @@ ech_status ech__rank_choose(ech_trainer *trainer, int64_t batch, const ech__choi
     if (choices) {
         const ech_status status =
             ech__plan_create(trainer->graph, trainer->device, &options, &trainer->plan);
-        if (status != ECH_E_UNSUPPORTED && status != ECH_E_LIMIT)
+        if (!ech__rank_must_choose(trainer, status))
             return status;
-        ech__log(ctx, "kernels are chosen anew, so results will agree in rounding only: %s",
-                 ctx->error);
-        ctx->error[0] = 0;
-        trainer->chosen_anew = true;
     }
     options.choices = NULL;
     options.tuning = trainer->tuning;
@@ -221,6 +242,7 @@ static void work(const ech_trainer *trainer, int device, ech_device_stats *out)
 }
 
 const ech__strategy_ops ech__ops_rank = {
+    .join = ech__rank_join,
     .graphs = make_graphs,
     .open = open_device,
     .plan = make_plan,

@@ -1,13 +1,15 @@
 /* What a strategy does for a trainer: a table of functions, one row each
  * (parallel/strategy.h has the list). The trainer knows no strategy by name; it
- * calls trainer->ops. Members that are NULL do nothing, or as the comment says.
+ * calls trainer->ops. What a strategy keeps for a trainer is trainer->state,
+ * which only its own file knows. Members that are NULL do nothing, or as the
+ * comment says.
  *
- *     trainer_rank.c     one device, alone or as one of several ranks
- *     trainer_dp.c       DataParallel
- *     trainer_pipe.c     layers on several devices, plain and as a pipeline
+ *     rank.c     one device, alone or as one of several ranks
+ *     dp.c       DataParallel
+ *     pipe.c     layers on several devices, plain and as a pipeline
  */
-#ifndef ECH_TRAIN_STEP_STRATEGY_H
-#define ECH_TRAIN_STEP_STRATEGY_H
+#ifndef ECH_TRAIN_STRATEGY_STRATEGY_H
+#define ECH_TRAIN_STRATEGY_STRATEGY_H
 
 #include "train/step/trainer.h"
 
@@ -20,6 +22,11 @@ typedef struct ech__input {
 
 struct ech__strategy_ops {
     /* ---- creation, in this order ---- */
+    /* Fills in trainer->comm and trainer->ranks where other ranks have samples of their own. NULL:
+     * there are no other ranks. */
+    ech_status (*join)(ech_trainer *trainer, const ech_train_options *options);
+    /* Ranks that hold parts of one model together. NULL, or gives NULL: this process holds all. */
+    ech__comm *(*model_group)(const ech_trainer *trainer);
     /* Fills in the graphs; checks numbers that only this strategy has. */
     ech_status (*graphs)(ech_trainer *trainer, ech_value loss, const ech__graphs_options *options);
     bool plans_graphs; /* they are complete only when they are planned */
@@ -32,7 +39,8 @@ struct ech__strategy_ops {
     ech_status (*ready)(ech_trainer *trainer, const ech_train_options *options);
     /* Every rank starts from rank 0's parameters and buffers. */
     ech_status (*share_weights)(ech_trainer *trainer);
-    /* What it has filled in that is not the trainer's own; at any time. */
+    /* Frees trainer->state, and clears what it has filled in that is not the trainer's own; at any
+     * time. */
     void (*destroy)(ech_trainer *trainer);
     /* The choices of all plans; NULL: of trainer->plan. */
     ech_json *(*choices)(const ech_trainer *trainer);
@@ -71,6 +79,8 @@ struct ech__strategy_ops {
     int (*devices)(const ech_trainer *trainer); /* that one model or batch is spread over */
     /* That have operators of their own, of which records keep times; NULL: the first. */
     int (*planned_devices)(const ech_trainer *trainer);
+    /* The layers and their devices. NULL: those of the model, on every device alike. */
+    const ech__layers *(*layers)(const ech_trainer *trainer);
     /* NULL for a device that is in another process. */
     const ech__plan *(*plan_of)(const ech_trainer *trainer, int device);
     const ech__exec *(*exec_of)(const ech_trainer *trainer, int device);
@@ -90,8 +100,13 @@ extern const ech__strategy_ops ech__ops_rank, ech__ops_dp, ech__ops_pipe;
 
 const ech__strategy_ops *ech__strategy_ops_of(ech__strategy strategy);
 
-/* ---- of one device, for strategies that have it too (trainer_rank.c) ---- */
+/* ---- of one device, for strategies that have it too (rank.c) ---- */
 
+/* Ranks with samples of their own. */
+ech_status ech__rank_join(ech_trainer *trainer, const ech_train_options *options);
+/* Whether planning by choices failed because they are not possible here. Then it says so in the log
+ * and sets trainer->chosen_anew: the caller plans without them. */
+bool ech__rank_must_choose(ech_trainer *trainer, ech_status status);
 /* By the choices where that is possible, or else by measurement. */
 ech_status ech__rank_choose(ech_trainer *trainer, int64_t batch, const ech__choices *choices);
 /* The exec of trainer->plan, and the first variant. */

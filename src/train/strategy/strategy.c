@@ -1,4 +1,4 @@
-#include "train/step/strategy.h"
+#include "train/strategy/strategy.h"
 
 static const ech__strategy_ops *const rows[] = {
     [ECH__STRATEGY_DDP] = &ech__ops_rank,
