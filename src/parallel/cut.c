@@ -1,7 +1,7 @@
 /* Cuts a labelled graph into the parts of its devices. */
 #include "parallel/place.h"
 
-static void drop_strangers(ech_graph *graph, bool *known)
+static void drop_unused_values(ech_graph *graph, bool *known)
 {
     for (size_t n = 0; n < graph->nnodes; n++) {
         const ech__node *node = &graph->nodes[n];
@@ -54,7 +54,8 @@ static bool reads(const ech__node *node, const ech__node *maker)
     return false;
 }
 
-/* The device before waits for a gradient of data; the gradient of the weights that stands before it, nobody. */
+/* The previous device waits for the gradient of the data. No device waits for the gradient of the
+ * weights, so the data's is computed first. */
 static void send_early(ech_graph *part)
 {
     for (size_t n = 1; n < part->nnodes; n++) {
@@ -80,16 +81,14 @@ static void send_early(ech_graph *part)
 ech_status ech__cut(const ech_graph *graph, int device, ech_ctx *ctx, ech_graph **out)
 {
     if (ech__graph_clone(graph, out) < 0)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory to cut a graph of %zu operators",
-                         graph->nnodes);
+        return ech__no_memory(ctx, "a part of a graph of %zu operators", graph->nnodes);
     ech_graph *part = *out;
     int64_t link = 0;
     bool *known = ech__arena_array(&part->arena, part->nvalues + 1, sizeof *known);
     if (!known) {
         ech_graph_destroy(part);
         *out = NULL;
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory to cut a graph of %zu operators",
-                         graph->nnodes);
+        return ech__no_memory(ctx, "a part of a graph of %zu operators", graph->nnodes);
     }
     part->ctx = ctx; /* it has the same allocator */
     part->nnodes = 0;
@@ -101,6 +100,6 @@ ech_status ech__cut(const ech_graph *graph, int device, ech_ctx *ctx, ech_graph 
         link += transfer;
     }
     send_early(part);
-    drop_strangers(part, known);
+    drop_unused_values(part, known);
     return ECH_OK;
 }

@@ -1,4 +1,5 @@
 #include "parallel/place.h"
+#include "base/names.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ static bool is_used_from(const ech_graph *graph, ech_value v, size_t at)
     return false;
 }
 
-/* The activations that are made before the operator `at` and used there or later; *last is one of them. */
+/* The activations that are made before the operator `at` and used there or later; *last is one of
+ * them. */
 static int alive_before(const ech_graph *graph, size_t at, ech_value *last)
 {
     int count = 0;
@@ -99,7 +101,8 @@ static bool has_param(const ech_graph *graph, const ech__node *node)
     return false;
 }
 
-/* The part in front of a dot that all its operators with parameters share, or else the name of the first of them. */
+/* The part in front of a dot that all its operators with parameters share, or else the name of the
+ * first of them. */
 static const char *name_layer(ech_graph *graph, const ech__layer *layer)
 {
     const char *first = graph->nodes[layer->first].name;
@@ -130,7 +133,7 @@ ech_status ech__layers_find(ech_graph *graph, ech__layers *out)
 {
     *out = (ech__layers){.at = ech__arena_array(&graph->arena, graph->nnodes + 1, sizeof *out->at)};
     if (!out->at)
-        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the layers of a model");
+        return ech__no_memory(graph->ctx, "the layers of a model");
     for (size_t n = 0; n < graph->nnodes; n++) {
         if (!out->count || begins_layer(graph, n))
             out->at[out->count++] = (ech__layer){.first = n};
@@ -140,7 +143,7 @@ ech_status ech__layers_find(ech_graph *graph, ech__layers *out)
         measure_layer(graph, &out->at[i]);
         out->at[i].name = name_layer(graph, &out->at[i]);
         if (!out->at[i].name)
-            return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the layers of a model");
+            return ech__no_memory(graph->ctx, "the layers of a model");
     }
     return ECH_OK;
 }
@@ -154,15 +157,12 @@ typedef enum placement_kind {
         PLACEMENT_COUNT
 } placement_kind;
 
+static ECH__NAMES(name_of, placement_kind, ECH__PLACEMENT_LIST)
+
 static placement_kind kind_of(const char *text)
 {
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH__PLACEMENT_LIST(NAME)
-#undef NAME
-    };
     int kind = 0;
-    while (text && kind < PLACEMENT_COUNT && strcmp(names[kind], text) != 0)
+    while (text && kind < PLACEMENT_COUNT && strcmp(name_of((placement_kind)kind), text) != 0)
         kind++;
     return (placement_kind)kind;
 }
@@ -216,7 +216,7 @@ static ech_status balance(ech_ctx *ctx, const ech__placement *p, bool memory, ec
     double best = HUGE_VAL;
     double *cost = ech__new(ctx, (size_t)layers->count * sizeof *cost);
     if (!cost)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory to place %d layers", layers->count);
+        return ech__no_memory(ctx, "the placement of %d layers", layers->count);
     for (int i = 0; i < layers->count; i++)
         seconds &= layers->at[i].seconds > 0;
     for (int i = 0; i < layers->count; i++)

@@ -2,8 +2,8 @@
 
 #include <stdbool.h>
 
-/* Whether one of the spans covers now; lowers *next to the time where that may change. Time only goes on: those that have
- * ended are left behind. */
+/* Whether one of the spans covers now; lowers *next to the time where that may change. Time only
+ * goes on: those that have ended are left behind. */
 static bool covers(ech__spans *spans, int64_t now, int64_t *next)
 {
     while (spans->count && spans->at->end_ns <= now) {

@@ -1,6 +1,7 @@
-/* The choices of a plan, apart from it: the kernel of every operator, the layout of every parameter. They travel,
- * because equal bits are promised for one set of choices: a checkpoint holds them, and a plan that is made from
- * them is the one they were taken from, whatever the tuning file says by then.
+/* The choices of a plan, apart from it: the kernel of every operator, the layout of every
+ * parameter. They are saved, because equal bits are promised for one set of choices: a checkpoint
+ * holds them, and a plan that is made from them is the one they were taken from, whatever the
+ * tuning file says by then.
  *
  *     ech_json *json = ech__choices_json(plan);
  *     ...
@@ -16,7 +17,8 @@
 
 typedef struct ech__plan ech__plan;
 
-/* One operator, in the order of the plan. Delays are left out: they change no bits and may come and go. */
+/* One operator, in the order of the plan. Delays are left out: they change no bits and may come and
+ * go. */
 typedef struct ech__kernel_choice {
     const char *op, *name; /* name: of the layer; may be empty */
     const char *kernel;

@@ -1,9 +1,10 @@
 /* The choice of kernels and layouts, by measurement.
  *
- * A parameter has one layout, used by every operator that touches it or its gradient. For each layout that all
- * of them can take, the times of their fastest kernels are added up; the layout with the least sum wins. Then
- * each operator takes its fastest kernel for the layouts it got. Without a tuning store the device's order of
- * preference decides instead of times. A plan that is like another takes over its layouts and kernels. */
+ * A parameter has one layout, used by every operator that touches it or its gradient. For each
+ * layout that all of them can take, the times of their fastest kernels are added up; the layout
+ * with the least sum wins. Then each operator takes its fastest kernel for the layouts it got.
+ * Without a tuning store the device's order of preference decides instead of times. A plan that is
+ * like another takes over its layouts and kernels. */
 #include "base/system/clock.h"
 #include "base/size.h"
 #include "plan/plan.h"
@@ -14,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Kernels that a plan wants, down to those that it should never need. Without timing, a slow kernel that rounds as usual comes
- * before a fast one that does not. */
+/* Kernels that a plan wants, down to those that it should never need. Without timing, a slow kernel
+ * that rounds as usual comes before a fast one that does not. */
 typedef enum rank { WANTED, STANDS_IN, WANTS_TIMING, FALLBACK } rank;
 
 typedef struct chooser {
@@ -27,8 +28,8 @@ typedef struct chooser {
     bool unknown;                /* a time was missing in a store that is not added to */
     rank worst;                  /* that is taken; more than WANTED where there is no better one */
     bool too_large; /* the last operator without a kernel is more than libraries take */
-    /* [ninstrs] least and greatest of the parameters whose layouts its operands follow: few operators have to be looked
-     * at for a parameter. */
+    /* [ninstrs] least and greatest of the parameters whose layouts its operands follow: few
+     * operators have to be looked at for a parameter. */
     struct followed {
         ech_value least, greatest;
     } * followed;
@@ -48,7 +49,8 @@ enum { MAX_RUNS = 9, MIN_RUNS = 3 };
 static const double ENOUGH_SECONDS = 0.1;
 static const double CLOCK_STEP = 1e-9; /* no kernel takes less, whatever the clock says */
 
-/* More than any machine has, and still small enough that a sum over the operands does not overflow. */
+/* More than any machine has, and still small enough that a sum over the operands does not
+ * overflow. */
 static const int64_t TOO_MANY = INT64_MAX / 64;
 
 static int64_t operand_bytes(const ech__kernel_desc *desc, int i)
@@ -213,7 +215,8 @@ static void look_up_time(const chooser *ch, const ech__kernel_desc *desc,
 
 /* ---- choosing ---- */
 
-/* Whether it would keep something, and the plan lives in the blocks of another one, which has what its own kernels keep. */
+/* Whether it would keep something, and the plan lives in the blocks of another one, which has what
+ * its own kernels keep. */
 static bool is_out(const chooser *ch, const ech__candidate *candidate)
 {
     return ch->plan->like && candidate->kept_bytes;
@@ -235,10 +238,10 @@ static rank rank_of(const chooser *ch, const ech__candidate *candidate)
                                                   : WANTED;
 }
 
-/* Moves the candidates of the best rank that there are to the front, and of these only those that can be timed unless untimed is
- * set; returns how many. */
-static int usable_ones(const chooser *ch, const ech__kernel_desc *desc, bool untimed,
-                       ech__candidate *all, int count)
+/* Moves the candidates of the best rank that there are to the front, and of these only those that
+ * can be timed unless untimed is set; returns how many. */
+static int select_usable(const chooser *ch, const ech__kernel_desc *desc, bool untimed,
+                         ech__candidate *all, int count)
 {
     int usable = 0;
     for (rank r = WANTED; r <= ch->worst && !usable; r++) {
@@ -286,10 +289,10 @@ static ech_status best_kernel(chooser *ch, const ech__kernel_desc *desc, bool mu
     ech__candidate all[ECH__MAX_CANDIDATES];
     int count;
     ECH_TRY(ch->plan->device->ops->candidates(ch->plan->device, desc, all, &count));
-    int usable = usable_ones(ch, desc, !ch->tuning, all, count);
+    int usable = select_usable(ch, desc, !ch->tuning, all, count);
     const bool timed = ch->tuning && usable;
     if (!usable && (!must_time || ch->worst > WANTED))
-        usable = usable_ones(ch, desc, true, all, count);
+        usable = select_usable(ch, desc, true, all, count);
     *seconds = 0;
     if (!usable)
         return no_kernel(ch, desc);
@@ -312,7 +315,8 @@ static ech_status best_kernel(chooser *ch, const ech__kernel_desc *desc, bool mu
     return ECH_OK;
 }
 
-/* The parameter whose layout a value follows, or the value itself. A copy has a layout of its own. */
+/* The parameter whose layout a value follows, or the value itself. A copy has a layout of its
+ * own. */
 static ech_value leader_of(const ech_graph *graph, ech_value v)
 {
     const ech__value *value = &graph->values[v];
@@ -497,7 +501,7 @@ static ech_status choose_layout(chooser *ch, ech_value v)
 }
 
 /* Writes the chosen layouts into the descriptions. */
-static void settle(ech__plan *plan, ech__instr *instr)
+static void set_layouts(ech__plan *plan, ech__instr *instr)
 {
     for (int i = 0; i < instr->desc.nin + instr->desc.nout; i++) {
         const ech_value v =
@@ -557,7 +561,7 @@ static ech_status find_kernel(chooser *ch, ech__instr *instr)
 /* The kernel of the same operator in the plan that this one is like, if it is offered here too. So
  * the result of a step depends only on the first plan, and not on timings that one rank takes
  * later. */
-static ech_status take_over(chooser *ch, ech__instr *instr, bool *found)
+static ech_status take_choice(chooser *ch, ech__instr *instr, bool *found)
 {
     const ech__instr *other = ech__plan_like_instr(ch->plan, instr);
     *found = false;
@@ -591,8 +595,8 @@ static bool is_given(const ech__plan *plan, ech_value v)
     return false;
 }
 
-/* Input images, and their casts, are row-major where all their users can take that, as first convolutions can; else they are
- * laid out like activations when they are written. */
+/* Input images, and their casts, are row-major where all their users can take that, as first
+ * convolutions can; else they are laid out like activations when they are written. */
 static ech_status choose_inputs(chooser *ch)
 {
     ech__plan *plan = ch->plan;
@@ -654,7 +658,7 @@ static ech_status choose_all(void *arg)
         plan->places[v].layout = plan->places[leader_of(plan->graph, (ech_value)v)].layout;
     for (size_t n = 0; n < plan->ninstrs; n++) {
         ech__instr *instr = &plan->instrs[n];
-        settle(plan, instr);
+        set_layouts(plan, instr);
         if (ech__op_info(instr->node->op)->exchange) {
             snprintf(instr->choice.name, sizeof instr->choice.name, "exchange");
             continue;
@@ -666,7 +670,7 @@ static ech_status choose_all(void *arg)
         bool found;
         if (ech__plan_is_idle(plan, instr))
             continue;
-        ECH_TRY(take_over(ch, instr, &found));
+        ECH_TRY(take_choice(ch, instr, &found));
         if (found)
             continue;
         ech_status status = ECH_E_UNSUPPORTED;

@@ -16,12 +16,13 @@ typedef struct ech__exchange_ops {
     /* Zeroed memory, as many bytes on every rank, that they reduce in place. Collective. */
     ech_status (*alloc)(ech__exchange *exchange, int64_t bytes, void **out);
     void (*free)(ech__exchange *exchange, void *ptr);
-    /* update: the kernel that changes the parameters of an all-reduce that has some; taken over, may
-     * be NULL. The binding is of memory of the device. */
+    /* update: the kernel that changes the parameters of an all-reduce that has some; taken over,
+     * may be NULL. The binding is of memory of the device. */
     ech_status (*create)(ech__exchange *exchange, ech__device *device, const ech__kernel_desc *desc,
                          const ech__binding *binding, ech__kernel *update, ech__kernel **out);
     ech_status (*progress)(ech__exchange *exchange);
-    /* When bytes were on their way since the last call, by the plan's clock; good until the next operator. NULL: never. */
+    /* When bytes were on their way since the last call, by the plan's clock; good until the next
+     * operator. NULL: never. */
     ech__spans (*transfers)(ech__exchange *exchange);
 } ech__exchange_ops;
 

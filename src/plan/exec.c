@@ -18,7 +18,7 @@ struct ech__exec {
     bool prepared;         /* since the weights were written, as far as anybody said */
     bool *written;  /* [ninstrs] casts that an optimizer's kernel does on its way, where it runs */
     size_t loss_at; /* the instruction that makes the graph's loss; ninstrs: none does */
-    ech__culprit culprit;
+    ech__nonfinite nonfinite;
     int64_t updates; /* runs that began to change parameters */
     /* The call in progress. */
     unsigned phases;
@@ -99,8 +99,8 @@ static void find_written(ech__exec *exec)
     }
 }
 
-/* An all-reduce that ends in the parameters needs the optimizer's kernel, on the same memory: parameters, gradients and
- * states in this order. */
+/* An all-reduce that ends in the parameters needs the optimizer's kernel, on the same memory:
+ * parameters, gradients and states in this order. */
 static ech_status prepare_update(ech__exec *exec, const ech__instr *instr,
                                  const ech__binding *binding, ech__kernel **out)
 {
@@ -190,8 +190,9 @@ static void borrow_lasting(ech__exec *exec, const ech__exec *owner)
     exec->staging = owner->staging;
 }
 
-/* Activations lie in the owner's, and inputs where the owner has them, or else before the activations. */
-static void borrow(ech__exec *exec, const ech__exec *owner)
+/* Activations are in the owner's block. Inputs are where the owner has them, or else before the
+ * activations. */
+static void share_blocks(ech__exec *exec, const ech__exec *owner)
 {
     const ech__plan *plan = exec->plan;
     const bool shares = ech__plan_shares_inputs(plan, owner->plan);
@@ -209,8 +210,9 @@ static void borrow(ech__exec *exec, const ech__exec *owner)
                      ech__round_up(ech__plan_block_bytes(plan, ECH__MEMORY_INPUTS), ECH__ALIGN);
 }
 
-/* Gradients that travel live in memory that the ranks share; so do parameters and states where one rank changes them for
- * all. Where the host cannot touch the device's memory, only copies of the gradients do. */
+/* Gradients that are exchanged are in memory that the ranks share; so do parameters and states
+ * where one rank changes them for all. Where the host cannot touch the device's memory, only copies
+ * of the gradients do. */
 static bool is_exchanged(const ech__exec *exec, ech__memory_kind kind)
 {
     if (kind != ECH__MEMORY_GRADIENTS && kind != ECH__MEMORY_WEIGHTS &&
@@ -318,7 +320,7 @@ ech_status ech__exec_create(ech__plan *plan, ech__exec *owner, ech__exec **out)
     *out = NULL;
     ECH_TRY(new_exec(plan, &exec));
     if (owner)
-        borrow(exec, owner);
+        share_blocks(exec, owner);
     ECH_TRY(make_ready(exec));
     *out = exec;
     return ECH_OK;
@@ -360,7 +362,8 @@ void ech__exec_destroy(ech__exec *exec)
         free_block(exec, (ech__memory_kind)k);
 }
 
-/* Whether the call under way runs an instruction. What an optimizer's kernel writes on its way is not run beside it. */
+/* Whether the call under way runs an instruction. A copy that the optimizer's kernel writes is not
+ * run as well. */
 static bool is_run(const ech__exec *exec, size_t n)
 {
     return exec->phases & 1u << exec->plan->instrs[n].node->phase && exec->kernels[n] &&
@@ -441,7 +444,7 @@ static bool overlap(const ech__place *a, const ech__place *b)
 }
 
 /* Whether what instruction n made is still there after instruction `last`. */
-static bool survives(const ech__plan *plan, size_t n, size_t last)
+static bool is_kept_until(const ech__plan *plan, size_t n, size_t last)
 {
     const ech__place *place = &plan->places[plan->instrs[n].node->out[0]];
     for (size_t m = n + 1; m <= last; m++) {
@@ -471,46 +474,46 @@ static bool can_run_again(const ech__exec *exec, size_t last)
     for (size_t n = 0; n <= last && n < plan->ninstrs; n++) {
         const ech__op op = plan->instrs[n].node->op;
         if (is_forward(exec, n) && ech__op_info(op)->exchange && op != ECH__OP_SEND &&
-            (op != ECH__OP_RECV || !survives(plan, n, last)))
+            (op != ECH__OP_RECV || !is_kept_until(plan, n, last)))
             return false;
     }
     return true;
 }
 
-static ech_status blame(ech__exec *exec, const ech__node *node, const ech_value *values, int count,
-                        bool read)
+static ech_status note_nonfinite(ech__exec *exec, const ech__node *node, const ech_value *values,
+                                 int count, bool read)
 {
-    for (int i = 0; i < count && !exec->culprit.node; i++) {
+    for (int i = 0; i < count && !exec->nonfinite.node; i++) {
         bool finite;
         ECH_TRY(ech__exec_is_finite(exec, values[i], &finite));
         if (!finite)
-            exec->culprit = (ech__culprit){exec->plan->graph, node, values[i], read};
+            exec->nonfinite = (ech__nonfinite){exec->plan->graph, node, values[i], read};
     }
     return ECH_OK;
 }
 
 /* What no operator before it in the pass has made. */
-static ech_status blame_sources(ech__exec *exec, const ech__node *node)
+static ech_status find_source(ech__exec *exec, const ech__node *node)
 {
     for (int i = 0; i < node->nin; i++) {
         const ech__value_kind kind = exec->plan->graph->values[node->in[i]].kind;
         if (kind != ECH__VALUE_ACTIVATION)
-            ECH_TRY(blame(exec, node, &node->in[i], 1, true));
+            ECH_TRY(note_nonfinite(exec, node, &node->in[i], 1, true));
     }
     return ECH_OK;
 }
 
-ech_status ech__exec_find_culprit(ech__exec *exec)
+ech_status ech__exec_find_nonfinite(ech__exec *exec)
 {
     const ech__plan *plan = exec->plan;
     const size_t last = exec->loss_at < plan->ninstrs ? exec->loss_at : plan->ninstrs - 1;
     const bool again = can_run_again(exec, last);
-    exec->culprit = (ech__culprit){.node = NULL};
+    exec->nonfinite = (ech__nonfinite){.node = NULL};
     for (size_t n = 0; n <= last; n++) {
         const ech__node *node = plan->instrs[n].node;
         if (!is_forward(exec, n))
             continue;
-        ECH_TRY(blame_sources(exec, node));
+        ECH_TRY(find_source(exec, node));
         if (!again)
             continue;
         /* Running statistics have had their share of this batch, and a delay changes nothing. */
@@ -518,14 +521,14 @@ ech_status ech__exec_find_culprit(ech__exec *exec)
                              node->op == ECH__OP_DELAY;
         if (!skipped)
             ECH_TRY(exec->kernels[n]->run(exec->kernels[n], exec->scalars));
-        ECH_TRY(blame(exec, node, node->out, node->nout, node->op == ECH__OP_RECV));
+        ECH_TRY(note_nonfinite(exec, node, node->out, node->nout, node->op == ECH__OP_RECV));
     }
     return ECH_OK;
 }
 
-ech__culprit ech__exec_culprit(const ech__exec *exec)
+ech__nonfinite ech__exec_nonfinite(const ech__exec *exec)
 {
-    return exec->culprit;
+    return exec->nonfinite;
 }
 
 int64_t ech__exec_updates(const ech__exec *exec)
@@ -551,7 +554,7 @@ static ech_status check_loss(ech__exec *exec)
 {
     bool finite;
     ECH_TRY(ech__exec_is_finite(exec, exec->plan->graph->loss, &finite));
-    return finite ? ECH_OK : ech__exec_find_culprit(exec);
+    return finite ? ECH_OK : ech__exec_find_nonfinite(exec);
 }
 
 static ech_status run_instrs(ech__exec *exec)
@@ -560,7 +563,7 @@ static ech_status run_instrs(ech__exec *exec)
     ech__exchange *exchange = plan->exchange;
     bool noted = false;
     if (exec->phases & ECH__PHASE_BIT(FORWARD))
-        exec->culprit.node = NULL;
+        exec->nonfinite.node = NULL;
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__node *node = plan->instrs[n].node;
         ech__kernel *kernel = exec->kernels[n];

@@ -6,8 +6,9 @@
  *     prepare    kernel->prepare: makes what follows from weights alone, once they are written
  *     run        kernel->run: does it (fast, every step, allocates nothing)
  *
- * A device is a set of cores with a worker thread of its own. candidates, create, run and destroy are called
- * on that thread (device->ops->call), because kernel libraries tie prepared kernels to a thread count.
+ * A device is a set of cores with a worker thread of its own. candidates, create, run and destroy
+ * are called on that thread (device->ops->call), because kernel libraries tie prepared kernels to a
+ * thread count.
  */
 #ifndef ECH_PLAN_KERNEL_H
 #define ECH_PLAN_KERNEL_H
@@ -20,8 +21,8 @@ typedef struct ech__scalars {
     double lr;
     double loss_scale; /* factor on the gradient of the loss */
     int64_t step;      /* 1 for the first optimizer step */
-    double
-        grad_factor; /* on every gradient that the optimizer takes: 1, or to undo the loss's scale and to clip */
+    /* On every gradient that the optimizer takes: 1, or to undo the loss's scale and to clip. */
+    double grad_factor;
     double share; /* this rank's share of the samples of all ranks, in this micro-step */
 } ech__scalars;
 
@@ -75,8 +76,8 @@ struct ech__kernel {
     /* Writes what it keeps: for kernels of weights that stay as they are, and only for those. NULL:
      * it keeps nothing. */
     ech_status (*prepare)(ech__kernel *kernel);
-    /* Of an optimizer's kernel: elements first to first + count only, by a gradient that lies elsewhere, on the calling
-     * thread alone. NULL: it cannot. */
+    /* Of an optimizer's kernel: elements first to first + count only, by a gradient at another
+     * address, on the calling thread alone. NULL: not supported. */
     ech_status (*run_part)(ech__kernel *kernel, const ech__scalars *scalars, int64_t first,
                            int64_t count, const void *gradient);
     /* Of the device's own kernels: */
@@ -104,12 +105,14 @@ struct ech__binding {
  * host's memory, or the other device's, may be used again. */
 typedef struct ech__memory_ops {
     bool host_visible;
-    /* Zeroed and aligned to 64 bytes at least. ech__device_ops.alloc and free count it against the limit as well. */
+    /* Zeroed and aligned to 64 bytes at least. ech__device_ops.alloc and free count it against the
+     * limit as well. */
     ech_status (*alloc)(ech__device *device, int64_t bytes, void **out);
     void (*free)(ech__device *device, void *ptr, int64_t bytes);
     ech_status (*write)(ech__device *device, void *dst, const void *host, int64_t bytes);
     ech_status (*read)(ech__device *device, void *host, const void *src, int64_t bytes);
-    /* From another device of the same kind, by the threads of the caller's; ech__device_copy takes any two. */
+    /* From another device of the same kind, by the threads of the caller's; ech__device_copy takes
+     * any two. */
     ech_status (*copy)(ech__device *device, void *dst, ech__device *from, const void *src,
                        int64_t bytes);
     ech_status (*fill)(ech__device *device, void *dst, int byte, int64_t bytes);
@@ -145,7 +148,8 @@ const char *ech__memory_name(ech__memory_kind kind);
 typedef struct ech__device_ops {
     /* Processor, libraries and their versions: timings hold for one such text. */
     const char *(*fingerprint)(ech__device *device);
-    /* The layout this device wants for an activation: images blocked by channels, all else row-major. */
+    /* The layout this device wants for an activation: images blocked by channels, all else
+     * row-major. */
     ech__layout (*activation_layout)(ech__device *device, const ech__shape *shape);
     /* Fills out with at most ECH__MAX_CANDIDATES, the preferred one first. */
     ech_status (*candidates)(ech__device *device, const ech__kernel_desc *desc, ech__candidate *out,
@@ -155,15 +159,17 @@ typedef struct ech__device_ops {
     /* By the memory's own functions. Over the limit it is refused with both figures. */
     ech_status (*alloc)(ech__device *device, int64_t bytes, void **out);
     void (*free)(ech__device *device, void *ptr, int64_t bytes);
-    /* What alloc can give now, whatever the device's own limit is: what the machine, a control group and limits of the
-     * process leave. */
+    /* What alloc could allocate now without the device's own limit: what the machine, the control
+     * group and the limits of the process leave. */
     int64_t (*available)(ech__device *device);
-    /* Counts memory that comes from elsewhere (shared with other ranks) against the limit; negative: gives it back. */
+    /* Counts memory that comes from elsewhere (shared with other ranks) against the limit;
+     * negative: gives it back. */
     ech_status (*charge)(ech__device *device, int64_t bytes);
     /* Runs job on the worker thread, waits for it, and gives its result. */
     ech_status (*call)(ech__device *device, ech_status (*job)(void *arg), void *arg);
-    /* The same in two, so that several devices can work at a time: start hands the job over, finish waits for it.
-     * Each start has one finish, and nothing else is asked of the device's worker in between. */
+    /* The same in two, so that several devices can work at a time: start hands the job over, finish
+     * waits for it. Each start has one finish, and nothing else is asked of the device's worker in
+     * between. */
     void (*start)(ech__device *device, ech_status (*job)(void *arg), void *arg);
     ech_status (*finish)(ech__device *device);
 } ech__device_ops;

@@ -198,7 +198,7 @@ static void find_last_uses(layout_state *st)
 }
 
 /* The input whose place the node's first output may take over, or -1. */
-static ech_value taken_over(const layout_state *st, const ech__node *node, int at)
+static ech_value reused_input(const layout_state *st, const ech__node *node, int at)
 {
     const ech__plan *plan = st->plan;
     const int reuses = ech__op_info(node->op)->reuses;
@@ -222,7 +222,7 @@ static void make_items(layout_state *st)
     const ech__plan *plan = st->plan;
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__node *node = plan->instrs[n].node;
-        const ech_value over = taken_over(st, node, (int)n);
+        const ech_value over = reused_input(st, node, (int)n);
         for (int i = 0; i < node->nout; i++) {
             const ech_value v = node->out[i];
             if (plan->places[v].kind != ECH__MEMORY_ACTIVATIONS)
@@ -242,8 +242,8 @@ static void make_items(layout_state *st)
     }
 }
 
-/* Places the items from first on, largest first, each at the lowest offset that is free while it lives. Returns
- * the end of the highest one. */
+/* Places the items from first on, largest first, each at the lowest offset that is free while it
+ * lives. Returns the end of the highest one. */
 static int64_t place_items(layout_state *st, size_t first)
 {
     int64_t top = 0;

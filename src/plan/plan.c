@@ -70,17 +70,17 @@ int64_t ech__plan_variant_bytes(const ech__plan *plan, const ech__plan *owner)
            (ech__plan_shares_inputs(plan, owner) ? 0 : inputs);
 }
 
-static ech_status sketch(const ech_graph *graph, ech__device *device,
-                         const ech__plan_options *options, ech__plan **out);
+static ech_status plan_preferred(const ech_graph *graph, ech__device *device,
+                                 const ech__plan_options *options, ech__plan **out);
 
 /* Makes the block of activations large enough for the variants. */
-static ech_status make_room(ech__plan *plan, const ech__plan_options *options)
+static ech_status reserve_activations(ech__plan *plan, const ech__plan_options *options)
 {
     for (int i = 0; i < options->nvariants; i++) {
         const ech__plan_options o = {
             .batch = options->batch, .like = plan, .exchange = options->exchange};
         ech__plan *variant;
-        ECH_TRY(sketch(options->variants[i], plan->device, &o, &variant));
+        ECH_TRY(plan_preferred(options->variants[i], plan->device, &o, &variant));
         const int64_t more = ech__plan_variant_bytes(variant, plan) -
                              ech__plan_block_bytes(plan, ECH__MEMORY_ACTIVATIONS);
         ech__plan_destroy(variant);
@@ -95,12 +95,12 @@ static ech_status make_room(ech__plan *plan, const ech__plan_options *options)
 static ech_status place(ech__plan *plan, const ech__plan_options *options)
 {
     ECH_TRY(ech__plan_memory(plan));
-    return make_room(plan, options);
+    return reserve_activations(plan, options);
 }
 
 /* A plan with the device's preferred kernels. Costs no memory on the device. */
-static ech_status sketch(const ech_graph *graph, ech__device *device,
-                         const ech__plan_options *options, ech__plan **out)
+static ech_status plan_preferred(const ech_graph *graph, ech__device *device,
+                                 const ech__plan_options *options, ech__plan **out)
 {
     ech_ctx *ctx = graph->ctx;
     const int64_t batch = options->batch;
@@ -146,13 +146,13 @@ typedef struct sketched {
 } sketched;
 
 /* Sizes that overflow fit nowhere. */
-static ech_status sketched_bytes(void *user, int64_t batch, int64_t *bytes)
+static ech_status preferred_bytes(void *user, int64_t batch, int64_t *bytes)
 {
     const sketched *s = user;
     ech__plan_options options = s->options;
     ech__plan *plan;
     options.batch = batch;
-    const ech_status status = sketch(s->graph, s->device, &options, &plan);
+    const ech_status status = plan_preferred(s->graph, s->device, &options, &plan);
     *bytes = INT64_MAX;
     if (status == ECH_E_LIMIT)
         return ECH_OK;
@@ -166,7 +166,7 @@ static ech_status largest_batch(const ech_graph *graph, ech__device *device,
                                 const ech__plan_options *options, int64_t limit, int64_t *out)
 {
     sketched s = {graph, device, {.variants = options->variants, .nvariants = options->nvariants}};
-    return ech__largest_batch(sketched_bytes, &s, limit, out);
+    return ech__largest_batch(preferred_bytes, &s, limit, out);
 }
 
 ech_status ech__plan_largest_batch(const ech_graph *graph, ech__device *device, int64_t limit,
@@ -218,7 +218,7 @@ ech_status ech__plan_create(const ech_graph *graph, ech__device *device,
     *out = NULL;
     ECH_TRY(graph->status);
     ech__plan *plan;
-    ECH_TRY(sketch(graph, device, options, &plan));
+    ECH_TRY(plan_preferred(graph, device, options, &plan));
     ech_status status = ECH_OK;
     if (device->memory_limit && plan->total_bytes > device->memory_limit)
         status = does_not_fit(plan, options);

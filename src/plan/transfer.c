@@ -6,10 +6,11 @@ enum { SLICE = 1 << 20 };
 
 static ech_status no_buffer(ech_ctx *ctx, int64_t bytes)
 {
-    return ech__fail(ctx, ECH_E_NOMEM, "no memory for a buffer of %lld bytes", (long long)bytes);
+    return ech__no_memory(ctx, "a buffer of %lld bytes", (long long)bytes);
 }
 
-/* Elements of a layout that is not row-major, through a buffer of the part of memory that they lie in. */
+/* Elements of a layout that is not row-major, through a buffer of the part of memory that holds
+ * them. */
 static ech_status move_blocked(ech__device *device, const ech__layout *layout, int64_t elem,
                                int64_t first, int64_t count, char *memory, void *canonical,
                                bool to_memory)

@@ -57,8 +57,8 @@ static bool is_time(double seconds)
     return isfinite(seconds) && seconds > 0;
 }
 
-/* Takes over the kernels' times for one work; where a key is known already, the document's time wins. What is no time is left
- * out: it is measured again. */
+/* Takes over the kernels' times for one work; where a key is known already, the document's time
+ * wins. Values that are not times are skipped and measured again. */
 static void merge_work(ech__tuning *tuning, const char *machine, const char *work,
                        const ech_json *kernels)
 {
@@ -178,8 +178,8 @@ int ech__tuning_added(const ech__tuning *tuning)
     return tuning->added;
 }
 
-/* The child object with this key, made when it is not there. Children are built apart and set once each, in
- * the order of the entries, so one pass per level is enough. */
+/* The child object with this key, made when it is not there. Children are built apart and set once
+ * each, in the order of the entries, so one pass per level is enough. */
 static ech_json *works_of(const ech__tuning *tuning, const char *machine)
 {
     ech_json *works = ech__json_object();

@@ -33,8 +33,8 @@ void ech__tuning_put(ech__tuning *tuning, const char *machine, const char *work,
                      double seconds);
 /* Waits a few seconds for another process that saves, and then fails. */
 ech_status ech__tuning_save(ech__tuning *tuning);
-/* From now on no kernel is timed for this store: a plan is chosen by its times where it has all that the choice needs, and by the
- * device's preference where one is missing. */
+/* From now on no kernel is timed for this store: a plan is chosen by its times where it has all
+ * that the choice needs, and by the device's preference where one is missing. */
 void ech__tuning_freeze(ech__tuning *tuning);
 bool ech__tuning_frozen(const ech__tuning *tuning);
 /* All of it as a text, to be freed with free(); and what such a text holds, added to a store. */
@@ -43,8 +43,8 @@ ech_status ech__tuning_merge_text(ech__tuning *tuning, const char *text);
 /* Kernels that were timed since it was opened. */
 int ech__tuning_added(const ech__tuning *tuning);
 
-/* The default path: $ECHELON_TUNING, or echelon/tuning.json in the user's cache directory. Empty when there is
- * no such directory. */
+/* The default path: $ECHELON_TUNING, or echelon/tuning.json in the user's cache directory. Empty
+ * when there is no such directory. */
 ech_status ech__tuning_default_path(ech_ctx *ctx, char *out, size_t bytes);
 
 #endif

@@ -71,8 +71,8 @@ static void set_choice(ech_json **json, const char *key, const ech__option *row,
     ech__json_set_string(json, key, text);
 }
 
-/* Sets key to the value that the row has. A record has the member itself; terms have it as on the command
- * line: a flag that unsets its member, and a size in MiB. */
+/* Sets key to the value that the row has. A record has the member itself; terms have it as on the
+ * command line: a flag that unsets its member, and a size in MiB. */
 static void set_value(ech_json **json, const char *key, const ech__option *row, const void *value,
                       bool is_record)
 {
@@ -165,7 +165,8 @@ void ech__options_terms(const ech__run_config *config, int world, ech__terms ter
 {
     const size_t count = sizeof rows / sizeof *rows;
     const ech__run_config c = resolved(config);
-    /* Texts come last: the hash of the data follows from other options, which say more about a difference. */
+    /* Texts come last: the hash of the data follows from other options, which say more about a
+     * difference. */
     for (size_t i = 0; i < 2 * count; i++) {
         const ech__run_option *row = &rows[i % count];
         const bool kept = counts(row->same, &c, world), agreed = row->agree != ECH__DIFFER;

@@ -1,4 +1,5 @@
-/* The configuration of a run, and what its options are for records, checkpoints and ranks. options.inc has the rows.
+/* The configuration of a run, and what its options are for records, checkpoints and ranks.
+ * options.inc has the rows.
  *
  *     static const ech__option options[] = {
  *     #define OPTION(train, bench, plan, graph, ...) ECH__IN_##train(ECH__OPTION_ROW(__VA_ARGS__))
@@ -32,8 +33,8 @@ typedef struct ech__run_config {
 #include "train/options.inc"
     ech__model_options model;
     ech_train_options train; /* batch 0: as global_batch says. group: the ranks, or NULL */
-    ech__schedule
-        schedule; /* kind, interval (0: a third of the steps) and gamma; the rest follows */
+    /* Kind, interval (0: a third of the steps) and gamma; the rest follows. */
+    ech__schedule schedule;
     ech__emulation emulation; /* links of the virtual clock */
     int straggler;            /* rank that idles straggle_ms in every step */
     double straggle_ms;

@@ -187,8 +187,9 @@ static ech_status claim_records(ech_ctx *ctx, const ech__run_config *c, ech__cla
                            &(ech__claim_options){"run directory", c->run_dir, ".run.lock"});
 }
 
-/* Claims the places that a run writes to. What was there stays as it is; where nothing is written afterwards, releasing
- * them leaves nothing behind. resumed is the checkpoint that the run goes on from, or NULL. */
+/* Claims the places that a run writes to. What was there stays as it is; where nothing is written
+ * afterwards, releasing them leaves nothing behind. resumed is the checkpoint that the run goes on
+ * from, or NULL. */
 static ech_status claim_places(ech_ctx *ctx, const ech__run_config *c, const char *resumed,
                                ech__checkpoint_dir **checkpoints, ech__claim *records)
 {
@@ -306,9 +307,9 @@ static ech_status open_outputs(ech__run *run)
 static ech_status choose_clock(ech__run *run)
 {
     ech__run_config *c = &run->config;
-    ech__crowd crowd;
-    ECH_TRY(ech__crowd_count(run->ctx, &c->train, &crowd));
-    return ech__clock_choose(run->ctx, &crowd, &c->train, &c->clock);
+    ech__core_share share;
+    ECH_TRY(ech__core_share_find(run->ctx, &c->train, &share));
+    return ech__clock_choose(run->ctx, &share, &c->train, &c->clock);
 }
 
 /* Ranks that were given different things to do would wait for each other in vain. */
@@ -323,7 +324,8 @@ static ech_status agree(const ech__run *run)
     return status;
 }
 
-/* Ranks that a launcher has started again go on from the last checkpoint of the run, if there is one yet. */
+/* Ranks that a launcher has started again go on from the last checkpoint of the run, if there is
+ * one yet. */
 static ech_status open_resumed(ech__run *run)
 {
     ech__run_config *c = &run->config;
@@ -451,8 +453,9 @@ static int64_t loader_cpu(const ech__run *run)
     return run->feed.loader ? ech__loader_cpu(run->feed.loader) : 0;
 }
 
-/* An emulated device has one core, which its loader shares: what this one did during a step makes the next one longer. What it
- * did between steps, while samples were handed over, is in no step by the real clock either. */
+/* An emulated device has one core, which its loader shares: what this one did during a step makes
+ * the next one longer. What it did between steps, while samples were handed over, is in no step by
+ * the real clock either. */
 static void count_loading(ech__run *run, ech__run_step *step, int64_t from)
 {
     const int64_t now = loader_cpu(run);
@@ -492,7 +495,7 @@ static ech_status compute(ech__run *run, ech__run_step *step, const ech__variant
 
 enum { MOST_TRACED_STEPS = 1000 }; /* a step may take a megabyte of the file */
 
-/* What was computed does not depend on the trace: where the disk is full the run goes on without it. */
+/* The results do not depend on the trace: where the disk is full the run continues without it. */
 static void close_trace(ech__run *run)
 {
     ech__trace *trace = run->trace;
@@ -503,7 +506,8 @@ static void close_trace(ech__run *run)
     ech__records_trace_failed(run->records, run->ctx->error);
 }
 
-/* Timed are the steps after the warm-up with a full batch; a shorter last one of an epoch would only blur them. */
+/* Only steps after the warm-up with a full batch are timed; the shorter last one of an epoch would
+ * blur them. */
 static void sum_up_step(ech__run *run, const ech__run_step *step, const ech__variant *variant)
 {
     const double time_s = step->result.time_s;
@@ -516,7 +520,8 @@ static void sum_up_step(ech__run *run, const ech__run_step *step, const ech__var
     ech__traffic_add(&run->traffic, run->trainer, time_s);
     if (ech__totals_of(run->trainer)->add)
         ech__totals_of(run->trainer)->add(run, time_s);
-    /* Devices with plans of their own have the checks and the update in that of the first micro-step. */
+    /* Devices with plans of their own have the checks and the update in that of the first
+     * micro-step. */
     if (run->op_done < run->op_steps &&
         (variant == &run->trainer->variants[0] || run->trainer->ops->planned_devices))
         keep_op_times(run);
@@ -617,8 +622,8 @@ static void hash_losses(ech__run *run)
     memcpy(run->summary.losses_sha256, hex.s, sizeof hex.s);
 }
 
-/* Ranks that ended with different parameters would mean that a promise is broken. */
-static ech_status same_everywhere(const ech__run *run)
+/* All ranks must end with the same parameters. */
+static ech_status check_same_params(const ech__run *run)
 {
     const char *mine = run->summary.params_sha256;
     char *first;
@@ -633,7 +638,7 @@ static ech_status same_everywhere(const ech__run *run)
 }
 
 /* Of a run that diverged before its first timed step. */
-static void leave_times_out(ech__run_summary *s)
+static void clear_times(ech__run_summary *s)
 {
     const double none = (double)NAN;
     s->step_time = (ech__stats){none, none, none, none, none, none};
@@ -653,14 +658,14 @@ static ech_status sum_up(ech__run *run)
     sum_up_steps(run, samples);
     sum_up_ops(run, samples);
     if (!run->summary.timed)
-        leave_times_out(&run->summary);
+        clear_times(&run->summary);
     ech__delete(run->ctx, steps, bytes);
     ECH_TRY(ech__traffic_sum_up(&run->traffic, run->trainer));
     if (ech__totals_of(run->trainer)->sum_up)
         ECH_TRY(ech__totals_of(run->trainer)->sum_up(run));
     hash_losses(run);
     ECH_TRY(ech__trainer_hash(run->trainer, run->summary.params_sha256));
-    return same_everywhere(run);
+    return check_same_params(run);
 }
 
 /* Whether all ranks have come to a step whose parameters are to be saved. */
@@ -671,7 +676,8 @@ static bool is_due(const ech__run *run)
                        (c->epochs && run->done % run->feed.per_epoch == 0));
 }
 
-/* The checkpoint comes after the epoch's end, so that a run which goes on from there does not evaluate a second time. */
+/* The checkpoint comes after the epoch's end, so that a run which goes on from there does not
+ * evaluate a second time. */
 static ech_status after_step(ech__run *run, const ech__run_events *events)
 {
     const bool ends_epoch = run->feed.train && run->done % run->feed.per_epoch == 0;

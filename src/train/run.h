@@ -1,5 +1,5 @@
-/* One training or benchmark run, from a configuration to records. `echelon train` and `echelon bench step` are
- * thin layers over this; so are the studies.
+/* One training or benchmark run, from a configuration to records. `echelon train` and `echelon
+ * bench step` are thin layers over this; so are the studies.
  *
  *     ech__run_config c = ech__run_defaults();
  *     c.model.dim = 1024; ...
@@ -101,18 +101,21 @@ ech_status ech__run_create(ech_ctx *ctx, const ech__run_config *config, ech__run
 ech_status ech__run_steps(ech__run *run, const ech__run_events *events);
 void ech__run_destroy(ech__run *run);
 
-/* What is wrong with a configuration whatever the data and the ranks are, found before any rank is started. */
+/* Checks a configuration as far as that needs neither data nor ranks, before any rank is
+ * started. */
 ech_status ech__run_check(ech_ctx *ctx, const ech__run_config *config);
 /* Samples of a micro-step on each of so many ranks, as the configuration says or its data. */
 ech_status ech__run_batch(ech_ctx *ctx, const ech__run_config *config, int world, int64_t *out);
-/* For a launcher: whether the places that the run writes to can be claimed, and the checkpoint that it goes on from is
- * there. A directory that holds checkpoints of another run is refused, because ranks that are started again would go on
- * from those. Leaves nothing behind. */
+/* For a launcher: whether the places that the run writes to can be claimed, and the checkpoint that
+ * it goes on from is there. A directory that holds checkpoints of another run is refused, because
+ * ranks that are started again would go on from those. Leaves nothing behind. */
 ech_status ech__run_check_places(ech_ctx *ctx, const ech__run_config *config);
-/* For a launcher whose ranks were killed: removes what they could not, lock files and half of a checkpoint. */
+/* For a launcher whose ranks were killed: removes what they could not, lock files and half of a
+ * checkpoint. */
 void ech__run_clean_up(ech_ctx *ctx, const ech__run_config *config);
 
-/* What all ranks of a run must have in common, as lines "option: value"; to be freed with free(). */
+/* What all ranks of a run must have in common, as lines "option: value"; to be freed with
+ * free(). */
 ech_status ech__run_terms(const ech__run *run, char **out);
 
 /* What its times are: "measured" or "emulated". */
@@ -134,7 +137,8 @@ ech_json *ech__run_json(const ech__run *run, const char *state);
 void ech__run_add_to_epoch(ech__run *run, const ech__run_step *step, double wall_s);
 /* Evaluates, compares ranks, records. Collective. */
 ech_status ech__run_end_epoch(ech__run *run, const ech__run_events *events);
-/* Of the time of all epochs: waiting for data, and what is neither computing nor waiting for data. */
+/* Of the time of all epochs: waiting for data, and what is neither computing nor waiting for
+ * data. */
 typedef struct ech__epoch_shares {
     double time_s, data, overhead, evaluation; /* evaluation_s by time_s: it comes on top */
 } ech__epoch_shares;

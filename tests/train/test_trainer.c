@@ -480,7 +480,7 @@ static void expect_blame(fixture *f, const char *poisoned, int count, const char
     write_batch(trainer, BATCH);
     assert_int_equal(ech_trainer_step(trainer, &step), ECH_OK);
     assert_true(isfinite(step.loss));
-    assert_string_equal(trainer->blame.what, "");
+    assert_string_equal(trainer->cause.what, "");
     assert_int_equal(ech__trainer_nonfinite(trainer, &broken), ECH_OK);
     assert_null(broken);
     if (poisoned)
@@ -488,7 +488,7 @@ static void expect_blame(fixture *f, const char *poisoned, int count, const char
     assert_int_equal(ech_trainer_step(trainer, &step), ECH_OK);
     assert_false(isfinite(step.loss));
     assert_false(isnan(step.loss) && signbit(step.loss)); /* it would print as -nan */
-    assert_string_equal(trainer->blame.what, what);
+    assert_string_equal(trainer->cause.what, what);
     assert_int_equal(ech__trainer_nonfinite(trainer, &broken), ECH_OK);
     assert_non_null(broken);
     ech_trainer_destroy(trainer);

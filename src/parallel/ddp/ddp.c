@@ -75,8 +75,8 @@ static int64_t bytes_of(const ech_graph *graph, ech_value v)
     return elements * ech__dtype_bytes(graph->values[v].type.dtype);
 }
 
-/* The place behind the last operator that makes, changes or reads a value: from there on it may
- * travel. */
+/* The place after the last operator that makes, changes or reads a value. From there on the value
+ * may be exchanged. */
 static size_t free_from(const ech_graph *graph, ech_value v)
 {
     size_t behind = 0;
@@ -95,7 +95,8 @@ typedef struct ready {
     size_t at;
 } ready;
 
-/* All gradients, in the order in which they may travel; equal ones in the order of their numbers. */
+/* All gradients, in the order in which they can be exchanged; ties are in the order of their
+ * numbers. */
 static size_t find_ready(const ech_graph *graph, ready *out)
 {
     size_t count = 0;
@@ -130,8 +131,7 @@ static ech_value add_sent(ech_graph *graph, ech_value gradient, ech_dtype wire)
     const ech__value *value = &graph->values[gradient], *param = &graph->values[value->of];
     const char *name = ech__arena_printf(&graph->arena, "%s.sent", param->name);
     if (!name)
-        return (ech_value)ech__fail(graph->ctx, ECH_E_NOMEM,
-                                    "no memory for the buckets of gradients");
+        return (ech_value)ech__no_memory(graph->ctx, "the buckets of gradients");
     const ech__value sent = {
         .name = name, .kind = ECH__VALUE_SENT, .type = {wire, value->type.shape}, .of = value->of};
     return ech__graph_value(graph, &sent);
@@ -183,7 +183,7 @@ static ech_status group_params(ech_graph *graph, int number, const ech_value *gr
     char name[32];
     ech_value *params = ech__arena_array(&graph->arena, count, sizeof *params);
     if (!params)
-        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the buckets of gradients");
+        return ech__no_memory(graph->ctx, "the buckets of gradients");
     for (size_t i = 0; i < count; i++)
         params[i] = graph->values[gradients[i]].of;
     snprintf(name, sizeof name, "parameters %d", number);
@@ -228,7 +228,7 @@ static ech_status fill_buckets(ech_graph *graph, const ech__ddp_options *options
     ready *order = ech__arena_array(&graph->arena, graph->nvalues, sizeof *order);
     ech_value *members = ech__arena_array(&graph->arena, graph->nvalues, sizeof *members);
     if (!order || !members)
-        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the buckets of gradients");
+        return ech__no_memory(graph->ctx, "the buckets of gradients");
     const size_t total = find_ready(graph, order);
     size_t first = 0;
     for (int number = options->first_bucket; first < total; number++) {
@@ -249,7 +249,7 @@ static ech_status copy_buckets(ech_graph *graph, const ech__ddp_options *options
     const ech_graph *like = options->like;
     ech_value *members = ech__arena_array(&graph->arena, graph->nvalues, sizeof *members);
     if (!members)
-        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the buckets of gradients");
+        return ech__no_memory(graph->ctx, "the buckets of gradients");
     for (size_t n = 0; n < like->nnodes; n++) {
         size_t count = 0;
         if (like->nodes[n].op != ECH__OP_ALLREDUCE)
@@ -270,7 +270,7 @@ static ech_status broadcast_buffers(ech_graph *graph)
     ech_value *members = ech__arena_array(&graph->arena, graph->nvalues, sizeof *members);
     size_t count = 0;
     if (!members)
-        return ech__fail(graph->ctx, ECH_E_NOMEM, "no memory for the group of buffers");
+        return ech__no_memory(graph->ctx, "the group of buffers");
     for (size_t v = 0; v < graph->nvalues; v++) {
         if (graph->values[v].kind == ECH__VALUE_BUFFER)
             members[count++] = (ech_value)v;

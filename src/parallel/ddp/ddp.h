@@ -12,8 +12,8 @@ typedef struct ech__ddp_options {
     int first_bucket;       /* number of the first bucket */
     ech_dtype wire;         /* ECH_BF16: gradients travel in it; anything else: as they are */
     bool group_params; /* parameters lie in groups as their gradients do, for ech__ddp_update */
-    const ech_graph
-        *like; /* the same training in another role, whose buckets to have; NULL: none */
+    /* The graph of another role of the same training, whose buckets this one takes; NULL: none. */
+    const ech_graph *like;
 } ech__ddp_options;
 
 /* Puts the gradients into buckets, in the order in which the backward pass completes them, and the

@@ -178,8 +178,7 @@ ech_status ech__ranks_broadcast(ech__comm *comm, ech__device *device, void *memo
     const int64_t most = bytes < SLICE ? bytes : SLICE;
     char *slice = ech__new(comm->ctx, (size_t)most);
     if (!slice)
-        return ech__fail(comm->ctx, ECH_E_NOMEM, "no memory for a buffer of %lld bytes",
-                         (long long)most);
+        return ech__no_memory(comm->ctx, "a buffer of %lld bytes", (long long)most);
     ech_status status = ECH_OK;
     for (int64_t at = 0; at < bytes && status == ECH_OK; at += most) {
         const int64_t count = bytes - at < most ? bytes - at : most;
@@ -385,7 +384,7 @@ static ech_status create(ech__exchange *exchange, ech__device *device, const ech
     if (!k) {
         if (update)
             update->destroy(update);
-        return ech__fail(ranks->comm->ctx, ECH_E_NOMEM, "no memory for %s", ech__op_name(desc->op));
+        return ech__no_memory(ranks->comm->ctx, "%s", ech__op_name(desc->op));
     }
     *k = (exchange_kernel){.base = {run, destroy},
                            .ranks = ranks,
@@ -449,7 +448,7 @@ ech_status ech__ranks_create(ech__comm *comm, ech__ranks **out)
 {
     ech__ranks *ranks = *out = ech__new(comm->ctx, sizeof *ranks);
     if (!ranks)
-        return ech__fail(comm->ctx, ECH_E_NOMEM, "no memory for the exchange with other ranks");
+        return ech__no_memory(comm->ctx, "the exchange with other ranks");
     ranks->base = (ech__exchange){&exchange_ops, comm->rank, comm->world};
     ranks->comm = comm;
     return ECH_OK;

@@ -28,8 +28,8 @@ typedef struct ech__bucket {
     ech__coll_times times; /* of the last step */
     ech__staged back;      /* of the step under way */
     bool started;
-    bool
-        updates; /* parameters are changed by the sum where it arises, and handed out instead of it */
+    /* Parameters are changed by the sum where it arises, and handed out instead of it. */
+    bool updates;
 } ech__bucket;
 
 typedef struct ech__ranks {

@@ -54,8 +54,7 @@ static ech_status kernels_of(const ech__plan *plan, ech__arena *arena, ech__choi
 {
     *out = (ech__choices){.kernels = ech__arena_array(arena, plan->ninstrs, sizeof *out->kernels)};
     if (!out->kernels)
-        return ech__fail(plan->ctx, ECH_E_NOMEM, "no memory for the choices of %zu kernels",
-                         plan->ninstrs);
+        return ech__no_memory(plan->ctx, "the choices of %zu kernels", plan->ninstrs);
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__instr *instr = &plan->instrs[n];
         if (instr->node->phase != ECH__PHASE_OPTIMIZER && instr->node->op != ECH__OP_DELAY)
@@ -275,7 +274,7 @@ ech_status ech__dp_create(ech_ctx *ctx, const ech__dp_options *o, ech__dp **out)
     }
     if (!dp || !dp->replicas) {
         ech__delete(ctx, dp, sizeof *dp);
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for %d devices", o->devices);
+        return ech__no_memory(ctx, "%d devices", o->devices);
     }
     const ech_status status = set_up(dp, o);
     if (status < 0) {
@@ -341,13 +340,13 @@ bool ech__dp_last(const ech__dp *dp, int device, const ech__plan **plan, const e
     return true;
 }
 
-ech__culprit ech__dp_culprit(const ech__dp *dp, int *device)
+ech__nonfinite ech__dp_nonfinite(const ech__dp *dp, int *device)
 {
-    const ech__culprit loss = ech__exec_culprit(dp->now->exec);
+    const ech__nonfinite loss = ech__exec_nonfinite(dp->now->exec);
     for (*device = 0; loss.node && *device < dp->devices; ++*device) {
         const ech__dp_part *part = dp->replicas[*device].now;
-        const ech__culprit found =
-            part ? ech__exec_culprit(part->exec) : (ech__culprit){.node = NULL};
+        const ech__nonfinite found =
+            part ? ech__exec_nonfinite(part->exec) : (ech__nonfinite){.node = NULL};
         if (found.node)
             return found;
     }

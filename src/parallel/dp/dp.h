@@ -1,7 +1,8 @@
-/* DataParallel: one process, several devices, and all that is shared goes through device 0. It holds the model, the
- * optimizer and the whole batch. A step is PyTorch's: device 0 hands out the parts of the batch and its parameters,
- * all compute their outputs, device 0 gathers them, computes the loss and hands out its gradient, all compute
- * the gradients of their parameters, device 0 adds them up and changes the parameters.
+/* DataParallel: one process, several devices, and all that is shared goes through device 0. It
+ * holds the model, the optimizer and the whole batch. A step is PyTorch's: device 0 hands out the
+ * parts of the batch and its parameters, all compute their outputs, device 0 gathers them, computes
+ * the loss and hands out its gradient, all compute the gradients of their parameters, device 0 adds
+ * them up and changes the parameters.
  *
  *     ech__dp *dp;
  *     ECH_TRY(ech__dp_create(ctx, &(ech__dp_options){.devices = 2, .batch = 64, ...}, &dp));
@@ -10,9 +11,10 @@
  *     ech__dp_work_of(dp, 1)->bytes_in        what device 1 got in that step
  *     ech__dp_destroy(dp);
  *
- * A batch is cut as torch.chunk does: parts of ceil(B / devices), the last one smaller, and none for some devices
- * where there are few samples. Batch norms use the statistics of their own part; the running ones are device 0's.
- * Gradients are added in the order of ech__tree_split, so every run gives the same bits.
+ * A batch is cut as torch.chunk does: parts of ceil(B / devices), the last one smaller, and none
+ * for some devices where there are few samples. Batch norms use the statistics of their own part;
+ * the running ones are device 0's. Gradients are added in the order of ech__tree_split, so every
+ * run gives the same bits.
  */
 #ifndef ECH_PARALLEL_DP_DP_H
 #define ECH_PARALLEL_DP_DP_H
@@ -25,8 +27,9 @@ typedef struct ech__dp ech__dp;
 
 enum { ECH__DP_MAX_DEVICES = 64 };
 
-/* The graphs come from ech__split_loss. The body, with its backward pass and its optimizer, is already planned for the
- * first part of a batch and ready on device 0. All is borrowed and must outlive the ech__dp. */
+/* The graphs come from ech__split_loss. The body, with its backward pass and its optimizer, is
+ * already planned for the first part of a batch and ready on device 0. All is borrowed and must
+ * outlive the ech__dp. */
 typedef struct ech__dp_options {
     int devices;
     int64_t batch;                 /* the whole one; others are planned when they first come */
@@ -44,11 +47,13 @@ void ech__dp_destroy(ech__dp *dp);
 /* Samples of the first device's part. */
 int64_t ech__dp_first_part(int64_t batch, int devices);
 
-/* Refuses the two plans of device 0 where they need more than it has; the other devices need less. */
+/* Refuses the two plans of device 0 where they need more than it has; the other devices need
+ * less. */
 ech_status ech__dp_check_memory(const ech__plan *part, const ech__plan *whole);
 
-/* Opens one of several devices, bound to its share of the cores that this process may use. 0 threads are as many as the
- * share has; more than that are not bound. The cores in options are not looked at. */
+/* Opens one of several devices, bound to its share of the cores that this process may use. 0
+ * threads are as many as the share has; more than that are not bound. The cores in options are not
+ * looked at. */
 ech_status ech__dp_open_device(ech_ctx *ctx, int index, int devices,
                                const ech__device_options *options, ech__device **out);
 
@@ -84,7 +89,7 @@ const ech__span *ech__dp_phases(const ech__dp *dp);
 bool ech__dp_last(const ech__dp *dp, int device, const ech__plan **plan, const ech__exec **exec);
 /* What made the loss of the last step not finite, and the device that it is on; its node is NULL
  * where nothing was found. */
-ech__culprit ech__dp_culprit(const ech__dp *dp, int *device);
+ech__nonfinite ech__dp_nonfinite(const ech__dp *dp, int *device);
 /* How often parameters began to change, over all steps. */
 int64_t ech__dp_updates(const ech__dp *dp);
 ech__device *ech__dp_device(const ech__dp *dp, int device);

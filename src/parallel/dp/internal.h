@@ -18,7 +18,8 @@ enum { ECH__DP_MAX_WHOLES = 8, ECH__DP_MAX_PARTS = 2 * ECH__DP_MAX_WHOLES };
 typedef struct ech__dp_replica {
     ech__dp *dp;
     int index;
-    /* Devices other than 0 have contexts of their own: two that fail at the same time would write into one sentence. */
+    /* Devices other than 0 have contexts of their own: two devices that fail at the same time would
+     * write into one error message. */
     ech_ctx *ctx;
     ech__device *device;
     ech_graph *graph; /* NULL on device 0 */

@@ -1,4 +1,5 @@
-/* A step of DataParallel. What device 0 does for all runs as jobs of its worker, so it counts as its busy time. */
+/* A step of DataParallel. Device 0 copies and adds for all devices in jobs of its worker, so that
+ * counts as its busy time. */
 #include "base/system/clock.h"
 #include "comm/collective/reduce.h"
 #include "parallel/dp/internal.h"
@@ -153,7 +154,7 @@ static ech_status reduce_staged(ech__dp *dp, ech__dp_replica *const *of, const f
     const size_t bytes = (size_t)n * BLOCK * sizeof(float);
     float *buffer = ech__new(dp->ctx, bytes);
     if (!buffer)
-        return ech__fail(dp->ctx, ECH_E_NOMEM, "no memory for a buffer of %zu bytes", bytes);
+        return ech__no_memory(dp->ctx, "a buffer of %zu bytes", bytes);
     ech_status status = ECH_OK;
     for (int64_t at = 0; at < elems && status == ECH_OK; at += BLOCK) {
         const int64_t some = elems - at < BLOCK ? elems - at : BLOCK;
@@ -247,7 +248,8 @@ static ech_status backward(void *arg)
     return ECH_OK;
 }
 
-/* Before it sleeps: a thread that must be woken comes late, and parts of a batch end at about the same time. */
+/* How long to spin before sleeping: waking a thread takes time, and parts of a batch end at about
+ * the same time. */
 enum { SPIN_NS = 500 * 1000 };
 
 static void spin_for(const ech__dp_replica *r)
@@ -259,7 +261,7 @@ static void spin_for(const ech__dp_replica *r)
 
 /* Starts it on every other device that has samples, does device 0's part here, and waits for all;
  * the first failure counts. */
-static ech_status on_all(ech__dp *dp, ech_status (*job)(void *arg), ech__dp_phase phase)
+static ech_status run_on_all(ech__dp *dp, ech_status (*job)(void *arg), ech__dp_phase phase)
 {
     for (int d = dp->devices - 1; d > 0; d--) {
         ech__dp_replica *r = &dp->replicas[d];
@@ -283,24 +285,25 @@ static ech_status on_all(ech__dp *dp, ech_status (*job)(void *arg), ech__dp_phas
     return status;
 }
 
-static ech_status look(void *arg)
+static ech_status find_nonfinite(void *arg)
 {
     ech__dp_replica *r = arg;
-    const ech_status status = ech__exec_find_culprit(r->now->exec);
+    const ech_status status = ech__exec_find_nonfinite(r->now->exec);
     atomic_store_explicit(&r->done, true, memory_order_relaxed);
     return status;
 }
 
-/* All of it on device 0's worker: a step wakes it once, and the other devices for each of their parts. */
+/* All of it on device 0's worker: a step wakes it once, and the other devices for each of their
+ * parts. */
 static ech_status run(void *arg)
 {
     ech__dp *dp = arg;
     ECH_TRY(hand_out(dp));
-    ECH_TRY(on_all(dp, forward, ECH__DP_FORWARD));
+    ECH_TRY(run_on_all(dp, forward, ECH__DP_FORWARD));
     ECH_TRY(compute_loss(dp));
-    if (ech__exec_culprit(dp->now->exec).node) /* the loss is not finite: since which layer? */
-        ECH_TRY(on_all(dp, look, ECH__DP_SCATTER_GRADIENT));
-    ECH_TRY(on_all(dp, backward, ECH__DP_BACKWARD));
+    if (ech__exec_nonfinite(dp->now->exec).node) /* the loss is not finite: since which layer? */
+        ECH_TRY(run_on_all(dp, find_nonfinite, ECH__DP_SCATTER_GRADIENT));
+    ECH_TRY(run_on_all(dp, backward, ECH__DP_BACKWARD));
     return end_step(dp);
 }
 

@@ -1,5 +1,5 @@
-/* What an ech__pipe is made of. Private to this folder: pipe.c makes it, pipe_pass.c its passes, pipe_link.c moves data between
- * devices, pipe_run.c runs it. */
+/* What an ech__pipe is made of. Private to this folder: pipe.c creates it, transfer.c its passes,
+ * link.c moves data between devices, run.c runs it. */
 #ifndef ECH_PARALLEL_PIPE_INTERNAL_H
 #define ECH_PARALLEL_PIPE_INTERNAL_H
 
@@ -44,10 +44,11 @@ extern const ech__exchange_ops ech__stage_exchange_ops;
 /* Waits until what a micro-batch of this device sent has been fetched. */
 ech_status ech__stage_await_taken(ech__stage *stage, int micro);
 
-/* Of the run under way: which share of the samples of a micro-batch this group has, of all groups. */
+/* The share of this group in the samples of a micro-batch of the current run. */
 double ech__pipe_share(const ech__pipe *pipe, int micro);
 
-/* The order in which devices meet other groups in the middle of their tasks; all groups have the same. */
+/* The order in which devices synchronise with other groups in the middle of their tasks; it is the
+ * same in all groups. */
 ech_status ech__pass_order_meetings(ech__pipe *pipe, ech__pass *pass);
 void ech__pass_forget_meetings(ech__pipe *pipe, ech__pass *pass);
 /* The kernel that meets other groups, in its turn. Takes over inner. */

@@ -7,12 +7,13 @@
 typedef struct ech__link_end {
     ech__kernel base;
     ech__stage *stage;
-    ech__mail *mail;
+    ech__message *message;
     void *at;
     int64_t extent; /* bytes in memory, padding included */
-    void
-        *staging; /* between ranks: on the host, where that cannot touch what lies at; NULL: none */
-    bool later;   /* between ranks: sent when the next gradient has come, see below */
+    /* Between ranks: a buffer on the host, where the host cannot touch the memory at `at`; NULL:
+     * none. */
+    void *staging;
+    bool later; /* between ranks: sent when the next gradient has come, see below */
 } link_kernel;
 
 static ech__stage *of(ech__exchange *exchange)
@@ -25,7 +26,7 @@ static int64_t now(const ech__stage *stage)
     return stage->pipe->options.links ? stage->clock.now_ns : ech__clock_wall();
 }
 
-static ech_status gave_up(const ech__stage *stage)
+static ech_status fail_because_of_other(const ech__stage *stage)
 {
     return ech__fail(stage->ctx, ECH_E_INTERNAL, "ended because device %d failed",
                      atomic_load(&stage->pipe->failed) - 1);
@@ -34,31 +35,31 @@ static ech_status gave_up(const ech__stage *stage)
 static ech_status run_send(ech__kernel *base, const ech__scalars *scalars)
 {
     const link_kernel *k = (const link_kernel *)base;
-    ech__mail *mail = k->mail;
+    ech__message *message = k->message;
     (void)scalars;
     ECH_TRY(k->stage->device->memory->sync(k->stage->device));
-    mail->src = k->at;
-    mail->sent_ns = mail->clock_ns = now(k->stage);
-    atomic_fetch_add_explicit(&mail->sent, 1, memory_order_release);
-    ech__bell_ring(&k->stage->pipe->stages[mail->to].bell);
-    k->stage->work.bytes_out += mail->bytes;
+    message->src = k->at;
+    message->sent_ns = message->clock_ns = now(k->stage);
+    atomic_fetch_add_explicit(&message->sent, 1, memory_order_release);
+    ech__condition_notify(&k->stage->pipe->stages[message->to].condition);
+    k->stage->work.bytes_out += message->bytes;
     return ECH_OK;
 }
 
-static double price(const ech__pipe *pipe, const ech__mail *mail)
+static double price(const ech__pipe *pipe, const ech__message *message)
 {
     const ech__cluster *c = pipe->options.links;
     const int64_t each = c->devices_per_node;
-    const bool far = each && mail->from / each != mail->to / each;
-    return ech__price_message(far ? &c->between : &c->inside, mail->bytes);
+    const bool far = each && message->from / each != message->to / each;
+    return ech__price_message(far ? &c->between : &c->inside, message->bytes);
 }
 
 /* On the virtual clock it arrives when it was sent, plus its price. */
-static void arrive(ech__stage *stage, ech__mail *mail)
+static void wait_for_arrival(ech__stage *stage, ech__message *message)
 {
-    const int64_t arrives = mail->clock_ns + (int64_t)(1e9 * price(stage->pipe, mail));
-    mail->fetch_ns = mail->clock_ns;
-    mail->taken_ns = arrives;
+    const int64_t arrives = message->clock_ns + (int64_t)(1e9 * price(stage->pipe, message));
+    message->fetch_ns = message->clock_ns;
+    message->taken_ns = arrives;
     if (arrives <= stage->clock.now_ns)
         return;
     stage->work.wait_ns += arrives - stage->clock.now_ns;
@@ -70,26 +71,27 @@ static ech_status run_recv(ech__kernel *base, const ech__scalars *scalars)
     const link_kernel *k = (const link_kernel *)base;
     ech__stage *stage = k->stage;
     ech__pipe *pipe = stage->pipe;
-    ech__mail *mail = k->mail;
+    ech__message *message = k->message;
     (void)scalars;
     const int64_t start = ech__clock_wall();
-    const uint64_t number = atomic_load_explicit(&mail->taken, memory_order_relaxed) + 1;
-    if (!ech__mail_await(&stage->bell, &mail->sent, number, &pipe->failed, pipe->spin_ns))
-        return gave_up(stage);
+    const uint64_t number = atomic_load_explicit(&message->taken, memory_order_relaxed) + 1;
+    if (!ech__message_await(&stage->condition, &message->sent, number, &pipe->failed,
+                            pipe->spin_ns))
+        return fail_because_of_other(stage);
     const int64_t fetch = ech__clock_wall();
-    ECH_TRY(ech__device_copy(stage->device, k->at, pipe->stages[mail->from].device, mail->src,
+    ECH_TRY(ech__device_copy(stage->device, k->at, pipe->stages[message->from].device, message->src,
                              k->extent));
     if (pipe->options.links) {
-        arrive(stage, mail);
+        wait_for_arrival(stage, message);
     } else {
-        mail->fetch_ns = fetch;
-        mail->taken_ns = ech__clock_wall();
+        message->fetch_ns = fetch;
+        message->taken_ns = ech__clock_wall();
         stage->work.wait_ns += fetch - start;
-        stage->work.copy_ns += mail->taken_ns - fetch;
+        stage->work.copy_ns += message->taken_ns - fetch;
     }
-    atomic_store_explicit(&mail->taken, number, memory_order_release);
-    ech__bell_ring(&pipe->stages[mail->from].bell);
-    stage->work.bytes_in += mail->bytes;
+    atomic_store_explicit(&message->taken, number, memory_order_release);
+    ech__condition_notify(&pipe->stages[message->from].condition);
+    stage->work.bytes_in += message->bytes;
     stage->work.moves_in++;
     return ECH_OK;
 }
@@ -108,20 +110,20 @@ static ech_status send_to_rank(const link_kernel *k)
     ech__comm *comm = k->stage->pipe->options.comm;
     ech__device *device = k->stage->device;
     const ech__coll knock = {
-        .op = ECH__COLL_SEND, .dtype = ECH_U8, .count = 1, .src = "", .peer = k->mail->to};
+        .op = ECH__COLL_SEND, .dtype = ECH_U8, .count = 1, .src = "", .peer = k->message->to};
     const ech__coll data = {.op = ECH__COLL_SEND,
                             .dtype = ECH_U8,
                             .count = k->extent,
                             .src = k->staging ? k->staging : k->at,
-                            .peer = k->mail->to};
+                            .peer = k->message->to};
     const int64_t start = ech__clock_wall();
     if (k->staging)
         ECH_TRY(device->memory->read(device, k->staging, k->at, k->extent));
     ECH_TRY(ech__comm_run(comm, &knock));
     ECH_TRY(ech__comm_run(comm, &data));
-    k->mail->sent_ns = ech__clock_wall();
-    k->stage->work.copy_ns += k->mail->sent_ns - start;
-    k->stage->work.bytes_out += k->mail->bytes;
+    k->message->sent_ns = ech__clock_wall();
+    k->stage->work.copy_ns += k->message->sent_ns - start;
+    k->stage->work.bytes_out += k->message->bytes;
     return ECH_OK;
 }
 
@@ -148,23 +150,26 @@ static ech_status recv_from_rank(const link_kernel *k)
     ech__comm *comm = k->stage->pipe->options.comm;
     ech__stage_work *work = &k->stage->work;
     char knocked;
-    const ech__coll knock = {
-        .op = ECH__COLL_RECV, .dtype = ECH_U8, .count = 1, .dst = &knocked, .peer = k->mail->from};
+    const ech__coll knock = {.op = ECH__COLL_RECV,
+                             .dtype = ECH_U8,
+                             .count = 1,
+                             .dst = &knocked,
+                             .peer = k->message->from};
     const ech__coll data = {.op = ECH__COLL_RECV,
                             .dtype = ECH_U8,
                             .count = k->extent,
                             .dst = k->staging ? k->staging : k->at,
-                            .peer = k->mail->from};
+                            .peer = k->message->from};
     const int64_t start = ech__clock_wall();
     ECH_TRY(ech__comm_run(comm, &knock));
-    k->mail->fetch_ns = ech__clock_wall();
+    k->message->fetch_ns = ech__clock_wall();
     ECH_TRY(ech__comm_run(comm, &data));
     if (k->staging)
         ECH_TRY(k->stage->device->memory->write(k->stage->device, k->at, k->staging, k->extent));
-    k->mail->taken_ns = ech__clock_wall();
-    work->wait_ns += k->mail->fetch_ns - start;
-    work->copy_ns += k->mail->taken_ns - k->mail->fetch_ns;
-    work->bytes_in += k->mail->bytes;
+    k->message->taken_ns = ech__clock_wall();
+    work->wait_ns += k->message->fetch_ns - start;
+    work->copy_ns += k->message->taken_ns - k->message->fetch_ns;
+    work->bytes_in += k->message->bytes;
     work->moves_in++;
     return ECH_OK;
 }
@@ -176,20 +181,22 @@ static ech_status run_recv_rank(ech__kernel *base, const ech__scalars *scalars)
     const link_kernel *pending = stage->pending;
     (void)scalars;
     ECH_TRY(from_ranks(stage, recv_from_rank(k)));
-    if (!pending || pending->mail->to != k->mail->from)
+    if (!pending || pending->message->to != k->message->from)
         return ECH_OK;
     stage->pending = NULL;
     return from_ranks(stage, send_to_rank(pending));
 }
 
-/* Activations that are ready before a gradient, where the device behind sends that gradient before it takes them. */
-static bool is_later(const ech__pipe *pipe, const ech__pass *pass, const ech__mail *mail, int micro)
+/* Activations that are ready before a gradient, where the next device sends that gradient before it
+ * receives them. */
+static bool is_later(const ech__pipe *pipe, const ech__pass *pass, const ech__message *message,
+                     int micro)
 {
     const ech__pipe_options *o = &pipe->options;
-    if (!pass->training || mail->to < mail->from)
+    if (!pass->training || message->to < message->from)
         return false;
-    const int own = ech__pipe_slots(o->order, mail->from, o->devices, pass->micros);
-    const int other = ech__pipe_slots(o->order, mail->to, o->devices, pass->micros);
+    const int own = ech__pipe_slots(o->order, message->from, o->devices, pass->micros);
+    const int other = ech__pipe_slots(o->order, message->to, o->devices, pass->micros);
     return own != other && micro >= own - 1;
 }
 
@@ -200,12 +207,13 @@ ech_status ech__stage_await_taken(ech__stage *stage, int micro)
     if (pipe->options.comm) /* what was sent is gone when the sending is over */
         return ECH_OK;
     for (int link = 0; link < pass->links; link++) {
-        ech__mail *mail = &pass->mails[link * pass->micros + micro];
-        if (mail->from != stage->index)
+        ech__message *message = &pass->messages[link * pass->micros + micro];
+        if (message->from != stage->index)
             continue;
-        const uint64_t sent = atomic_load_explicit(&mail->sent, memory_order_relaxed);
-        if (!ech__mail_await(&stage->bell, &mail->taken, sent, &pipe->failed, pipe->spin_ns))
-            return gave_up(stage);
+        const uint64_t sent = atomic_load_explicit(&message->sent, memory_order_relaxed);
+        if (!ech__message_await(&stage->condition, &message->taken, sent, &pipe->failed,
+                                pipe->spin_ns))
+            return fail_because_of_other(stage);
     }
     return ECH_OK;
 }
@@ -230,27 +238,27 @@ static ech_status create_end(ech__stage *stage, const ech__kernel_desc *desc,
     int64_t elems = 0, extent = 0;
     link_kernel *k = ech__new(stage->ctx, sizeof *k);
     if (!k)
-        return ech__fail(stage->ctx, ECH_E_NOMEM, "no memory for %s", ech__op_name(desc->op));
+        return ech__no_memory(stage->ctx, "%s", ech__op_name(desc->op));
     ech__shape_elems(&operand->layout.shape, &elems);
     ech__layout_extent(&operand->layout, &extent);
-    ech__mail *mail = &pass->mails[desc->attrs.link * pass->micros + pipe->made_micro];
-    mail->bytes = elems * each;
-    mail->from = desc->attrs.from;
-    mail->to = desc->attrs.to;
+    ech__message *message = &pass->messages[desc->attrs.link * pass->micros + pipe->made_micro];
+    message->bytes = elems * each;
+    message->from = desc->attrs.from;
+    message->to = desc->attrs.to;
     const bool ranks = pipe->options.comm != NULL;
     *k = (link_kernel){.base = {.run = ranks ? (send ? run_send_rank : run_recv_rank)
                                              : (send ? run_send : run_recv),
                                 .destroy = destroy},
-                       .later = ranks && is_later(pipe, pass, mail, pipe->made_micro),
+                       .later = ranks && is_later(pipe, pass, message, pipe->made_micro),
                        .stage = stage,
-                       .mail = mail,
+                       .message = message,
                        .at = binding->operands[0],
                        .extent = extent * each};
     if (ranks && !stage->device->memory->host_visible) {
         k->staging = ech__new(stage->ctx, (size_t)k->extent);
         if (!k->staging) {
             destroy(&k->base);
-            return ech__fail(stage->ctx, ECH_E_NOMEM, "no memory for %s", ech__op_name(desc->op));
+            return ech__no_memory(stage->ctx, "%s", ech__op_name(desc->op));
         }
     }
     *out = &k->base;

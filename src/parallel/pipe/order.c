@@ -1,16 +1,9 @@
 #include "parallel/pipe/order.h"
+#include "base/names.h"
 
 #include <assert.h>
 
-const char *ech__pipeline_name(ech_pipeline order)
-{
-    static const char *const names[] = {
-#define NAME(id, text) text,
-        ECH_PIPELINE_LIST(NAME)
-#undef NAME
-    };
-    return names[order];
-}
+ECH__NAMES(ech__pipeline_name, ech_pipeline, ECH_PIPELINE_LIST)
 
 /* Forward passes before the first backward pass, without the one that it follows. */
 static int warm_up(ech_pipeline order, int device, int devices, int micros)
@@ -56,8 +49,8 @@ typedef struct timeline {
     int devices, micros;
     const ech__stage_time *stages;
     ech__task *tasks; /* [devices][2 * micros] */
-    double *
-        arrived; /* [devices][2][micros]: when the results of a task are where they are needed; -1: not yet */
+    /* [devices][2][micros]: when the results of a task are where they are needed; -1: not yet. */
+    double *arrived;
     int next[ECH__MAX_STAGES];
     double free_s[ECH__MAX_STAGES];
 } timeline;
@@ -124,8 +117,7 @@ static ech_status begin(ech_ctx *ctx, ech_pipeline order, int devices, int micro
                     .tasks = ech__new(ctx, count * sizeof *t->tasks),
                     .arrived = ech__new(ctx, count * sizeof *t->arrived)};
     if (!t->tasks || !t->arrived)
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for the timeline of %d micro-batches",
-                         micros);
+        return ech__no_memory(ctx, "the timeline of %d micro-batches", micros);
     for (size_t i = 0; i < count; i++)
         t->arrived[i] = -1;
     for (int d = 0; d < devices; d++)

@@ -20,25 +20,30 @@ typedef struct ech__task {
     int micro;
 } ech__task;
 
-/* out[2 * micros], in the order of one device. GPipe: all forward passes, then all backward ones. 1F1B: as many forward
- * passes as there are devices behind this one, then one forward and one backward in turns, then what is left. */
+/* out[2 * micros], in the order of one device. GPipe: all forward passes, then all backward ones.
+ * 1F1B: as many forward passes as there are devices after this one, then one forward and one
+ * backward in turns, then what is left. */
 void ech__pipe_tasks(ech_pipeline order, int device, int devices, int micros, ech__task *out);
 
 /* Micro-batches whose activations a device holds at the same time, at most: all of them, or devices
  * - device. Micro-batch m takes the place of m - slots. */
 int ech__pipe_slots(ech_pipeline order, int device, int devices, int micros);
 
-/* When each task would start if all took equally long: out[devices][2 * micros], in the order of each device's tasks. A task comes
- * after those that it needs, so all groups of devices may meet in the order of these times. */
+/* When each task would start if all took equally long: out[devices][2 * micros], in the order of
+ * each device's tasks. A task comes after those that it needs, so all groups of devices can
+ * synchronise in the order of these times. */
 ech_status ech__pipe_starts(ech_ctx *ctx, ech_pipeline order, int devices, int micros, double *out);
 
-/* Micro-batches where nobody says how many: the most that divide the batch, up to four for each device. */
+/* The default number of micro-batches: the most that divide the batch, up to four for each
+ * device. */
 int ech__pipe_default_micros(int64_t batch, int devices);
 
-/* (D-1) / (M+D-1): the share of a step that a device idles when all take equally long, without the optimizer. */
+/* (D-1) / (M+D-1): the share of a step that a device idles when all take equally long, without the
+ * optimizer. */
 double ech__pipe_bubble(int devices, int micros);
 
-/* Seconds that one micro-batch takes on a device, and its results on their way to the next one and back. */
+/* Seconds that one micro-batch takes on a device, and its results on their way to the next one and
+ * back. */
 typedef struct ech__stage_time {
     double forward_s, backward_s, update_s;
     double send_s;      /* activations to the next device */

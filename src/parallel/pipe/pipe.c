@@ -51,7 +51,7 @@ static ech_status add_plan(ech__stage *stage, ech__pipe_role role, const ech__pl
 {
     ech__stage_plan *entry = ech__new(stage->ctx, sizeof *entry);
     if (!entry)
-        return ech__fail(stage->ctx, ECH_E_NOMEM, "no memory for a plan");
+        return ech__no_memory(stage->ctx, "a plan");
     const ech_status status =
         ech__plan_create(stage->graphs[role], stage->device, options, &entry->plan);
     if (status < 0) {
@@ -81,7 +81,8 @@ ech_status ech__stage_plan_for(ech__stage *stage, ech__pipe_role role, int64_t c
     return add_plan(stage, role, &options, out);
 }
 
-/* The part of the choices that is this stage's: operators stand one behind the other in the order of the stages. */
+/* The part of the choices that is this stage's: the operators of the stages are contiguous, in the
+ * order of the stages. */
 static ech__choices choices_of(const ech__stage *stage, const ech__choices *all, size_t *taken)
 {
     const ech_graph *graph = stage->graphs[ECH__PIPE_WRITES];
@@ -99,7 +100,7 @@ static ech__choices choices_of(const ech__stage *stage, const ech__choices *all,
 }
 
 /* Gradients are added up by operators of their own. */
-static bool take_other(ech__stage *stage)
+static bool use_separate_sums(ech__stage *stage)
 {
     ech_graph **other = &stage->graphs[ECH__PIPE_ADDS_APART];
     if (!*other)
@@ -121,7 +122,7 @@ static ech_status size_slots(ech__stage *stage)
         if (!stage->graphs[role])
             continue;
         ech_status status = ech__stage_plan_for(stage, (ech__pipe_role)role, each, &plan);
-        if (status == ECH_E_UNSUPPORTED && role == ECH__PIPE_ADDS && take_other(stage))
+        if (status == ECH_E_UNSUPPORTED && role == ECH__PIPE_ADDS && use_separate_sums(stage))
             status = ech__stage_plan_for(stage, (ech__pipe_role)role, each, &plan);
         ECH_TRY(status);
         const int64_t inputs = ech__plan_block_bytes(plan, ECH__MEMORY_INPUTS);
@@ -247,7 +248,7 @@ static ech_status alloc_blocks(ech__stage *stage, int count, int64_t bytes, void
     ech__device *device = stage->device;
     void **blocks = *out = ech__new(stage->ctx, (size_t)count * sizeof *blocks);
     if (!blocks)
-        return ech__fail(stage->ctx, ECH_E_NOMEM, "no memory for %d micro-batches", count);
+        return ech__no_memory(stage->ctx, "%d micro-batches", count);
     for (int i = 0; bytes && i < count; i++)
         ECH_TRY(device->ops->alloc(device, bytes, &blocks[i]));
     return ECH_OK;
@@ -275,8 +276,7 @@ static ech_status share_figures(ech__pipe *pipe)
     memcpy(mine.memory, own->memory, sizeof mine.memory);
     all = ech__new(pipe->ctx, (size_t)comm->world * sizeof *all);
     if (!all)
-        return ech__fail(pipe->ctx, ECH_E_NOMEM, "no memory for the figures of %d ranks",
-                         comm->world);
+        return ech__no_memory(pipe->ctx, "the figures of %d ranks", comm->world);
     const ech_status status = ech__comm_allgather(comm, &mine, all, (int64_t)sizeof mine);
     for (int d = 0; status == ECH_OK && d < comm->world; d++) {
         memcpy(pipe->stages[d].memory, all[d].memory, sizeof all[d].memory);
@@ -324,7 +324,7 @@ static ech_status open_stage(ech__stage *stage)
     ECH_TRY(ech_ctx_create(
         &(ech_ctx_options){.alloc = ctx->alloc, .log = ctx->log, .log_user = ctx->log_user},
         &stage->ctx));
-    ECH_TRY(ech__bell_init(pipe->ctx, &stage->bell));
+    ECH_TRY(ech__condition_init(pipe->ctx, &stage->condition));
     /* A rank has its share of the cores already. */
     const int sharers = pipe->options.comm ? 1 : pipe->options.devices;
     return ech__stage_result(stage,
@@ -367,7 +367,7 @@ static ech_status remember_params(ech__pipe *pipe)
     pipe->params = ech__new(pipe->ctx, count * sizeof *pipe->params);
     pipe->stats = ech__new(pipe->ctx, stats_bytes(pipe));
     if (!pipe->params || !pipe->stats)
-        return ech__fail(pipe->ctx, ECH_E_NOMEM, "no memory for %zu parameters", count);
+        return ech__no_memory(pipe->ctx, "%zu parameters", count);
     memcpy(pipe->params, pipe->options.params, count * sizeof *pipe->params);
     pipe->options.params = pipe->params;
     return ECH_OK;
@@ -384,7 +384,7 @@ ech_status ech__pipe_create(ech_ctx *ctx, const ech__pipe_options *o, ech__pipe 
     ech__stage *stages = pipe ? ech__new(ctx, bytes) : NULL;
     if (!stages) {
         ech__delete(ctx, pipe, sizeof *pipe);
-        return ech__fail(ctx, ECH_E_NOMEM, "no memory for %d devices", o->devices);
+        return ech__no_memory(ctx, "%d devices", o->devices);
     }
     pipe->ctx = ctx;
     pipe->options = *o;
@@ -414,7 +414,7 @@ static void destroy_stage(ech__stage *s)
     for (int role = 0; role < ECH__PIPE_ROLES; role++)
         ech_graph_destroy(s->graphs[role]);
     ech__device_destroy(s->device);
-    ech__bell_fini(&s->bell);
+    ech__condition_fini(&s->condition);
     ech_ctx_destroy(s->ctx);
 }
 

@@ -1,5 +1,6 @@
-/* A model that is spread over several devices, of one process or one in each of several ranks, each with a worker, memory and a plan of its own. A step is cut
- * into micro-batches that follow each other through the devices; with one micro-batch, one device works at a time.
+/* A model that is spread over several devices, of one process or one in each of several ranks, each
+ * with a worker, memory and a plan of its own. A step is cut into micro-batches that follow each
+ * other through the devices; with one micro-batch, one device works at a time.
  *
  *     ech__pipe *pipe;
  *     ECH_TRY(ech__pipe_create(ctx, &options, &pipe));             opens the devices
@@ -11,23 +12,25 @@
  *     ECH_TRY(ech__pipe_run(pipe, pass, &step));
  *     ech__pipe_result(pipe, loss)
  *
- * A step may have several micro-steps, each a run of its own with all its micro-batches: the passes of those after the first add
- * to the gradients. Where gradients are looked at before they are used, the last run leaves out the update:
+ * A step may have several micro-steps, each a run of its own with all its micro-batches: the passes
+ * of those after the first add to the gradients. Where gradients are checked before they are used,
+ * the last run leaves out the update:
  *
  *     ECH_TRY(ech__pipe_grad_stats(pipe, stats));
  *     ECH_TRY(ech__pipe_apply(pipe, &scalars, start_ns));
  *     ech__pipe_destroy(pipe);
  *
- * Every micro-batch has an exec on every device, because its activations live until its backward pass. Micro-batch m uses the
- * memory of m - slots, which the order of the pipeline says is done (pipe_order.h); inputs are there for all of them. What a
- * device sends stays in its memory, and the receiver copies it when it gets there (mail.h), so each move is one copy.
+ * Every micro-batch has an exec on every device, because its activations live until its backward
+ * pass. Micro-batch m uses the memory of m - slots, which the schedule has finished by then
+ * (order.h); every micro-batch has inputs of its own. What a device sends stays in its memory, and
+ * the receiver copies it when it gets there (message.h), so each transfer is one copy.
  */
 #ifndef ECH_PARALLEL_PIPE_PIPE_H
 #define ECH_PARALLEL_PIPE_PIPE_H
 
 #include "device/device.h"
 #include "parallel/ddp/exchange.h"
-#include "parallel/mail.h"
+#include "parallel/message.h"
 #include "parallel/pipe/order.h"
 #include "plan/plan.h"
 #include "price/timeline.h"
@@ -35,7 +38,8 @@
 typedef struct ech__pipe ech__pipe;
 typedef struct ech__pass ech__pass;
 
-/* What a micro-batch does with its gradients; each role is a graph of its own. Evaluation is only forward. */
+/* What a micro-batch does with its gradients; each role is a graph of its own. Evaluation is only
+ * forward. */
 typedef enum ech__pipe_role {
     ECH__PIPE_WRITES, /* the first of a step; has the exchange, the checks, the optimizer and what follows */
     ECH__PIPE_ADDS,       /* the others; NULL where there are none */
@@ -62,7 +66,8 @@ typedef struct ech__stage {
     ech__exchange exchange; /* first: what its plans ask for of others */
     ech__pipe *pipe;
     int index;
-    ech_ctx *ctx; /* of its own: two that fail at the same time would write into one sentence */
+    ech_ctx *
+        ctx; /* of its own: two devices that fail at the same time would write into one error message */
     ech__device *device;
     ech_graph *graphs[ECH__PIPE_ROLES];
     ech__plan *plan;        /* of a full micro-batch that writes */
@@ -74,7 +79,7 @@ typedef struct ech__stage {
     int64_t activation_bytes;        /* of slot_bytes; the rest is workspace */
     void **inputs;                   /* [micros] */
     void **activations;              /* [slots] */
-    ech__bell bell;                  /* rings when something was sent or taken */
+    ech__condition condition;        /* notified when something was sent or fetched */
     int met;                         /* in this run with other groups, see ech__pass.turns */
     ech__stage_work work;            /* of the last step */
     struct ech__link_end *pending;   /* to be sent to another rank later; NULL: nothing */
@@ -88,16 +93,16 @@ typedef struct ech__pipe_options {
     int64_t batch; /* of a full step; micros divide it */
     ech_pipeline order;
     ech__device_options device; /* as for ech__dp_open_device */
-    ech__comm
-        *comm; /* device d is in the process of its rank d; borrowed; NULL: all are in this one */
+    /* Device d is in the process of its rank d; borrowed; NULL: all are in this one. */
+    ech__comm *comm;
     ech__ranks *ranks; /* groups that train with other samples; borrowed; NULL: none */
-    const ech__cluster
-        *links;   /* between the devices, for the virtual clock, borrowed; NULL: the real clock */
-    bool sync_bn; /* micro-batches of the groups have their batch norms together */
+    /* Between the devices, for the virtual clock, borrowed; NULL: the real clock. */
+    const ech__cluster *links;
+    bool sync_bn;            /* batch norms take the statistics of all groups */
     const ech_value *params; /* of the whole model, in their order */
     int nparams;
-    const ech_value *
-        watched; /* kept scalars whose sum over the micro-batches is wanted; the first is a mean: the loss */
+    /* Kept scalars whose sum over the micro-batches is wanted; the first is a mean: the loss. */
+    const ech_value *watched;
     int nwatched;
 } ech__pipe_options;
 
@@ -115,13 +120,15 @@ bool ech__pipe_has(const ech__pipe *pipe, int device);
 /* The first that is. */
 int ech__pipe_first(const ech__pipe *pipe);
 
-/* Stage after stage. choices: kernels and layouts to be taken again, those of all stages one behind the other; NULL: choose. */
+/* Stage after stage. choices: kernels and layouts to be taken again, contiguous for all stages;
+ * NULL: choose. */
 ech_status ech__pipe_plan(ech__pipe *pipe, ech__tuning *tuning, const ech__choices *choices);
 /* Forgets the plans, so that ech__pipe_plan can be called again. */
 void ech__pipe_unplan(ech__pipe *pipe);
 ech_status ech__pipe_ready(ech__pipe *pipe);
 
-/* The status, whose sentence, if it is a failure, goes to the pipe's context with the device's number. */
+/* Returns the status. The error message of a failure goes to the pipe's context, with the device's
+ * number. */
 ech_status ech__stage_result(const ech__stage *stage, ech_status status);
 
 /* Planned bytes of a device by kind, and their sum. */
@@ -147,7 +154,8 @@ struct ech__pass {
     int64_t *first, *count; /* [micros] samples of each */
     ech__plan **plans;      /* [devices][micros]; NULL for devices of other processes */
     ech__exec **execs;      /* [devices][micros]; likewise */
-    ech__mail *mails; /* [links][micros]; those behind the last that is known here are left out */
+    /* [links][micros]; without those after the last that this process knows. */
+    ech__message *messages;
     int links;
     ech__task *tasks; /* [devices][ntasks] */
     int ntasks;
@@ -156,12 +164,13 @@ struct ech__pass {
     ech__pass *next;
 };
 
-/* Made when it is not there yet; at most as many samples as a full step has. micros: of training; 0: as a full step has, or one for
- * each sample. */
+/* Created when it does not exist yet, for at most as many samples as a full step has. micros: of
+ * training; 0: as a full step has, or one for each sample. */
 ech_status ech__pipe_pass_of(ech__pipe *pipe, int64_t batch, int micros, ech__pass_kind kind,
                              const ech__pass **out);
-/* Micro-batches of a micro-step, as pass_of wants them. Where groups have batch norms together all must have as many, so those with
- * more samples have no more than the one with the fewest. share: of this group in the samples of the micro-step. */
+/* Micro-batches of a micro-step, as pass_of wants them. With synchronised batch norms all groups
+ * need the same number, so it is that of the group with the fewest samples. share: of this group in
+ * the samples of the micro-step. */
 int ech__pipe_micros_of(const ech__pipe *pipe, int64_t batch, double share);
 
 /* A whole input, row-major, to all devices that use it, or out of the first of them. */
@@ -180,10 +189,12 @@ typedef struct ech__pipe_step {
 } ech__pipe_step;
 /* All micro-batches. */
 ech_status ech__pipe_run(ech__pipe *pipe, const ech__pass *pass, const ech__pipe_step *step);
-/* Of the gradients of all devices, after a run with checks: sums of squares and of what is not finite, and the largest. Added up in the
- * order of the parameters, so that the bits are those of one device. */
+/* Of the gradients of all devices, after a run with checks: sums of squares and of what is not
+ * finite, and the largest. Added up in the order of the parameters, so that the bits are those of
+ * one device. */
 ech_status ech__pipe_grad_stats(ech__pipe *pipe, double out[ECH__GRAD_STATS]);
-/* The update on all devices, after a run without it. On the virtual clock it begins when every device knows of all gradients. */
+/* The update on all devices, after a run without it. On the virtual clock it begins when the
+ * gradients of all devices are checked. */
 ech_status ech__pipe_apply(ech__pipe *pipe, const ech__scalars *scalars, int64_t start_ns);
 /* Copies of parameters that were written from outside. */
 ech_status ech__pipe_refresh(ech__pipe *pipe, const ech__scalars *scalars);
@@ -192,9 +203,10 @@ ech_status ech__pipe_refresh(ech__pipe *pipe, const ech__scalars *scalars);
 
 double ech__pipe_result(const ech__pipe *pipe, ech_value watched);
 const ech__pass *ech__pipe_last(const ech__pipe *pipe);
-/* What first was not finite in a run that gave a loss which is not, and the device that it is on: an operator of the device that
- * makes the loss, or what a device sent; its node is NULL where nothing was found in this process. */
-ech__culprit ech__pipe_culprit(const ech__pipe *pipe, int *device);
+/* The first value that was not finite in a run whose loss was not finite, and its device: an
+ * operator of the device that makes the loss, or what a device sent; its node is NULL where nothing
+ * was found in this process. */
+ech__nonfinite ech__pipe_nonfinite(const ech__pipe *pipe, int *device);
 /* How often the devices of this process began to change parameters, over all runs. */
 int64_t ech__pipe_updates(const ech__pipe *pipe);
 /* Start of the run, when the pipeline was empty, and the end. */

@@ -1,4 +1,5 @@
-/* Runs a pass: each device's worker does its tasks in their order, and waits for what others send. */
+/* Runs a pass: each device's worker does its tasks in their order, and waits for what others
+ * send. */
 #include "base/system/clock.h"
 #include "parallel/pipe/internal.h"
 
@@ -89,7 +90,7 @@ static ech_status run_or_fail(void *arg)
     int none = 0;
     if (status < 0 && atomic_compare_exchange_strong(&pipe->failed, &none, 1 + stage->index)) {
         for (int d = 0; d < pipe->options.devices; d++)
-            ech__bell_ring(&pipe->stages[d].bell);
+            ech__condition_notify(&pipe->stages[d].condition);
     }
     return status;
 }
@@ -112,8 +113,9 @@ static ech_status exchange(void *arg)
     return ECH_OK;
 }
 
-/* Stage after stage from the last, which is the first to be done: so all groups exchange in the same order, one thread uses the
- * ranks at a time, and a device updates while the next one exchanges. */
+/* Stage after stage from the last, which is the first to be done: so all groups exchange in the
+ * same order, one thread uses the ranks at a time, and a device updates while the next one
+ * exchanges. */
 static ech_status finish_all(ech__pipe *pipe)
 {
     const bool exchanges = pipe->after && pipe->options.ranks;
@@ -165,8 +167,7 @@ static ech_status share_results(ech__pipe *pipe, bool results)
     told mine = {.work = pipe->stages[comm->rank].work};
     told *all = ech__new(pipe->ctx, (size_t)comm->world * sizeof *all);
     if (!all)
-        return ech__fail(pipe->ctx, ECH_E_NOMEM, "no memory for the reports of %d ranks",
-                         comm->world);
+        return ech__no_memory(pipe->ctx, "the reports of %d ranks", comm->world);
     memcpy(mine.results, pipe->results, sizeof mine.results);
     const ech_status status = ech__comm_allgather(comm, &mine, all, (int64_t)sizeof mine);
     for (int i = 0; results && i < ECH__PIPE_MOST_WATCHED; i++)
@@ -224,7 +225,7 @@ static void end(ech__pipe *pipe, ech_status status)
     }
     pipe->window_ns += pipe->flushed_ns - pipe->start_ns;
     for (int i = 0; status < 0 && i < pass->links * pass->micros; i++) /* nothing is under way */
-        atomic_store(&pass->mails[i].taken, atomic_load(&pass->mails[i].sent));
+        atomic_store(&pass->messages[i].taken, atomic_load(&pass->messages[i].sent));
 }
 
 ech_status ech__pipe_run(ech__pipe *pipe, const ech__pass *pass, const ech__pipe_step *step)
@@ -349,7 +350,7 @@ double ech__pipe_result(const ech__pipe *pipe, ech_value watched)
 }
 
 /* What a device sends is kept, so it can still be looked at. */
-static bool sends_broken(const ech__plan *plan, const ech__exec *exec, ech__culprit *out)
+static bool sends_broken(const ech__plan *plan, const ech__exec *exec, ech__nonfinite *out)
 {
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__node *node = plan->instrs[n].node;
@@ -357,23 +358,23 @@ static bool sends_broken(const ech__plan *plan, const ech__exec *exec, ech__culp
         if (node->op != ECH__OP_SEND || node->phase != ECH__PHASE_FORWARD ||
             ech__exec_is_finite(exec, node->in[0], &finite) < 0 || finite)
             continue;
-        *out = (ech__culprit){plan->graph, node, node->in[0], true};
+        *out = (ech__nonfinite){plan->graph, node, node->in[0], true};
         return true;
     }
     return false;
 }
 
-ech__culprit ech__pipe_culprit(const ech__pipe *pipe, int *device)
+ech__nonfinite ech__pipe_nonfinite(const ech__pipe *pipe, int *device)
 {
     const ech__pass *pass = pipe->now;
-    ech__culprit found = {.node = NULL};
+    ech__nonfinite found = {.node = NULL};
     for (int at = 0; pass && at < pipe->options.devices * pass->micros; at++) {
         *device = at / pass->micros;
         if (!ech__pipe_has(pipe, *device))
             continue;
         if (sends_broken(pass->plans[at], pass->execs[at], &found))
             return found;
-        found = ech__exec_culprit(pass->execs[at]);
+        found = ech__exec_nonfinite(pass->execs[at]);
         if (found.node)
             return found;
     }

@@ -29,7 +29,8 @@ static ech__pipe_role role_of(const ech__pass *pass, int micro)
     return !pass->training ? ECH__PIPE_EVALUATES : adds ? ECH__PIPE_ADDS : ECH__PIPE_WRITES;
 }
 
-/* Training: as many micro-batches as a full step has, or one for each sample. Evaluation: full ones and the rest. */
+/* Training: as many micro-batches as a full step has, or one for each sample. Evaluation: full ones
+ * and the rest. */
 static void cut_batch(const ech__pipe *pipe, ech__pass *pass)
 {
     const int64_t most = pipe->options.batch / pipe->options.micros;
@@ -57,8 +58,9 @@ static void order_tasks(const ech__pipe *pipe, ech__pass *pass)
     }
 }
 
-/* The memory of the micro-batch's slot and of its inputs where they are enough; inputs only where they lie alike, so that
- * what was written for training is there for evaluation too. */
+/* Uses the memory of the micro-batch's slot and of its inputs where that is enough; of its inputs
+ * only where both have the same layout, so that what was written for training is there for
+ * evaluation too. */
 static ech_status make_exec(ech__stage *stage, ech__pass *pass, int micro)
 {
     const int at = stage->index * pass->micros + micro;
@@ -102,11 +104,11 @@ static ech_status allocate(ech__pipe *pipe, ech__pass *pass)
     pass->count = ech__new(ctx, micros * sizeof *pass->count);
     pass->plans = ech__new(ctx, all * sizeof(ech__plan *));
     pass->execs = ech__new(ctx, all * sizeof(ech__exec *));
-    pass->mails = ech__new(ctx, ((size_t)pass->links * micros + 1) * sizeof *pass->mails);
+    pass->messages = ech__new(ctx, ((size_t)pass->links * micros + 1) * sizeof *pass->messages);
     pass->tasks = ech__new(ctx, all * 2 * sizeof *pass->tasks);
-    return pass->first && pass->count && pass->plans && pass->execs && pass->mails && pass->tasks
+    return pass->first && pass->count && pass->plans && pass->execs && pass->messages && pass->tasks
                ? ECH_OK
-               : ech__fail(ctx, ECH_E_NOMEM, "no memory for %d micro-batches", pass->micros);
+               : ech__no_memory(ctx, "%d micro-batches", pass->micros);
 }
 
 void ech__pass_destroy(ech__pipe *pipe, ech__pass *pass)
@@ -117,7 +119,7 @@ void ech__pass_destroy(ech__pipe *pipe, ech__pass *pass)
         ech__exec_destroy(pass->execs[i]);
     ech__pass_forget_meetings(pipe, pass);
     ech__delete(ctx, pass->tasks, all * 2 * sizeof *pass->tasks);
-    ech__delete(ctx, pass->mails, ((size_t)pass->links * micros + 1) * sizeof *pass->mails);
+    ech__delete(ctx, pass->messages, ((size_t)pass->links * micros + 1) * sizeof *pass->messages);
     ech__delete(ctx, pass->execs, all * sizeof(ech__exec *));
     ech__delete(ctx, pass->plans, all * sizeof(ech__plan *));
     ech__delete(ctx, pass->count, micros * sizeof *pass->count);
@@ -133,8 +135,7 @@ static ech_status make_pass(ech__pipe *pipe, int64_t batch, int micros, ech__pas
     const int64_t each = o->batch / o->micros;
     ech__pass *pass = *out = ech__new(pipe->ctx, sizeof *pass);
     if (!pass)
-        return ech__fail(pipe->ctx, ECH_E_NOMEM, "no memory for a batch of %lld samples",
-                         (long long)batch);
+        return ech__no_memory(pipe->ctx, "a batch of %lld samples", (long long)batch);
     pass->batch = batch;
     pass->kind = kind;
     pass->training = training;
@@ -289,7 +290,7 @@ ech_status ech__pipe_take_inputs(ech__pipe *pipe, const ech__pass *from, const e
             const int64_t bytes = whole_bytes(pipe, from, name);
             void *whole = ech__new(pipe->ctx, (size_t)bytes);
             if (!whole)
-                return ech__fail(pipe->ctx, ECH_E_NOMEM, "no memory for a copy of '%s'", name);
+                return ech__no_memory(pipe->ctx, "a copy of '%s'", name);
             ech_status status = ech__pipe_read(pipe, from, name, whole, (size_t)bytes);
             if (status == ECH_OK)
                 status = ech__pipe_write(pipe, to, name, whole, (size_t)bytes);

@@ -1,4 +1,5 @@
-/* Checkpoints of a run: saving one, and going on from one to the bits that a run without a break would have.
+/* Checkpoints of a run: saving one, and resuming from one with the same bits as a run without a
+ * break.
  *
  *     ech__checkpoint *from;
  *     ECH_TRY(ech__checkpoint_open(ctx, "ckpt", &from));           all of it is checked, nothing is changed
@@ -33,11 +34,11 @@ ech_status ech__checkpoint_agree(const ech__checkpoint *checkpoint, const ech__r
 /* Everything but the parameters, which the trainer was made with. */
 ech_status ech__checkpoint_restore(const ech__checkpoint *checkpoint, ech__run *run);
 
-/* Where it fails the error message says which checkpoint still stands. Called on every rank of a run that saves; all but
- * rank 0 only hand in what they have of their own. */
+/* Where it fails the error message says which checkpoint still stands. Called on every rank of a
+ * run that saves; all but rank 0 only send their own state. */
 ech_status ech__checkpoint_save(ech__run *run);
-/* At the end of a run that saves: where the newest checkpoint is not of the last step, because no step was left to do and
- * the run goes on from one that is elsewhere. On every rank. */
+/* At the end of a run that saves: where the newest checkpoint is not of the last step, because no
+ * step was left to do and the run goes on from one that is elsewhere. On every rank. */
 ech_status ech__checkpoint_save_last(ech__run *run);
 
 #endif

@@ -309,7 +309,7 @@ struct ech__checkpoint_dir {
 };
 
 /* Whether the checkpoint `path` is in dir; then its name. */
-static bool lies_in(const char *dir, const char *path, char name[ECH__CHECKPOINT_NAME])
+static bool is_inside(const char *dir, const char *path, char name[ECH__CHECKPOINT_NAME])
 {
     char *root = realpath(dir, NULL), *full = path ? realpath(path, NULL) : NULL;
     char *slash = full ? strrchr(full, '/') : NULL;
@@ -328,7 +328,7 @@ static ech_status check_empty(ech_ctx *ctx, const char *dir, const char *resumed
 {
     char name[ECH__CHECKPOINT_NAME];
     int64_t newest = -1;
-    if (lies_in(dir, resumed, name))
+    if (is_inside(dir, resumed, name))
         return ECH_OK;
     ECH_TRY(for_entries(ctx, dir, keep_newest, &newest));
     if (newest < 0)
@@ -383,7 +383,7 @@ static ech_status open_dir(ech__checkpoint_dir *d, const char *resumed)
     const ech__claim_options claim = {"checkpoint directory", d->root, ".checkpoints.lock"};
     ECH_TRY(ech__claim_take(d->ctx, &d->claim, &claim));
     ECH_TRY(check_empty(d->ctx, d->root, resumed));
-    if (!lies_in(d->root, resumed, d->last))
+    if (!is_inside(d->root, resumed, d->last))
         d->last[0] = 0;
     return for_entries(d->ctx, d->root, remove_leftover, d);
 }
@@ -452,7 +452,7 @@ void ech__checkpoint_abort(ech__checkpoint_dir *d)
 }
 
 /* The manifest over the parts, and the marker over the manifest. */
-static ech_status seal(ech__checkpoint_dir *d)
+static ech_status write_marker(ech__checkpoint_dir *d)
 {
     char path[ECH_DIR_MAX_PATH], marker[66];
     int64_t bytes;
@@ -487,7 +487,7 @@ static ech_status point_at(ech__checkpoint_dir *d, const char *name)
 ech_status ech__checkpoint_commit(ech__checkpoint_dir *d)
 {
     char path[ECH_DIR_MAX_PATH];
-    ECH_TRY(seal(d));
+    ECH_TRY(write_marker(d));
     ECH_TRY(join(d->ctx, d->root, d->name, path));
     if (exists(path)) {
         /* A run that ended before it replaced LATEST left this directory, or this run resumed from

@@ -1,21 +1,23 @@
-/* Checkpoints on disk: complete or absent, whenever the power goes.
+/* Checkpoints on disk: complete or absent, also after a power failure.
  *
  *     DIR/LATEST                 the name of the newest: "step-000120"
- *     DIR/step-000120/           model.safetensors, optimizer.safetensors, state.json: the parts; and where every rank has
- *                                running statistics of its own, buffers.safetensors
+ *     DIR/step-000120/           model.safetensors, optimizer.safetensors, state.json: the parts;
+ *                                where every rank has running statistics of its own, also
+ *                                buffers.safetensors
  *                                MANIFEST.json: size and SHA-256 of every part
  *                                COMPLETE: SHA-256 of the manifest, written last
  *     DIR/step-000100/           the one before, until there is a third
  *
- * A checkpoint is written into a directory with another name: the parts, the manifest, the marker, each durable
- * before the next; then it is renamed, then LATEST is replaced, and only then older ones go.
+ * A checkpoint is written into a directory with another name: the parts, the manifest, the marker,
+ * each durable before the next. Then it is renamed, then LATEST is replaced, and only then older
+ * checkpoints are removed.
  *
  *     ech__checkpoint_dir *dir;
- *     ECH_TRY(ech__checkpoint_dir_open(ctx, "ckpt", NULL, &dir));         no other run may write there meanwhile
+ *     ECH_TRY(ech__checkpoint_dir_open(ctx, "ckpt", NULL, &dir));         locks it against other runs
  *     ECH_TRY(ech__checkpoint_begin(dir, 120));
  *     ... write the parts at ech__checkpoint_new_path(dir, ECH__CHECKPOINT_MODEL, path) ...
- *     s = ech__checkpoint_commit(dir);                                    now, and not before, it is there
- *     ech__checkpoint_dir_close(dir);                                     removes what was not committed
+ *     s = ech__checkpoint_commit(dir);                                    from now on it exists
+ *     ech__checkpoint_dir_close(dir);                                     deletes what was not committed
  *
  *     char path[ECH_DIR_MAX_PATH];
  *     ECH_TRY(ech__checkpoint_find(ctx, "ckpt", path));                   "ckpt/step-000120"
@@ -56,7 +58,8 @@ typedef struct ech__manifest {
     char sha256[ECH__CHECKPOINT_COUNT][65];
 } ech__manifest;
 
-/* what names the text in error messages. Every part that is needed must be there, and no other file. */
+/* what names the text in error messages. Every part that is needed must be there, and no other
+ * file. */
 ech_status ech__manifest_parse(ech_ctx *ctx, const char *what, const char *text, size_t bytes,
                                ech__manifest *out);
 
@@ -72,8 +75,8 @@ ech_status ech__checkpoint_verify(ech_ctx *ctx, const char *checkpoint);
 
 typedef struct ech__checkpoint_dir ech__checkpoint_dir;
 
-/* resumed is the checkpoint that the run goes on from, or NULL: a directory that holds checkpoints of another run is
- * refused, and so is one that another run has open. */
+/* resumed is the checkpoint that the run resumes from, or NULL: a directory that holds checkpoints
+ * of another run is refused, and so is one that another run has open. */
 ech_status ech__checkpoint_dir_open(ech_ctx *ctx, const char *dir, const char *resumed,
                                     ech__checkpoint_dir **out);
 /* NULL is fine. A directory that was made for it and is still empty is gone then. */
@@ -83,7 +86,8 @@ ech_status ech__checkpoint_begin(ech__checkpoint_dir *dir, int64_t step);
 /* Where to write a part of the checkpoint that was begun. */
 ech_status ech__checkpoint_new_path(ech__checkpoint_dir *dir, ech__checkpoint_file part,
                                     char out[ECH_DIR_MAX_PATH]);
-/* All parts that are needed must have been written. Where it fails, what was there before is still there. */
+/* All parts that are needed must have been written. After a failure the previous checkpoint is
+ * unchanged. */
 ech_status ech__checkpoint_commit(ech__checkpoint_dir *dir);
 /* Removes what was begun. */
 void ech__checkpoint_abort(ech__checkpoint_dir *dir);

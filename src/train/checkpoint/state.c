@@ -311,7 +311,7 @@ static value_text text_of(const ech_json *value)
 }
 
 /* Options that older checkpoints do not have: what they were made with. */
-static const char *before_there_was(const char *option)
+static const char *default_before(const char *option)
 {
     static const struct {
         const char *option, *value;
@@ -340,7 +340,7 @@ ech_status ech__checkpoint_state_agree(ech_ctx *ctx, const ech__checkpoint_state
         if (saved)
             theirs = text_of(saved);
         else
-            snprintf(theirs.s, sizeof theirs.s, "%s", before_there_was(it.key));
+            snprintf(theirs.s, sizeof theirs.s, "%s", default_before(it.key));
         if (!strcmp(theirs.s, ours.s) || (pixels && !saved))
             continue;
         if (pixels)

@@ -4,10 +4,13 @@
  *     {"format": 1, "version": "0.1.0",
  *      "config":   the options that must agree, under their names on the command line,
  *      "position": {"step": 120, "epoch": 2, "epoch_step": 20, "updates": 118},
- *                  steps done; epochs done; steps of this one; steps that were not skipped (all of them where it is missing)
- *      "scaler":   {"scale": 32768.0, "good": 17, "skipped": 2, "stuck": 0},     where the loss is scaled
+ *                  steps and epochs done, steps of this epoch, and steps that were not skipped
+ *                  (missing: all of them)
+ *      "scaler":   {"scale": 32768.0, "good": 17, "skipped": 2, "stuck": 0},
+ *                  only where the loss is scaled
  *      "losses":   {"first": 2.31, "last": 0.4},
- *      "now":      {"samples", "loss", "correct", "time_s", "compute_s", "data_s"},    sums of the epoch in progress
+ *      "now":      {"samples", "loss", "correct", "time_s", "compute_s", "data_s"},
+ *                  sums of the epoch in progress
  *      "epochs":   [{"time_s", "compute_s", "loss", "train_accuracy", ...}],
  *      "choices":  {"kernels": [...], "layouts": {...}}}
  *
@@ -21,7 +24,8 @@
 #include "train/record/epoch.h"
 #include "train/step/scaler.h"
 
-/* Among the options: the SHA-256 of the images, which is no option. Checkpoints of older programs do not have it. */
+/* Among the options: the SHA-256 of the images, which is no option. Checkpoints of older programs
+ * do not have it. */
 #define ECH__CHECKPOINT_PIXELS "pixels"
 
 typedef struct ech__checkpoint_state {

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a batch norm adds to a variance before it divides by its root: smaller ones make no difference to anybody. */
+/* What a batch norm adds to a variance before it divides by its root: smaller ones make no
+ * difference to anybody. */
 static const double EPSILON = 1e-5;
 
 /* ---- one layer ---- */

@@ -11,14 +11,15 @@ typedef struct ech__evaluation {
     int64_t samples;       /* 0: not evaluated */
 } ech__evaluation;
 
-/* Losses and counts are those of all ranks, each sample weighing alike. Times are rank 0's, but for data_s. On the virtual
- * clock they are its times; loading is then the core's own work and never hidden. */
+/* Losses and counts are those of all ranks, each sample weighing alike. Times are rank 0's, but for
+ * data_s. On the virtual clock they are its times; loading is then the core's own work and never
+ * hidden. */
 typedef struct ech__run_epoch {
     int64_t epoch; /* from 1 */
     int64_t samples;
     double time_s; /* of training: steps, waiting for data, and what is done around them */
-    double
-        compute_s; /* of it, steps: forward to optimizer, the exchange with other ranks included */
+    /* Of it, steps: forward to optimizer, the exchange with other ranks included. */
+    double compute_s;
     double data_s; /* of it, waiting for samples and handing them over; of the rank with most */
     double evaluation_s;         /* after time_s */
     double loss, train_accuracy; /* means over the samples, as they were trained on */

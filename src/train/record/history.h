@@ -1,6 +1,7 @@
-/* What a run keeps of its steps to sum them up: a bounded amount, however many there are. Up to ECH__HISTORY_STEPS timed steps
- * are all kept; of more, a sample of them (base/thin.h) gives the medians and the 95th percentile, while means, spreads, minima and
- * the hash of the losses come from every step.
+/* What a run keeps of its steps to sum them up: a bounded amount, however many there are. Up to
+ * ECH__HISTORY_STEPS timed steps are all kept; of more, a sample of them (base/thin.h) gives the
+ * medians and the 95th percentile, while means, spreads, minima and the hash of the losses come
+ * from every step.
  *
  *     ECH_TRY(ech__history_init(ctx, &history, first, last));
  *     ech__history_add(&history, &step, is_timed);                     after each step

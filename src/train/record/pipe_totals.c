@@ -88,8 +88,8 @@ void ech__pipe_totals_add(ech__pipe_totals *t, const ech_trainer *trainer, doubl
     for (int i = 0; i < t->nmoves && i < pass->links; i++) {
         int64_t sum = 0;
         for (int m = 0; m < pass->micros; m++) {
-            const ech__mail *mail = &pass->mails[i * pass->micros + m];
-            sum += mail->taken_ns - mail->fetch_ns;
+            const ech__message *message = &pass->messages[i * pass->micros + m];
+            sum += message->taken_ns - message->fetch_ns;
         }
         t->moves[i].copy_s = ech__seconds(sum / pass->micros);
     }
@@ -125,7 +125,8 @@ static ech__stage_total total_of(const ech__pipe_totals *t, const ech_trainer *t
                               .planned = ech__pipe_planned(ech__trainer_pipe(trainer), device)};
 }
 
-/* A layer and the receiving end of a move are in one process each: the sums are what that one knows. */
+/* A layer and the receiving end of a move are in one process each: the sums are what that one
+ * knows. */
 static ech_status share(ech__pipe_totals *t, ech__comm *comm)
 {
     const int count = t->nlayers + t->nmoves;

@@ -12,7 +12,8 @@ typedef struct ech__stage_total {
     int64_t memory, planned;
 } ech__stage_total;
 
-/* One transfer of a step, all micro-batches together; times are means over them in the last timed step. */
+/* One transfer of a step, all micro-batches together; times are means over them in the last timed
+ * step. */
 typedef struct ech__move_total {
     ech__move move;
     int64_t bytes; /* of a full step */
@@ -23,8 +24,8 @@ typedef struct ech__pipe_totals {
     ech_ctx *ctx;
     int devices, micros; /* devices 0: the run is not model-parallel */
     int64_t steps, kept; /* capacity, and number of steps kept */
-    double *
-        samples; /* [steps][devices][columns], with the bubble and the step's time after the last device */
+    /* [steps][devices][columns], with the bubble and the step's time after the last device. */
+    double *samples;
     ech__move_total *moves; /* [nmoves], in the order of the graph */
     int nmoves, forward_moves, input_moves;
     int64_t moved_bytes; /* of a step, between devices */
@@ -40,7 +41,8 @@ typedef struct ech__pipe_totals {
 ech_status ech__pipe_totals_init(ech__pipe_totals *totals, ech_trainer *trainer, int64_t steps);
 void ech__pipe_totals_fini(ech__pipe_totals *totals);
 void ech__pipe_totals_add(ech__pipe_totals *totals, const ech_trainer *trainer, double step_s);
-/* layer_s has the time of the layers that are in this process. Collective where there are several. */
+/* layer_s has the time of the layers that are in this process. Collective where there are
+ * several. */
 ech_status ech__pipe_totals_sum_up(ech__pipe_totals *totals, const ech_trainer *trainer);
 
 #endif

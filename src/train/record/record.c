@@ -15,8 +15,8 @@ struct ech__records {
     ech__arena arena;
     const char *run_path, *steps_path, *trace_path;
     ech__step_lines steps;
-    char
-        trace_error[256]; /* why the trace is incomplete; empty: it is complete, or there is none */
+    /* Why the trace is incomplete; empty: it is complete, or there is none. */
+    char trace_error[256];
 };
 
 /* ---- opening ---- */
@@ -216,7 +216,8 @@ static void set_drift(ech_json **json, const ech__drift *d)
     ech__json_set_real(json, "variance_rms", d->variance_rms);
 }
 
-/* Of running statistics between ranks: over all layers, and of each layer where this process has compared them. */
+/* Of running statistics between ranks: over all layers, and of each layer where this process has
+ * compared them. */
 static ech_json *drift_json(const ech__run *run, const ech__run_epoch *e)
 {
     ech_json *json = ech__json_object(), *array = ech__json_array();
@@ -400,7 +401,8 @@ static ech_json *waits_json(const ech__run *run)
     return array;
 }
 
-/* When each bucket of gradients was ready, started on and done on every rank, and for whom they waited. */
+/* When each bucket of gradients was ready, started on and done on every rank, and for whom they
+ * waited. */
 static void set_exchange(ech_json **json, const ech__run *run)
 {
     ech_json *buckets = ech__json_array();

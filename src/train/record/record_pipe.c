@@ -109,21 +109,22 @@ static void set_json(const ech__run *run, ech_json **summary)
 /* ---- trace ---- */
 
 /* A transfer: waiting for it, fetching it, and an arrow from where it was sent. */
-static void trace_move(ech__trace *t, const ech__mail *mail, const char *name, int64_t start_ns)
+static void trace_move(ech__trace *t, const ech__message *message, const char *name,
+                       int64_t start_ns)
 {
     char text[128];
     ech_json *args = ech__json_object();
-    const int64_t from = start_ns > mail->fetch_ns ? start_ns : mail->fetch_ns;
+    const int64_t from = start_ns > message->fetch_ns ? start_ns : message->fetch_ns;
     /* On the virtual clock it may have arrived before the device came to it. */
-    const int64_t until = mail->taken_ns > from ? mail->taken_ns : from;
-    snprintf(text, sizeof text, "wait for device %d", mail->from);
+    const int64_t until = message->taken_ns > from ? message->taken_ns : from;
+    snprintf(text, sizeof text, "wait for device %d", message->from);
     if (from > start_ns)
-        ech__trace_bar(t, text, "wait", mail->to, (ech__span){start_ns, from}, NULL);
-    ech__json_set_int(&args, "bytes", mail->bytes);
-    snprintf(text, sizeof text, "transfer %s, device %d to %d", name, mail->from, mail->to);
-    ech__trace_bar(t, text, "transfer", mail->to, (ech__span){from, until}, args);
-    if (mail->sent_ns)
-        ech__trace_arrow(t, "transfer", mail->from, mail->sent_ns, mail->to, until);
+        ech__trace_bar(t, text, "wait", message->to, (ech__span){start_ns, from}, NULL);
+    ech__json_set_int(&args, "bytes", message->bytes);
+    snprintf(text, sizeof text, "transfer %s, device %d to %d", name, message->from, message->to);
+    ech__trace_bar(t, text, "transfer", message->to, (ech__span){from, until}, args);
+    if (message->sent_ns)
+        ech__trace_arrow(t, "transfer", message->from, message->sent_ns, message->to, until);
 }
 
 /* One micro-batch on one device: operators, and its ends of transfers. */
@@ -141,7 +142,7 @@ static void trace_micro(ech__trace *t, const ech_trainer *trainer, const ech__pa
             continue;
         if (node->op == ECH__OP_RECV) {
             const int at = (int)node->attrs.link * pass->micros + micro;
-            trace_move(t, &pass->mails[at], node->name, spans[n].start_ns);
+            trace_move(t, &pass->messages[at], node->name, spans[n].start_ns);
             continue;
         }
         char name[128];
@@ -187,7 +188,7 @@ static ech_status sum_up(ech__run *run)
     return ech__pipe_totals_sum_up(&run->pipe_totals, run->trainer);
 }
 
-/* Groups are alike. */
+/* All groups have the same figures. */
 static const ech__stage_total *total_of(const ech__run *run, int device)
 {
     return &run->pipe_totals.stage[device % run->pipe_totals.devices];

@@ -257,7 +257,8 @@ static int64_t listed(int64_t count)
     return count < ECH__STABILITY_EVENTS ? count : ECH__STABILITY_EVENTS;
 }
 
-/* [[step, scale], ...]: the first step, and each whose scale is another than that of the step before. */
+/* [[step, scale], ...]: the first step, and each whose scale is another than that of the step
+ * before. */
 static ech_json *history_json(const ech__stability *s)
 {
     ech_json *array = ech__json_array();

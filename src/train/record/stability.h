@@ -1,5 +1,6 @@
-/* How stable a training run was: steps that were skipped, how the loss scale went, the largest gradient, what was not finite, and
- * how far the losses were from those of an f32 run of the same training. What is kept of the steps is bounded.
+/* How stable a training run was: steps that were skipped, how the loss scale went, the largest
+ * gradient, what was not finite, and how far the losses were from those of an f32 run of the same
+ * training. What is kept of the steps is bounded.
  *
  *     ech__baseline *f32;
  *     ECH_TRY(ech__baseline_open(run, "runs/f32", &f32));     refuses a run of another training
@@ -17,7 +18,8 @@
 typedef struct ech__run ech__run;
 typedef struct ech__baseline ech__baseline;
 
-/* Reads run.json and steps.jsonl of a run directory. The run needs its configuration and its data, no trainer yet. */
+/* Reads run.json and steps.jsonl of a run directory. The run needs its configuration and its data,
+ * no trainer yet. */
 ech_status ech__baseline_open(const ech__run *run, const char *dir, ech__baseline **out);
 /* NULL is fine. */
 void ech__baseline_close(ech_ctx *ctx, ech__baseline *baseline);

@@ -81,7 +81,8 @@ static int64_t step_at(int fd, int64_t place)
     return end != rest && step >= 1 ? step : INT64_MAX;
 }
 
-/* Where the first line of a step after `kept` begins. Steps ascend, so that a few lines are read and not all of them. */
+/* Where the first line of a step after `kept` begins. Steps ascend, so that a few lines are read
+ * and not all of them. */
 static int64_t end_of_kept(int fd, int64_t bytes, int64_t kept)
 {
     const int64_t end = end_of_lines(fd, bytes);

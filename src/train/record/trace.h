@@ -1,5 +1,6 @@
-/* trace.json: Chrome's trace events, for Perfetto; a process for each rank, in it a thread for the device and one for the
- * gradients that are in progress. Every rank collects its own; rank 0 writes them all.
+/* trace.json: Chrome's trace events, for Perfetto; a process for each rank, in it a thread for the
+ * device and one for the gradients that are in progress. Every rank collects its own; rank 0 writes
+ * them all.
  *
  *     ECH_TRY(ech__trace_open(ctx, path, &trace));            path: NULL on ranks that do not write
  *     ech__trace_ops(trace, trainer, variant);                after each micro-step

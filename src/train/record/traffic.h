@@ -1,5 +1,5 @@
-/* What the exchange between ranks cost over the timed steps of a run: every rank's time by what it did, every bucket's way,
- * and the rank that the others waited for. */
+/* What the exchange between ranks cost over the timed steps of a run: every rank's time by what it
+ * did, every bucket's way, and the rank that the others waited for. */
 #ifndef ECH_TRAIN_RECORD_TRAFFIC_H
 #define ECH_TRAIN_RECORD_TRAFFIC_H
 
@@ -24,8 +24,8 @@ typedef struct ech__bucket_traffic {
     double bus_bytes_per_s; /* 2 (N-1)/N bytes by that time */
 } ech__bucket_traffic;
 
-/* The rank that is ready last in most steps, and where it spends more time than the others: none where no rank is late by
- * more than a tenth of a millisecond and two per cent of the step. */
+/* The rank that is ready last in most steps, and where it spends more time than the others: none
+ * where no rank is late by more than a tenth of a millisecond and two per cent of the step. */
 typedef struct ech__straggler {
     int rank; /* -1: none */
     ech__phase phase;
@@ -42,7 +42,8 @@ typedef struct ech__traffic {
     double *step_s;           /* [steps] */
     /* after ech__traffic_sum_up */
     ech__ddp_bytes bytes;
-    /* Broadcasting buffers, without waiting for ranks that are late: median of the least time that a rank took in a step. */
+    /* Broadcasting buffers, without waiting for ranks that are late: median of the least time that
+     * a rank took in a step. */
     double buffers_s;
     ech__rank_traffic *ranks;           /* [world] */
     ech__bucket_traffic *bucket_totals; /* [nbuckets] */

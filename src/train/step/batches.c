@@ -1,4 +1,5 @@
-/* Loaders of images for programs of one's own, and steps over what they give: the public face of data/loader.h. */
+/* The public interface of data/loader.h: image loaders for programs, and training steps over their
+ * batches. */
 #include "comm/comm.h"
 #include "data/loader.h"
 #include "train/step/trainer.h"

@@ -11,50 +11,50 @@
 
 /* ---- cores ---- */
 
-typedef struct seat {
+typedef struct rank_cores {
     ech__cpus cores; /* that a rank may use */
     int node;
-} seat;
+} rank_cores;
 
 /* Ranks on a node, and the cores that they have together. */
-static ech__crowd crowd_of(const seat *seats, int world, int node)
+static ech__core_share share_of_node(const rank_cores *ranks, int world, int node)
 {
     ech__cpus together = {0};
-    ech__crowd crowd = {0};
+    ech__core_share share = {0};
     for (int r = 0; r < world; r++) {
-        if (seats[r].node != node)
+        if (ranks[r].node != node)
             continue;
-        ech__cpus_add_all(&together, &seats[r].cores);
-        crowd.devices++;
+        ech__cpus_add_all(&together, &ranks[r].cores);
+        share.devices++;
     }
-    crowd.cores = ech__cpus_count(&together);
-    return crowd;
+    share.cores = ech__cpus_count(&together);
+    return share;
 }
 
-static bool is_scarcer(const ech__crowd *a, const ech__crowd *b)
+static bool is_scarcer(const ech__core_share *a, const ech__core_share *b)
 {
     return (int64_t)a->devices * b->cores > (int64_t)b->devices * a->cores;
 }
 
-ech_status ech__crowd_count(ech_ctx *ctx, const ech_train_options *o, ech__crowd *out)
+ech_status ech__core_share_find(ech_ctx *ctx, const ech_train_options *o, ech__core_share *out)
 {
     ech__comm *comm = o->ddp.group ? o->ddp.group->comm : NULL;
     const int each = ech__strategy_devices(o);
-    *out = (ech__crowd){.devices = each, .cores = ech__device_cores(), .one_machine = true};
+    *out = (ech__core_share){.devices = each, .cores = ech__device_cores(), .one_machine = true};
     if (!comm || comm->world == 1)
         return ECH_OK;
-    seat mine = {.node = comm->node};
-    seat *all = ech__new(ctx, (size_t)comm->world * sizeof *all);
+    rank_cores mine = {.node = comm->node};
+    rank_cores *all = ech__new(ctx, (size_t)comm->world * sizeof *all);
     if (!all)
         return ech__no_memory(ctx, "the cores of %d ranks", comm->world);
     ech__cpus_read(&mine.cores);
     const ech_status status = ech__comm_allgather(comm, &mine, all, (int64_t)sizeof mine);
-    *out = (ech__crowd){.cores = 1};
+    *out = (ech__core_share){.cores = 1};
     for (int r = 0; status == ECH_OK && r < comm->world; r++) {
-        ech__crowd crowd = crowd_of(all, comm->world, all[r].node);
-        crowd.devices *= each;
-        if (is_scarcer(&crowd, out))
-            *out = crowd;
+        ech__core_share share = share_of_node(all, comm->world, all[r].node);
+        share.devices *= each;
+        if (is_scarcer(&share, out))
+            *out = share;
     }
     out->one_machine = comm->local_world == comm->world;
     ech__delete(ctx, all, (size_t)comm->world * sizeof *all);
@@ -63,13 +63,13 @@ ech_status ech__crowd_count(ech_ctx *ctx, const ech_train_options *o, ech__crowd
 
 /* ---- choice ---- */
 
-ech_status ech__clock_choose(ech_ctx *ctx, const ech__crowd *crowd, ech_train_options *o,
+ech_status ech__clock_choose(ech_ctx *ctx, const ech__core_share *share, ech_train_options *o,
                              ech__clock_kind *kind)
 {
     const ech__spread_by by = ech__strategy_of(o);
     const bool possible = !ech__strategy_refusal(by, ECH__FEATURE_VIRTUAL) && o->threads <= 1;
     if (*kind == ECH__CLOCK_AUTO)
-        *kind = crowd->devices > crowd->cores && crowd->one_machine && possible ? ECH__CLOCK_VIRTUAL
+        *kind = share->devices > share->cores && share->one_machine && possible ? ECH__CLOCK_VIRTUAL
                                                                                 : ECH__CLOCK_REAL;
     if (*kind == ECH__CLOCK_REAL)
         return ECH_OK;
@@ -84,7 +84,8 @@ ech_status ech__clock_choose(ech_ctx *ctx, const ech__crowd *crowd, ech_train_op
 
 /* ---- what a program is asked ---- */
 
-/* What travels at a time, which says how fast the memory is: all gradients, or a full bucket. 0: unknown. */
+/* Bytes of one exchange, by which the price of memory is looked up: all gradients, or a full
+ * bucket. 0: unknown. */
 static int64_t bytes_at_a_time(const ech_graph *graph, int64_t bucket_bytes)
 {
     int64_t all = 0, largest = bucket_bytes, elements;

@@ -2,9 +2,9 @@
  * cores of its own; the virtual one counts the time that each device's thread had a core, and the
  * exchange at its price, and so gives the time of N devices on fewer cores.
  *
- *     ech__crowd crowd;
- *     ECH_TRY(ech__crowd_count(ctx, &options, &crowd));                collective
- *     ECH_TRY(ech__clock_choose(ctx, &crowd, &options, &kind));        auto becomes real or virtual
+ *     ech__core_share share;
+ *     ECH_TRY(ech__core_share_find(ctx, &options, &share));                collective
+ *     ECH_TRY(ech__clock_choose(ctx, &share, &options, &kind));        auto becomes real or virtual
  */
 #ifndef ECH_TRAIN_STEP_CLOCK_H
 #define ECH_TRAIN_STEP_CLOCK_H
@@ -25,17 +25,18 @@ typedef enum ech__clock_kind {
 const char *ech__clock_kind_name(ech__clock_kind kind); /* as --clock takes it */
 
 /* What devices of one machine share: of the machine where cores are scarcest. */
-typedef struct ech__crowd {
+typedef struct ech__core_share {
     int devices, cores;
     bool one_machine; /* all ranks are on it */
-} ech__crowd;
+} ech__core_share;
 
 /* Every rank gets the same. */
-ech_status ech__crowd_count(ech_ctx *ctx, const ech_train_options *options, ech__crowd *out);
+ech_status ech__core_share_find(ech_ctx *ctx, const ech_train_options *options,
+                                ech__core_share *out);
 
 /* auto: virtual where devices outnumber cores and can be timed so, else real. virtual gives each
  * device one thread, and is refused where it cannot be. */
-ech_status ech__clock_choose(ech_ctx *ctx, const ech__crowd *crowd, ech_train_options *options,
+ech_status ech__clock_choose(ech_ctx *ctx, const ech__core_share *share, ech_train_options *options,
                              ech__clock_kind *kind);
 
 /* Links that nobody has described: the exchange through this machine's memory, where echelon plan

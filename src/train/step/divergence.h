@@ -19,8 +19,9 @@ typedef struct ech__divergence {
     char text[480]; /* all of it in one line */
 } ech__divergence;
 
-/* What made the loss of the micro-step that has just been run not finite, as far as this process can tell. */
-ech__blame ech__blame_of(const ech_trainer *trainer, const ech__variant *variant);
+/* What made the loss of the micro-step that has just been run not finite, as far as this process
+ * can tell. */
+ech__cause ech__cause_of(const ech_trainer *trainer, const ech__variant *variant);
 
 /* After a step. Collective where the loss is not finite, which all ranks see. */
 ech_status ech__run_check_loss(ech__run *run, const ech__run_step *step);

@@ -87,8 +87,8 @@ static ech_status open_images(ech__feed *feed, const ech__feed_options *o)
     return ECH_OK;
 }
 
-/* Of every image that the run trains on, in their order. Synthetic ones follow from their numbers, so that some of them tell
- * which program made them. */
+/* Of every image that the run trains on, in their order. Synthetic ones follow from their numbers,
+ * so that some of them tell which program made them. */
 static ech_status hash_pixels(ech__feed *feed)
 {
     enum { SOME = 64 };

@@ -26,8 +26,8 @@ typedef struct ech__feed_options {
     const char *data_dir; /* of cifar10 */
     int64_t limit;        /* training samples; 0: all */
     int64_t batch;        /* samples of a micro-step of one rank; 0: as global says */
-    int64_t
-        global; /* samples of a step over all ranks; 0: batch of each, or the rows of the file */
+    /* Samples of a step over all ranks; 0: batch of each, or the rows of the file. */
+    int64_t global;
     int rank, world;
     int sharers;    /* ranks on this machine; 0: one */
     int micros;     /* micro-steps of a step */
@@ -75,7 +75,8 @@ ech_status ech__feed_next(ech__feed *feed);
 ech_status ech__feed_micro(ech__feed *feed, ech_trainer *trainer, int index, ech__micro *micro,
                            const ech__variant **variant);
 
-/* Over the test set, each rank its share, or nothing (samples 0) where there is none. Collective. */
+/* Over the test set, each rank its share, or nothing (samples 0) where there is none.
+ * Collective. */
 ech_status ech__feed_evaluate(ech__feed *feed, ech_trainer *trainer, const ech__model *model,
                               ech__evaluation *out);
 

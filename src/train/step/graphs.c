@@ -59,13 +59,13 @@ bool ech__checks_gradients(const ech_train_options *o)
     return ech__loss_scale(o) > 0 || o->optimizer.clip_norm > 0;
 }
 
-/* With several threads each rank updates all parameters by all of them instead; and ranks without shared memory have only
- * their own. */
+/* With several threads each rank updates all parameters with all threads instead. Ranks without
+ * shared memory can only update their own copy. */
 bool ech__updates_sharded(const ech__graphs_options *o)
 {
     const ech_train_options *train = o->train;
     const int threads = train->threads ? train->threads : ech__device_cores();
-    /* Nor can anything be changed before all gradients have been looked at. */
+    /* Parameters must not change before all gradients have been checked. */
     const bool seen = !ech__checks_gradients(train) && train->ddp.grad_dtype == ECH_F32;
     return o->ranks > 1 && train->ddp.sharded_update && threads == 1 && o->shared_memory && seen;
 }
@@ -158,7 +158,8 @@ ech_status ech__graphs_of_layers(const ech_graph *model, const ech__graphs_optio
     ECH_TRY(ech__graph_clone(model, out));
     ECH_TRY(ech__passes_forward(*out));
     ECH_TRY(ech__layers_find(*out, layers));
-    /* What is wrong with a placement is said before anything takes time; balancing may come out otherwise later. */
+    /* A wrong placement is refused before anything takes time; balancing may place layers
+     * differently later. */
     ECH_TRY(ech__placement_apply(model->ctx, &placement, layers));
     return check_order(model->ctx, o->train, layers);
 }

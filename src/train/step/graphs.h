@@ -22,8 +22,9 @@ typedef struct ech__graphs_options {
     double straggle_ms; /* idle time of this rank alone, before its backward pass */
 } ech__graphs_options;
 
-/* What a micro-step does with its gradients; each role is a graph of its own. 0 writes them where nothing else is to be
- * added, and is the last micro-step of a tree of sums. Else it adds: 1 to the gradient, or, in a tree, 1 + level. */
+/* What a micro-step does with its gradients; each role is a graph of its own. 0 writes them where
+ * nothing else is to be added, and is the last micro-step of a tree of sums. Else it adds: 1 to the
+ * gradient, or, in a tree, 1 + level. */
 enum { ECH__MAX_ROLES = 8 };
 
 /* Of a rank in an optimizer step: accumulation, or its slots in the reproducible mode. */
@@ -34,7 +35,7 @@ int ech__role_of(bool tree, int index, int count);
 
 /* The scale that the loss starts with; 0: it is not scaled. */
 double ech__loss_scale(const ech_train_options *train);
-/* Whether gradients are looked at before they are used: to scale the loss, or to clip. */
+/* Whether gradients are checked before they are used: to scale the loss, or to clip. */
 bool ech__checks_gradients(const ech_train_options *train);
 /* Whether each rank updates a shard of the parameters for all of them. */
 bool ech__updates_sharded(const ech__graphs_options *options);
@@ -47,7 +48,8 @@ ech_status ech__graphs_of_rank(const ech_graph *model, ech_value loss,
 ech_status ech__graphs_of_split(const ech_graph *model, ech_value loss,
                                 const ech__graphs_options *options, ech__split_model *out);
 
-/* The whole model, forward only, and its layers, placed as the options say as long as no times are known. */
+/* The whole model, forward only, and its layers, placed as the options say as long as no times are
+ * known. */
 ech_status ech__graphs_of_layers(const ech_graph *model, const ech__graphs_options *options,
                                  ech_graph **out, ech__layers *layers);
 /* How the options place layers. */

@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Large parameters pass through a buffer of this size, so that no second copy of them is ever made. */
+/* Large parameters pass through a buffer of this size, so that no second copy of them is ever
+ * made. */
 enum { CHUNK = 1 << 20 };
 
 /* One parameter or input in memory. */
@@ -75,7 +76,8 @@ static ech_status put(const tensor *t, int64_t first, int64_t count, const void 
     return ech__device_scatter(t->device, t->layout, t->elem_bytes, first, count, data, t->memory);
 }
 
-/* The same from the first element on. The padding becomes zero: a step that was not finite may have left NaN there. */
+/* The same from the first element on. The padding becomes zero: a step that was not finite may have
+ * left NaN there. */
 static ech_status put_anew(const tensor *t, int64_t first, int64_t count, const void *data)
 {
     int64_t extent = 0;
@@ -265,7 +267,8 @@ ech_status ech__variant_take_inputs(ech_trainer *trainer, const ech__variant *fr
 
 /* ---- hash ---- */
 
-/* Canonical data on its way out. Where devices are in several processes all of them take part, and all get it. */
+/* Canonical data on its way out. Where devices are in several processes all of them take part, and
+ * all get it. */
 typedef struct outlet {
     ech_trainer *trainer;
     ech__sha256 *sha;                /* NULL: none */
@@ -314,8 +317,8 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && !strcmp(text + n - m, end);
 }
 
-/* The model's name for a tensor of a file: without DistributedDataParallel's "module.", and with torchvision's
- * "downsample" and "fc" as ours. */
+/* The model's name for a tensor of a file: without DistributedDataParallel's "module.", and with
+ * torchvision's "downsample" and "fc" as ours. */
 static tensor_name model_name(const ech_graph *graph, const char *name)
 {
     tensor_name out;

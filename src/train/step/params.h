@@ -7,8 +7,8 @@
 /* Whether a file holds exactly the graph's parameters, with their types and shapes. */
 ech_status ech__params_check(const ech_graph *graph, const char *path);
 
-/* What the optimizer keeps from step to step, from or to a safetensors file: "fc1.weight.momentum". A file must
- * hold all of it and nothing else, with its shapes. */
+/* What the optimizer keeps from step to step, from or to a safetensors file: "fc1.weight.momentum".
+ * A file must hold all of it and nothing else, with its shapes. */
 ech_status ech__optimizer_load(ech_trainer *trainer, const char *path);
 ech_status ech__optimizer_save(ech_trainer *trainer, const char *path);
 

@@ -1,5 +1,5 @@
-/* The passes of a training run, in their one order. Training, evaluation, emulation and prediction build their graphs here, so
- * what is priced is what runs.
+/* The passes of a training run, in their one order. Training, evaluation, emulation and prediction
+ * build their graphs here, so what is priced is what runs.
  *
  *     fuse                                        ech__passes_forward
  *     (layers are placed on devices here)         parallel/place.h
@@ -33,7 +33,7 @@ typedef struct ech__step_passes {
     const ech_train_options *train;
     const ech__accumulation *accumulation; /* NULL: gradients are written, not added */
     const ech__ddp_options *exchange;      /* NULL: there are no other ranks */
-    bool checks;                           /* gradients are looked at before they are used */
+    bool checks;                           /* gradients are checked before they are used */
     bool updates;                          /* false: a micro-step that only adds */
     bool sharded_update;                   /* a rank updates its shard of the parameters for all */
     double delay_s;                        /* idle time before the backward pass */
@@ -41,8 +41,8 @@ typedef struct ech__step_passes {
 
 ech_status ech__passes_step(ech_graph *graph, const ech__step_passes *passes);
 
-/* The forward pass alone, by running statistics: up to where layers would be placed, up to where the graph would be cut, and the
- * rest. */
+/* The forward pass alone, by running statistics: up to where layers would be placed, up to where
+ * the graph would be cut, and the rest. */
 ech_status ech__passes_infer(ech_graph *graph);
 ech_status ech__passes_infer_cast(ech_graph *graph, ech_amp amp);
 ech_status ech__passes_infer_end(ech_graph *graph);

@@ -20,7 +20,7 @@ static ech_status scale_collapsed(ech_ctx *ctx, const ech__scaler *s)
         (long long)s->stuck, ECH__SCALER_LEAST);
 }
 
-static ech_status back_off(ech_ctx *ctx, ech__scaler *s)
+static ech_status reduce_scale(ech_ctx *ctx, ech__scaler *s)
 {
     s->good = 0;
     s->skipped++;
@@ -34,7 +34,7 @@ ech_status ech__scaler_update(ech_ctx *ctx, ech__scaler *s, bool broken)
     if (!s->on)
         return ECH_OK;
     if (broken)
-        return back_off(ctx, s);
+        return reduce_scale(ctx, s);
     s->stuck = 0;
     if (++s->good < ECH__SCALER_INTERVAL)
         return ECH_OK;

@@ -34,7 +34,8 @@ typedef struct ech__scaler {
 /* initial: 0, or from ECH__SCALER_LEAST to the largest number of f32. */
 ech__scaler ech__scaler_start(double initial);
 
-/* After a step. Fails when ECH__SCALER_PATIENCE steps in a row were broken although the scale could not be less. */
+/* After a step. Fails when ECH__SCALER_PATIENCE steps in a row were broken although the scale could
+ * not be less. */
 ech_status ech__scaler_update(ech_ctx *ctx, ech__scaler *scaler, bool broken);
 
 /* Whether a scaler can be in this state; for what is read from a file. */

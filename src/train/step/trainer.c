@@ -211,7 +211,8 @@ static ech_status agree(ech_trainer *trainer, const ech_train_options *options)
 
 /* ---- tuning ---- */
 
-/* Only rank 0 times kernels and writes to the file; the others get its times, and so choose as it does. */
+/* Only rank 0 times kernels and writes to the file; the others get its times, and so choose as it
+ * does. */
 static ech_status open_tuning(ech_trainer *trainer, const ech_train_options *options)
 {
     char path[4096];
@@ -294,8 +295,8 @@ static ech_status make_plan(ech_trainer *trainer, const ech_graph *graph, ech_va
     return ECH_OK;
 }
 
-static ech_status plan_it(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
-                          const ech__trainer_options *options, ech_trainer **out)
+static ech_status create_planned(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
+                                 const ech__trainer_options *options, ech_trainer **out)
 {
     *out = NULL;
     ech_trainer *trainer = ech__new(ctx, sizeof *trainer);
@@ -328,7 +329,7 @@ ech_status ech__trainer_plan(ech_ctx *ctx, const ech_graph *graph, ech_value los
                              const ech_train_options *options, ech_trainer **out)
 {
     const ech__trainer_options o = {.train = options, .only_plan = true};
-    return plan_it(ctx, graph, loss, &o, out);
+    return create_planned(ctx, graph, loss, &o, out);
 }
 
 /* The least that a rank of this machine has found, so that all of them say the same. */
@@ -355,8 +356,8 @@ static ech_status find_available(const ech_trainer *trainer, int64_t *out)
     return status;
 }
 
-/* Ranks of one machine come here before any of them has touched what it planned: the system hands out more addresses than
- * it has memory, and would kill a rank later. */
+/* Ranks of one machine come here before any of them has touched what it planned: the system hands
+ * out more addresses than it has memory, and would kill a rank later. */
 static ech_status check_available(const ech_trainer *trainer, const ech_train_options *options)
 {
     const int sharers =
@@ -380,21 +381,21 @@ static ech_status check_available(const ech_trainer *trainer, const ech_train_op
 }
 
 /* Whether each device has as many cores of its own as it has threads. */
-static ech_status find_crowd(ech_trainer *trainer, const ech_train_options *options)
+static ech_status find_core_share(ech_trainer *trainer, const ech_train_options *options)
 {
-    ech__crowd crowd;
-    ECH_TRY(ech__crowd_count(trainer->ctx, options, &crowd));
-    trainer->sharing = crowd.devices;
-    trainer->shared = crowd.cores;
+    ech__core_share share;
+    ECH_TRY(ech__core_share_find(trainer->ctx, options, &share));
+    trainer->sharing = share.devices;
+    trainer->shared = share.cores;
     trainer->oversubscribed =
-        !trainer->emulated && (int64_t)crowd.devices * trainer->device->threads > crowd.cores;
+        !trainer->emulated && (int64_t)share.devices * trainer->device->threads > share.cores;
     return ECH_OK;
 }
 
 static ech_status make_exec(ech_trainer *trainer, const ech_train_options *options)
 {
     ECH_TRY(check_available(trainer, options));
-    ECH_TRY(find_crowd(trainer, options));
+    ECH_TRY(find_core_share(trainer, options));
     ECH_TRY(trainer->ops->ready(trainer, options));
     ECH_TRY(options->init ? ech_trainer_load(trainer, options->init) : ech__params_init(trainer));
     if (trainer->ops->share_weights)
@@ -410,7 +411,7 @@ static ech_status make_exec(ech_trainer *trainer, const ech_train_options *optio
 ech_status ech__trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value loss,
                                const ech__trainer_options *o, ech_trainer **out)
 {
-    ECH_TRY(plan_it(ctx, graph, loss, o, out));
+    ECH_TRY(create_planned(ctx, graph, loss, o, out));
     if (o->only_plan || o->only_graphs)
         return ECH_OK;
     ech_status status = make_exec(*out, o->train);
@@ -430,13 +431,13 @@ ech_status ech_trainer_create(ech_ctx *ctx, const ech_graph *graph, ech_value lo
     ech_train_options all = ech_train_defaults();
     ech__emulation emulation;
     ech__clock_kind kind;
-    ech__crowd crowd;
+    ech__core_share share;
     *out = NULL;
     ECH_TRY(ech__options_take(ctx, "ech_train_defaults", options, &all, sizeof all));
     ECH_TRY(ech__clock_asked(ctx, graph, all.ddp.bucket_bytes, &kind, &emulation));
     if (kind != ECH__CLOCK_REAL) {
-        ECH_TRY(ech__crowd_count(ctx, &all, &crowd));
-        ECH_TRY(ech__clock_choose(ctx, &crowd, &all, &kind));
+        ECH_TRY(ech__core_share_find(ctx, &all, &share));
+        ECH_TRY(ech__clock_choose(ctx, &share, &all, &kind));
     }
     const ech__trainer_options o = {.train = &all,
                                     .emulation = kind == ECH__CLOCK_VIRTUAL ? &emulation : NULL};

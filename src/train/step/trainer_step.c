@@ -1,4 +1,5 @@
-/* Steps of a trainer: the variants of its plan, micro-steps, loss scaling and clipping, and what a step reports. */
+/* Steps of a trainer: the variants of its plan, micro-steps, loss scaling and clip_factor, and what
+ * a step reports. */
 #include "base/system/clock.h"
 #include "base/format.h"
 #include "train/step/divergence.h"
@@ -41,7 +42,8 @@ ech_status ech__trainer_variant(ech_trainer *trainer, int64_t batch, const ech__
 
 /* ---- steps that fail ---- */
 
-/* A step that fails before anything was updated can be tried again; after that, parameters may be those of two steps. */
+/* A step that fails before anything was updated can be tried again; after that, parameters may be
+ * those of two steps. */
 static ech_status end_step(ech_trainer *trainer, ech_status status)
 {
     if (status < 0 && !trainer->broken[0] && trainer->ops->updates(trainer) != trainer->updates)
@@ -69,7 +71,7 @@ ech_status ech__variant_scalar(const ech_trainer *trainer, const ech__variant *v
     return ECH_OK;
 }
 
-/* Outside of the step's time: the optimizer does it otherwise. */
+/* Not part of the step's time: in other steps the optimizer does it. */
 static ech_status refresh(ech_trainer *trainer)
 {
     if (trainer->stale)
@@ -85,14 +87,15 @@ static int64_t now(const ech_trainer *trainer)
 
 /* ---- what ranks tell each other ---- */
 
-/* Where a rank stands when its gradients are ready and it must wait: after all but the optimizer's work. */
+/* Where a rank stands when its gradients are ready and it must wait: after all but the optimizer's
+ * work. */
 static int64_t waits_from(const ech__report *r)
 {
     return r->start_ns + (int64_t)(1e9 * (r->time_s - r->optimizer_s));
 }
 
-/* The exchange of a rank on a virtual clock, once it is known when each bucket moves. worked_ns: by the device itself, else
- * links move them. Returns when the rank is done. */
+/* The exchange of a rank on a virtual clock, once it is known when each bucket moves. worked_ns: by
+ * the device itself, else links move them. Returns when the rank is done. */
 static int64_t add_exchange(ech__report *report, ech__spans buckets, int64_t worked_ns)
 {
     const int64_t from = waits_from(report), able = from + worked_ns;
@@ -110,8 +113,8 @@ static int64_t add_exchange(ech__report *report, ech__spans buckets, int64_t wor
     return waiting.end_ns + (int64_t)(1e9 * report->optimizer_s);
 }
 
-/* On a virtual clock: when each bucket would have been exchanged, and so when the slowest rank would have been done. All
- * ranks come to the same. */
+/* On a virtual clock: when each bucket would have been exchanged, and so when the slowest rank
+ * would have been done. All ranks come to the same. */
 static ech_status emulate_exchange(ech_trainer *trainer)
 {
     ech__reports *reports = &trainer->reports;
@@ -142,8 +145,8 @@ static ech_status emulate_exchange(ech_trainer *trainer)
     return ECH_OK;
 }
 
-/* Tells the other ranks, and adds up what they tell. Ranks that have just updated wait for the slowest here instead of
- * at the start of the next exchange. */
+/* Tells the other ranks, and adds up what they tell. Ranks wait here for the slowest instead of at
+ * the start of the next exchange. */
 static ech_status exchange_reports(ech_trainer *trainer, ech_step *step)
 {
     ech__report *mine = &trainer->report;
@@ -194,10 +197,10 @@ static ech_status finish(ech_trainer *trainer, ech_step *out)
         .wait_s = ech__seconds(times->wait_ns),
         .other_s = ech__seconds(trainer->time_ns - inside - times->exposed_ns - times->wait_ns),
         .comm_hidden_s = ech__seconds(times->hidden_ns),
-        .scale = trainer->verdict.scale,
-        .skipped = trainer->verdict.skip,
-        .grad_norm = ech__unsigned_nan(trainer->verdict.norm),
-        .grad_max = ech__unsigned_nan(trainer->verdict.max)};
+        .scale = trainer->grad_check.scale,
+        .skipped = trainer->grad_check.skip,
+        .grad_norm = ech__unsigned_nan(trainer->grad_check.norm),
+        .grad_max = ech__unsigned_nan(trainer->grad_check.max)};
     ech__report *report = &trainer->report;
     report->time_s = step.time_s;
     report->forward_s = step.forward_s;
@@ -209,7 +212,7 @@ static ech_status finish(ech_trainer *trainer, ech_step *out)
     report->hidden_s = step.comm_hidden_s;
     if (trainer->ranks)
         ECH_TRY(exchange_reports(trainer, &step));
-    trainer->scalars.step += !trainer->verdict.skip; /* which adam corrects its means by */
+    trainer->scalars.step += !trainer->grad_check.skip; /* which adam corrects its means by */
     trainer->micro = 0;
     trainer->steps_done++;
     trainer->unsettled = trainer->scaler.on;
@@ -223,8 +226,8 @@ static void begin(ech_trainer *trainer)
     trainer->times = (ech__phase_times){.exposed_ns = 0};
     trainer->time_ns = 0;
     trainer->report = (ech__report){.start_ns = now(trainer)};
-    trainer->verdict = (ech__verdict){.scale = trainer->scaler.scale};
-    trainer->blame = (ech__blame){.what = ""};
+    trainer->grad_check = (ech__grad_check){.scale = trainer->scaler.scale};
+    trainer->cause = (ech__cause){.what = ""};
     trainer->updates = trainer->ops->updates(trainer);
     if (trainer->ranks)
         trainer->ranks->sync_ns = trainer->ranks->buffers_ns = trainer->ranks->arrived_ns =
@@ -251,8 +254,8 @@ static ech_status run_micro_step(ech_trainer *trainer, const ech__variant *varia
     double loss, correct;
     ECH_TRY(ech__variant_scalar(trainer, variant, trainer->graph->loss, &loss));
     trainer->report.loss += micro->weight * loss;
-    if (!isfinite(loss) && !trainer->blame.what[0])
-        trainer->blame = ech__blame_of(trainer, variant);
+    if (!isfinite(loss) && !trainer->cause.what[0])
+        trainer->cause = ech__cause_of(trainer, variant);
     if (micro->weight > 0)
         trainer->report.samples += (double)variant->batch;
     if (micro->weight > 0 && trainer->counted >= 0) {
@@ -278,7 +281,7 @@ ech_status ech__variant_gradients(ech_trainer *trainer, const ech__variant *vari
     return ECH_OK;
 }
 
-/* A step whose gradients nobody looks at goes through in one run. */
+/* A step without checks of its gradients is one run. */
 ech_status ech__variant_step(ech_trainer *trainer, const ech__variant *variant,
                              const ech__micro *micro, ech_step *out)
 {
@@ -313,25 +316,26 @@ static ech_status add_stats(const ech__variant *variant, double sums[ECH__GRAD_S
     return ECH_OK;
 }
 
-/* Every rank has the same sums of gradients, to the bit, since a sum over ranks is made once and handed to all. What is not
- * finite on one rank is not finite in the sum, so all ranks find it and decide alike, without a word about it. */
-static ech_status look_at_gradients(ech_trainer *trainer)
+/* Every rank has the same sums of gradients, to the bit, since a sum over ranks is made once and
+ * handed to all. What is not finite on one rank is not finite in the sum, so all ranks find it and
+ * decide alike, without a message. */
+static ech_status check_gradients(ech_trainer *trainer)
 {
     double sums[ECH__GRAD_STATS] = {0};
-    ech__verdict *verdict = &trainer->verdict;
+    ech__grad_check *grad_check = &trainer->grad_check;
     if (trainer->checks)
         ECH_TRY(trainer->ops->grad_stats ? trainer->ops->grad_stats(trainer, sums)
                                          : add_stats(trainer->ready, sums));
-    *verdict = (ech__verdict){.scale = trainer->scaler.scale};
-    verdict->norm = sqrt(sums[ECH__GRAD_SQUARES]) / verdict->scale;
-    verdict->max = sums[ECH__GRAD_LARGEST] / verdict->scale;
-    verdict->broken = sums[ECH__GRAD_BROKEN] > 0;
-    verdict->skip = verdict->broken && trainer->scaler.on;
+    *grad_check = (ech__grad_check){.scale = trainer->scaler.scale};
+    grad_check->norm = sqrt(sums[ECH__GRAD_SQUARES]) / grad_check->scale;
+    grad_check->max = sums[ECH__GRAD_LARGEST] / grad_check->scale;
+    grad_check->broken = sums[ECH__GRAD_BROKEN] > 0;
+    grad_check->skip = grad_check->broken && trainer->scaler.on;
     return ECH_OK;
 }
 
-/* As torch.nn.utils.clip_grad_norm_ has it, on gradients whose scale has been undone. */
-static double clipping(const ech_trainer *trainer, double norm)
+/* As torch.nn.utils.clip_grad_norm_, on unscaled gradients. */
+static double clip_factor(const ech_trainer *trainer, double norm)
 {
     const double factor = trainer->clip_norm > 0 ? trainer->clip_norm / (norm + 1e-6) : 1;
     return factor < 1 ? factor : 1;
@@ -347,10 +351,11 @@ ech_status ech_trainer_apply(ech_trainer *trainer, ech_step *out)
     ECH_TRY(ech__trainer_check(trainer));
     const unsigned update = ECH__PHASE_BIT(OPTIMIZER) | ECH__PHASE_BIT(REFRESH);
     ech__scalars scalars = trainer->scalars;
-    ECH_TRY(end_step(trainer, look_at_gradients(trainer)));
-    scalars.grad_factor = clipping(trainer, trainer->verdict.norm) / trainer->verdict.scale;
+    ECH_TRY(end_step(trainer, check_gradients(trainer)));
+    scalars.grad_factor =
+        clip_factor(trainer, trainer->grad_check.norm) / trainer->grad_check.scale;
     const int64_t start = now(trainer);
-    if (!trainer->verdict.skip)
+    if (!trainer->grad_check.skip)
         ECH_TRY(end_step(trainer, trainer->ops->run(trainer, trainer->ready, update, &scalars,
                                                     &trainer->times)));
     trainer->time_ns += now(trainer) - start;
@@ -367,7 +372,7 @@ ech_status ech_trainer_update_scale(ech_trainer *trainer)
                          "the loss scale follows from a step: ech_trainer_update_scale comes once "
                          "after each ech_trainer_apply");
     trainer->unsettled = false;
-    return ech__scaler_update(trainer->ctx, &trainer->scaler, trainer->verdict.broken);
+    return ech__scaler_update(trainer->ctx, &trainer->scaler, trainer->grad_check.broken);
 }
 
 /* ---- evaluation ---- */

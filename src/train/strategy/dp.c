@@ -120,8 +120,8 @@ static void destroy(ech_trainer *trainer)
     ech__delete(trainer->ctx, own, sizeof *own);
 }
 
-/* A whole step of all devices. What device 0 copies and adds for the others counts as exposed communication, the
- * loss and its gradient as forward. */
+/* A whole step of all devices. What device 0 copies and adds for the others counts as exposed
+ * communication, the loss and its gradient as forward. */
 static ech_status run(ech_trainer *trainer, const ech__variant *variant, unsigned phases_asked,
                       const ech__scalars *scalars, ech__phase_times *times)
 {
@@ -150,10 +150,11 @@ static int64_t updates(const ech_trainer *trainer)
     return ech__dp_updates(dp_of(trainer));
 }
 
-static ech__culprit culprit(const ech_trainer *trainer, const ech__variant *variant, int *device)
+static ech__nonfinite nonfinite(const ech_trainer *trainer, const ech__variant *variant,
+                                int *device)
 {
     (void)variant;
-    return ech__dp_culprit(dp_of(trainer), device);
+    return ech__dp_nonfinite(dp_of(trainer), device);
 }
 
 /* Device 0 has its part of the batch beside the loss. */
@@ -211,7 +212,7 @@ const ech__strategy_ops ech__ops_dp = {
     .refresh = ech__rank_refresh,
     .scalar = ech__rank_scalar,
     .updates = updates,
-    .culprit = culprit,
+    .nonfinite = nonfinite,
     .kernels = kernels,
     .devices = devices,
     .plan_of = ech__rank_plan_of,

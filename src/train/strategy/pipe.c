@@ -144,7 +144,8 @@ static ech_status open_devices(ech_trainer *trainer, ech_value loss, const ech_t
 
 /* ---- times of layers ---- */
 
-/* Plans the training as if it were on one device, which times each kernel once; the plans of the parts then find its times. */
+/* Plans the training as if it were on one device, which times each kernel once; the plans of the
+ * parts then find its times. */
 static ech_status time_layers(ech_trainer *trainer, ech_graph *graph, ech_value loss,
                               const ech_train_options *o)
 {
@@ -176,7 +177,7 @@ static ech_status find_seconds(ech_trainer *trainer, ech_value loss, const ech_t
         return ECH_OK;
     ech_graph *graph;
     ECH_TRY(ech__graph_clone(trainer->graph, &graph));
-    graph->ctx = own_stage(trainer)->ctx; /* its device's sentences go there */
+    graph->ctx = own_stage(trainer)->ctx; /* its device's error messages go there */
     const ech_status status = time_layers(trainer, graph, loss, o);
     ech_graph_destroy(graph);
     return ech__stage_result(own_stage(trainer), status);
@@ -205,7 +206,7 @@ static ech_status make_parts(ech_trainer *trainer, ech_value loss, const ech_tra
     ECH_TRY(ech__placement_apply(trainer->ctx, &placement, &state_of(trainer)->layers));
     ECH_TRY(ech__graphs_place(trainer->graph, &state_of(trainer)->layers, loss, &options));
     ECH_TRY(cut_graph(trainer, &options));
-    return ech__optimize(trainer->graph, o); /* so that its values are all that there are */
+    return ech__optimize(trainer->graph, o); /* so that it has all values of the parts */
 }
 
 static ech_status plan_parts(ech_trainer *trainer, const ech__choices *choices)
@@ -431,10 +432,11 @@ static int64_t updates(const ech_trainer *trainer)
     return ech__pipe_updates(pipe_of(trainer));
 }
 
-static ech__culprit culprit(const ech_trainer *trainer, const ech__variant *variant, int *device)
+static ech__nonfinite nonfinite(const ech_trainer *trainer, const ech__variant *variant,
+                                int *device)
 {
     (void)variant;
-    return ech__pipe_culprit(pipe_of(trainer), device);
+    return ech__pipe_nonfinite(pipe_of(trainer), device);
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): other strategies write to it */
@@ -534,7 +536,7 @@ const ech__strategy_ops ech__ops_pipe = {
     .refresh = refresh,
     .scalar = scalar,
     .updates = updates,
-    .culprit = culprit,
+    .nonfinite = nonfinite,
     .kernels = kernels,
     .write = write_input,
     .read = read_input,

@@ -1,7 +1,7 @@
 /* A model whose layers are on several devices, plain or as a pipeline. The trainer's graph is then
  * the whole one, with its transfers, for names and figures; its parts are what runs
- * (parallel/pipe/pipe.h). Plan, exec and device of the trainer are those of the first device of this
- * process. A variant is a pass of the pipe. */
+ * (parallel/pipe/pipe.h). Plan, exec and device of the trainer are those of the first device of
+ * this process. A variant is a pass of the pipe. */
 #ifndef ECH_TRAIN_STRATEGY_PIPE_H
 #define ECH_TRAIN_STRATEGY_PIPE_H
 

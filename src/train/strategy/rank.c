@@ -159,11 +159,12 @@ static int64_t updates(const ech_trainer *trainer)
     return sum;
 }
 
-static ech__culprit culprit(const ech_trainer *trainer, const ech__variant *variant, int *device)
+static ech__nonfinite nonfinite(const ech_trainer *trainer, const ech__variant *variant,
+                                int *device)
 {
     (void)trainer;
     *device = -1;
-    return ech__exec_culprit(variant->exec);
+    return ech__exec_nonfinite(variant->exec);
 }
 
 double ech__rank_kernels(const ech_trainer *trainer, const ech__plan *plan, const ech__exec *exec,
@@ -254,7 +255,7 @@ const ech__strategy_ops ech__ops_rank = {
     .refresh = ech__rank_refresh,
     .scalar = ech__rank_scalar,
     .updates = updates,
-    .culprit = culprit,
+    .nonfinite = nonfinite,
     .kernels = kernels,
     .devices = one_device,
     .plan_of = ech__rank_plan_of,

@@ -65,7 +65,8 @@ struct ech__strategy_ops {
     /* How often parameters began to change, over all steps. */
     int64_t (*updates)(const ech_trainer *trainer);
     /* What first was not finite, and its device; -1: there is one. */
-    ech__culprit (*culprit)(const ech_trainer *trainer, const ech__variant *variant, int *device);
+    ech__nonfinite (*nonfinite)(const ech_trainer *trainer, const ech__variant *variant,
+                                int *device);
     /* Seconds in kernels of the last micro-step, and of them in adding gradients up. */
     double (*kernels)(const ech_trainer *trainer, const ech__variant *variant, double *sums_s);
 

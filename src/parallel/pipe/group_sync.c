@@ -1,7 +1,9 @@
-/* Devices of several groups that meet in the middle of their tasks, for the statistics of batch norms. The ranks of the groups are one
- * line of messages, which all groups must use in one order and one device of a group at a time. With one micro-batch the data
- * make that order. With several, devices work at the same time: they take turns, in the order that tasks would have if all took
- * equally long, a task's meetings spread evenly over it. That order respects what tasks wait for, so nobody waits in a circle. */
+/* Devices of several groups synchronise in the middle of their tasks, for the statistics of batch
+ * norms. All groups must call the collectives of their ranks in one order, from one device of a
+ * group at a time. With one micro-batch the data give that order. With several, devices work at the
+ * same time and take turns, in the order of the tasks if all took equally long; the collectives of
+ * a task are spread evenly over it. That order respects what tasks wait for, so there is no
+ * deadlock. */
 #include "base/size.h"
 #include "parallel/pipe/internal.h"
 
@@ -10,20 +12,20 @@
 
 /* ---- the order ---- */
 
-typedef struct meeting {
+typedef struct rendezvous {
     double at;
     int device, number; /* of the device's */
-} meeting;
+} rendezvous;
 
 static int compare(const void *a, const void *b)
 {
-    const meeting *x = a, *y = b;
+    const rendezvous *x = a, *y = b;
     if (x->at != y->at)
         return x->at < y->at ? -1 : 1;
     return x->device != y->device ? x->device - y->device : x->number - y->number;
 }
 
-static int meetings_of(const ech__stage *stage, ech__task_kind kind)
+static int syncs_of(const ech__stage *stage, ech__task_kind kind)
 {
     const ech_graph *graph = stage->graphs[ECH__PIPE_WRITES];
     const ech__op op = kind == ECH__TASK_FORWARD ? ECH__OP_SYNC_STATS : ECH__OP_SYNC_SUMS;
@@ -37,18 +39,19 @@ static int count_all(const ech__pipe *pipe, const ech__pass *pass, int device)
 {
     const ech__stage *stage = &pipe->stages[device];
     return pass->micros *
-           (meetings_of(stage, ECH__TASK_FORWARD) + meetings_of(stage, ECH__TASK_BACKWARD));
+           (syncs_of(stage, ECH__TASK_FORWARD) + syncs_of(stage, ECH__TASK_BACKWARD));
 }
 
-static void list(const ech__pipe *pipe, const ech__pass *pass, const double *starts, meeting *out)
+static void list(const ech__pipe *pipe, const ech__pass *pass, const double *starts,
+                 rendezvous *out)
 {
     for (int d = 0; d < pipe->options.devices; d++) {
         int number = 0;
         for (int i = 0; i < pass->ntasks; i++) {
             const int task = d * pass->ntasks + i;
-            const int count = meetings_of(&pipe->stages[d], pass->tasks[task].kind);
+            const int count = syncs_of(&pipe->stages[d], pass->tasks[task].kind);
             for (int k = 0; k < count; k++)
-                *out++ = (meeting){starts[task] + (double)k / count, d, number++};
+                *out++ = (rendezvous){starts[task] + (double)k / count, d, number++};
         }
     }
 }
@@ -63,7 +66,7 @@ static ech_status allocate(ech__pipe *pipe, ech__pass *pass)
     pass->turns = ech__new(pipe->ctx, (size_t)devices * sizeof *pass->turns);
     int *all = pass->turns ? ech__new(pipe->ctx, (size_t)pass->nturns * sizeof *all) : NULL;
     if (!all)
-        return ech__fail(pipe->ctx, ECH_E_NOMEM, "no memory for %d statistics", pass->nturns);
+        return ech__no_memory(pipe->ctx, "%d statistics", pass->nturns);
     for (int d = 0; d < devices; d++) {
         pass->turns[d] = all;
         all += count_all(pipe, pass, d);
@@ -81,11 +84,10 @@ ech_status ech__pass_order_meetings(ech__pipe *pipe, ech__pass *pass)
         return ECH_OK;
     const size_t tasks = (size_t)o->devices * (size_t)pass->ntasks, count = (size_t)pass->nturns;
     double *starts = ech__new(pipe->ctx, tasks * sizeof *starts);
-    meeting *meetings = ech__new(pipe->ctx, count * sizeof *meetings);
+    rendezvous *meetings = ech__new(pipe->ctx, count * sizeof *meetings);
     ech_status status =
-        starts && meetings
-            ? ech__pipe_starts(pipe->ctx, o->order, o->devices, pass->micros, starts)
-            : ech__fail(pipe->ctx, ECH_E_NOMEM, "no memory for %d statistics", pass->nturns);
+        starts && meetings ? ech__pipe_starts(pipe->ctx, o->order, o->devices, pass->micros, starts)
+                           : ech__no_memory(pipe->ctx, "%d statistics", pass->nturns);
     if (status == ECH_OK) {
         list(pipe, pass, starts, meetings);
         qsort(meetings, count, sizeof *meetings, compare);
@@ -122,16 +124,16 @@ double ech__pipe_share(const ech__pipe *pipe, int micro)
     return (double)pass->count[micro] / (double)sum;
 }
 
-/* ---- meeting ---- */
+/* ---- rendezvous ---- */
 
-typedef struct meeting_kernel {
+typedef struct sync_kernel {
     ech__kernel base;
     ech__stage *stage;
     ech__kernel *inner;
-} meeting_kernel;
+} sync_kernel;
 
 /* On a virtual clock the ranks' is this device's for as long as it meets them. */
-static ech_status meet(const meeting_kernel *k, const ech__scalars *scalars)
+static ech_status meet(const sync_kernel *k, const ech__scalars *scalars)
 {
     ech__stage *stage = k->stage;
     const ech__ranks *ranks = stage->pipe->options.ranks;
@@ -145,38 +147,38 @@ static ech_status meet(const meeting_kernel *k, const ech__scalars *scalars)
 
 static ech_status run(ech__kernel *base, const ech__scalars *scalars)
 {
-    const meeting_kernel *k = (const meeting_kernel *)base;
+    const sync_kernel *k = (const sync_kernel *)base;
     ech__stage *stage = k->stage;
     ech__pipe *pipe = stage->pipe;
     if (!pipe->now->turns)
         return meet(k, scalars);
     const uint64_t turn = (uint64_t)pipe->now->turns[stage->index][stage->met++];
-    if (!ech__mail_await(&stage->bell, &pipe->turn, turn, &pipe->failed, pipe->spin_ns))
+    if (!ech__message_await(&stage->condition, &pipe->turn, turn, &pipe->failed, pipe->spin_ns))
         return ech__fail(stage->ctx, ECH_E_INTERNAL, "ended because device %d failed",
                          atomic_load(&pipe->failed) - 1);
     ECH_TRY(meet(k, scalars));
     atomic_store_explicit(&pipe->turn, turn + 1, memory_order_release);
     for (int d = 0; d < pipe->options.devices; d++)
-        ech__bell_ring(&pipe->stages[d].bell);
+        ech__condition_notify(&pipe->stages[d].condition);
     return ECH_OK;
 }
 
 static void destroy(ech__kernel *base)
 {
-    meeting_kernel *k = (meeting_kernel *)base;
+    sync_kernel *k = (sync_kernel *)base;
     k->inner->destroy(k->inner);
     ech__delete(k->stage->ctx, k, sizeof *k);
 }
 
 ech_status ech__stage_meeting(ech__stage *stage, ech__kernel *inner, ech__kernel **out)
 {
-    meeting_kernel *k = ech__new(stage->ctx, sizeof *k);
+    sync_kernel *k = ech__new(stage->ctx, sizeof *k);
     *out = NULL;
     if (!k) {
         inner->destroy(inner);
-        return ech__fail(stage->ctx, ECH_E_NOMEM, "no memory for statistics of batch norms");
+        return ech__no_memory(stage->ctx, "statistics of batch norms");
     }
-    *k = (meeting_kernel){.base = {.run = run, .destroy = destroy}, .stage = stage, .inner = inner};
+    *k = (sync_kernel){.base = {.run = run, .destroy = destroy}, .stage = stage, .inner = inner};
     *out = &k->base;
     return ECH_OK;
 }
