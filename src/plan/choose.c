@@ -366,6 +366,13 @@ static int operand_of(const chooser *ch, size_t n, ech_value param)
     return -1;
 }
 
+/* A whole number, so that sums do not depend on the order of the operators: a device that has some
+ * of the layers runs their operators in another order and must choose as one that has all. */
+static double picoseconds(double seconds)
+{
+    return round(seconds * 1e12);
+}
+
 /* Sum of the users' best times with this layout; false where one of them cannot take it. */
 static ech_status layout_cost(chooser *ch, ech_value param, const ech__layout *layout,
                               bool *possible, double *cost)
@@ -387,7 +394,7 @@ static ech_status layout_cost(chooser *ch, ech_value param, const ech__layout *l
             *possible = false;
         else if (status < 0)
             return status;
-        *cost += seconds;
+        *cost += picoseconds(seconds);
     }
     return ECH_OK;
 }
@@ -434,7 +441,9 @@ static ech_status copy_cost(chooser *ch, ech_value copy, const ech__layout *layo
         .nout = 1,
         .operands = {{from_type, *from, false}, {value->type.dtype, *layout, false}}};
     ech__candidate best;
-    const ech_status status = best_kernel(ch, &desc, true, &best, cost);
+    double seconds = 0;
+    const ech_status status = best_kernel(ch, &desc, true, &best, &seconds);
+    *cost = picoseconds(seconds);
     *possible = status == ECH_OK;
     return status == ECH_E_UNSUPPORTED ? ECH_OK : status;
 }
