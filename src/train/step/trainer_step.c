@@ -1,5 +1,5 @@
-/* Steps of a trainer: the variants of its plan, micro-steps, loss scaling and clip_factor, and what
- * a step reports. */
+/* Steps of a trainer: the variants of its plan, micro-steps, loss scaling and clipping, and what a
+ * step reports. */
 #include "base/system/clock.h"
 #include "base/format.h"
 #include "train/step/divergence.h"
