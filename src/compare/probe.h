@@ -10,8 +10,8 @@
  *
  * Busy and stolen time are the kernel's (/proc/stat, in ticks of some milliseconds); what this process and the arm
  * used is subtracted. The speed of a core is the time of a short loop, on all cores at once and on some of them
- * alone, while no arm runs. Virtual cores that share a physical one are recognised by the difference, and those that were
- * moved apart by the time of a message between them: the system does not know of either.
+ * alone, while no arm runs. Virtual cores that share a physical one are recognised by the difference, and those
+ * that were moved apart by the time of a message between them: the system does not know of either.
  */
 #pragma once
 

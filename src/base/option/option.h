@@ -43,12 +43,13 @@ typedef struct ech__option_rest {
     char **word; /* the tail of argv, with its NULL */
 } ech__option_rest;
 
-/* Kind, the C type of its field, another one, the placeholder of its value, how an error message calls it. UNSET is a flag that stores false:
- * --no-shuffle. COUNT is an INT in an int. A BYTES value is a number with an optional K, M, G or T, powers of 1024
- * alone or with iB after it, powers of 1000 with B: 4K, 64MiB, 48GB. MIB is a number of MiB, stored in bytes, 1 at
- * least. A CHOICE is stored as its position in the list, or as the value there, so that the field may be an enum; a
- * SWITCH is true for the first choice. INT, COUNT and REAL with choices take those words too, stored as -1, -2, ...
- * REST is positional; WORDS are too, or an option that may be given several times. */
+/* Kind, the C type of its field, another one, the placeholder of its value, how an error message calls it. UNSET is
+ * a flag that stores false: --no-shuffle. COUNT is an INT in an int. A BYTES value is a number with an optional K,
+ * M, G or T, powers of 1024 alone or with iB after it, powers of 1000 with B: 4K, 64MiB, 48GB. MIB is a number of
+ * MiB, stored in bytes, 1 at least. A CHOICE is stored as its position in the list, or as the value there, so that
+ * the field may be an enum; a SWITCH is true for the first choice. INT, COUNT and REAL with choices take those
+ * words too, stored as -1, -2, ... REST is positional; WORDS are too, or an option that may be given several
+ * times. */
 #define ECH_OPTION_KIND_LIST(X)                                                                    \
     X(FLAG, bool, ech__option_none, NULL, "nothing")                                               \
     X(UNSET, bool, ech__option_none, NULL, "nothing")                                              \

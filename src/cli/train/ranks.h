@@ -17,5 +17,6 @@ int ech__cli_launch(ech_ctx *ctx, const ech__command *command, int ranks, int ma
 /* The same for any program: ranks, argv and the rest of options are set, its functions are put in here. */
 int ech__cli_launch_program(ech_ctx *ctx, const ech__command *command,
                             const ech__launch_options *options, bool hush);
-/* As ech__cli_fail, for a rank: tells the others, and prints nothing where one of them has printed the error message. */
+/* As ech__cli_fail, for a rank: tells the others, and prints nothing where one of them has printed the error
+ * message. */
 int ech__cli_fail_rank(ech__comm *comm, const ech__command *command, int code);
