@@ -1,5 +1,6 @@
 #include "parallel/place.h"
 #include "base/names.h"
+#include "graph/flops.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -60,24 +61,11 @@ static int64_t bytes_of_one(const ech_graph *graph, ech_value v)
     return elems * ech__dtype_bytes(type->dtype);
 }
 
-/* Of a linear layer or a convolution: every output element takes a row of the weight. */
-static double flops_of(const ech_graph *graph, const ech__node *node)
-{
-    if (node->op != ECH__OP_LINEAR && node->op != ECH__OP_CONV2D)
-        return 0;
-    const ech__shape *w = &graph->values[node->in[1]].type.shape;
-    const ech__shape out = ech__shape_bind(&graph->values[node->out[0]].type.shape, 1);
-    int64_t weights = 0, outputs = 0;
-    ech__shape_elems(w, &weights);
-    ech__shape_elems(&out, &outputs);
-    return 2.0 * (double)outputs * (double)weights / (double)w->dims[0];
-}
-
 static void measure_layer(const ech_graph *graph, ech__layer *layer)
 {
     for (size_t n = layer->first; n < layer->first + layer->count; n++) {
         const ech__node *node = &graph->nodes[n];
-        layer->flops += flops_of(graph, node);
+        layer->flops += ech__node_flops(graph, node, 1);
         for (int i = 0; i < node->nout; i++)
             layer->outputs += bytes_of_one(graph, node->out[i]);
         for (int i = 0; i < node->nin; i++) {

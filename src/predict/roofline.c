@@ -1,22 +1,14 @@
 #include "predict/roofline.h"
+#include "graph/flops.h"
 
 #include <math.h>
 
 /* ---- what an operator does ---- */
 
-/* As real numbers: a batch may be larger than any memory. */
-static double elements(const ech_graph *graph, ech_value v, int64_t batch)
-{
-    const ech__shape *shape = &graph->values[v].type.shape;
-    double product = 1;
-    for (int d = 0; d < shape->ndims; d++)
-        product *= shape->dims[d] == ECH_BATCH ? (double)batch : (double)shape->dims[d];
-    return product;
-}
-
 static double value_bytes(const ech_graph *graph, ech_value v, int64_t batch)
 {
-    return elements(graph, v, batch) * (double)ech__dtype_bytes(graph->values[v].type.dtype);
+    return ech__value_elements(graph, v, batch) *
+           (double)ech__dtype_bytes(graph->values[v].type.dtype);
 }
 
 /* Memory that is read and written; what is changed in place counts twice. */
@@ -30,36 +22,6 @@ static double bytes_of(const ech_graph *graph, const ech__node *node, int64_t ba
     for (int i = 0; i < node->nout; i++)
         sum += value_bytes(graph, node->out[i], batch);
     return sum;
-}
-
-/* A product has a weight, and a tensor with an element for each use of a row of it. */
-typedef struct product {
-    ech_value weight, rows;
-} product;
-
-static bool is_product(const ech__node *node, product *out)
-{
-    switch (node->op) {
-    case ECH__OP_LINEAR:
-    case ECH__OP_CONV2D:
-    case ECH__OP_QLINEAR:
-    case ECH__OP_QCONV2D:
-        *out = (product){node->in[1], node->out[0]};
-        return true;
-    case ECH__OP_LINEAR_BWD_DATA:
-    case ECH__OP_CONV2D_BWD_DATA:
-        *out = (product){node->in[1], node->in[0]};
-        return true;
-    case ECH__OP_LINEAR_BWD_WEIGHTS:
-    case ECH__OP_CONV2D_BWD_WEIGHTS:
-        *out = (product){node->out[0], node->in[1]};
-        return true;
-    case ECH__OP_LINEAR_ADD_WEIGHTS:
-        *out = (product){node->in[2], node->in[1]};
-        return true;
-    default:
-        return false;
-    }
 }
 
 /* With fewer input channels a window has too few products to fill a tile. */
@@ -100,7 +62,6 @@ static ech__work_kind other_kind(const ech__node *node)
 
 ech__work ech__node_work(const ech_graph *graph, const ech__node *node, int64_t batch)
 {
-    product p;
     switch (node->op) {
     case ECH__OP_FLATTEN: /* views */
     case ECH__OP_UNFLATTEN:
@@ -111,15 +72,14 @@ ech__work ech__node_work(const ech_graph *graph, const ech__node *node, int64_t 
         break;
     }
     ech__work work = {.bytes = bytes_of(graph, node, batch), .launched = true};
-    if (!is_product(node, &p)) {
+    const ech_value weight = ech__node_weight(node);
+    if (weight < 0) {
         work.kind = other_kind(node);
         return work;
     }
-    const ech__shape *weight = &graph->values[p.weight].type.shape;
-    work.kind = product_kind(weight);
+    work.kind = product_kind(&graph->values[weight].type.shape);
     work.dtype = graph->values[node->in[0]].type.dtype;
-    work.flops = 2 * elements(graph, p.rows, batch) * elements(graph, p.weight, batch) /
-                 (double)weight->dims[0];
+    work.flops = ech__node_flops(graph, node, batch);
     return work;
 }
 

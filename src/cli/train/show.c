@@ -1,6 +1,7 @@
 #include "cli/train/show.h"
 #include "base/format.h"
 #include "base/system/clock.h"
+#include "graph/flops.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/record/record.h"
 
@@ -356,46 +357,16 @@ void ech__show_run(const ech__run *run)
     show_summary(run);
 }
 
-/* Multiplications and additions of a linear operator or a convolution; 0 for others. */
-static double flops_of(const ech__instr *instr)
-{
-    const ech__kernel_desc *d = &instr->desc;
-    const ech__shape *w,
-        *out; /* the weight, and what has an element for each use of a weight row */
-    switch (instr->node->op) {
-    case ECH__OP_LINEAR:
-    case ECH__OP_CONV2D:
-        w = &d->operands[1].layout.shape;
-        out = &d->operands[d->nin].layout.shape;
-        break;
-    case ECH__OP_LINEAR_BWD_DATA:
-    case ECH__OP_CONV2D_BWD_DATA:
-        w = &d->operands[1].layout.shape;
-        out = &d->operands[0].layout.shape;
-        break;
-    case ECH__OP_LINEAR_BWD_WEIGHTS:
-    case ECH__OP_CONV2D_BWD_WEIGHTS:
-        w = &d->operands[2].layout.shape;
-        out = &d->operands[1].layout.shape;
-        break;
-    default:
-        return 0;
-    }
-    int64_t weights = 0, outputs = 0;
-    ech__shape_elems(w, &weights);
-    ech__shape_elems(out, &outputs);
-    return 2.0 * (double)outputs * (double)weights / (double)w->dims[0];
-}
-
 void ech__show_kernels(const ech__run *run)
 {
     printf("\n%-20s  %-18s  %-22s  %10s  %8s  %7s\n", "operator", "layer", "kernel", "time", "GF/s",
            "share");
     for (size_t n = 0; n < run->nops; n++) {
         const ech__run_op *op = &run->ops[n];
-        if (ech__plan_is_idle(ech__trainer_plan_of(run->trainer, op->device), op->instr))
+        const ech__plan *plan = ech__trainer_plan_of(run->trainer, op->device);
+        if (ech__plan_is_idle(plan, op->instr))
             continue;
-        const double flops = flops_of(op->instr);
+        const double flops = ech__node_flops(plan->graph, op->instr->node, plan->batch);
         char rate[16] = "";
         if (flops > 0)
             snprintf(rate, sizeof rate, "%.1f", flops / op->median_s * 1e-9);
