@@ -20,7 +20,7 @@ BUILD  := $(if $(SAN),build/san-$(subst $(comma),-,$(SAN)),build)
 CMAKE  := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake
 PROGRAM := $(BUILD)/echelon
 
-.PHONY: all help lab test test-builds bench compare same predict parity install lint format fuzz clean configure
+.PHONY: all help lab test test-builds bench compare same predict simgrid parity install lint format fuzz clean configure
 
 all: configure ## build the library and the program: build/echelon
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
@@ -72,6 +72,12 @@ predict: ## compare predicted, emulated and measured step times
 	@tools/setup build
 	@$(MAKE) --no-print-directory all
 	bench/predict $(PROGRAM)
+
+simgrid: ## compare prices of all-reduces with SimGrid (installs it)
+	@tools/setup build test simgrid
+	@$(MAKE) --no-print-directory all
+	@$(CMAKE) --build $(BUILD) --target price_prog_price
+	tools/simgrid/compare $(BUILD)
 
 parity: ## compare losses and weights with PyTorch (installs it)
 	@tools/setup build bench

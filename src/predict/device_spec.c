@@ -185,6 +185,7 @@ static ech_status read_link(ech_ctx *ctx, const ech_json *doc, ech__device_spec 
         status = read_figure(ctx, object, "latency", SECONDS, &out->link.latency_s);
     if (status == ECH_OK)
         out->link.bytes_per_s = bandwidth * share;
+    out->link.overhead_s = out->link.latency_s;
     return status < 0 ? ech__fail_in(ctx, status, "\"link\"") : ECH_OK;
 }
 

@@ -128,11 +128,9 @@ static ech__graphs_options graphs_options(const ech__pricing *p, int64_t ranks)
     ech__device_kind kind;
     const bool shards =
         ech__device_asked(p->ctx, &kind) == ECH_OK && ech__device_shards_updates(kind);
-    return (ech__graphs_options){
-        .train = &p->config.train,
-        .ranks = (int)ranks,
-        .shared_memory =
-            shards && (!p->options.cluster || p->options.algorithm == ECH__ALGORITHM_DIRECT)};
+    return (ech__graphs_options){.train = &p->config.train,
+                                 .ranks = (int)ranks,
+                                 .shared_memory = shards && !p->options.cluster};
 }
 
 ech_status ech__pricing_match(const ech__pricing *p, ech__operators *operators)
@@ -341,10 +339,10 @@ static ech_status find_links(ech__pricing *p)
         p->algorithm = o->algorithm;
         return ECH_OK;
     }
-    p->cluster = (ech__cluster){.nodes = 1};
+    p->cluster = ech__cluster_defaults();
     p->algorithm = ECH__ALGORITHM_DIRECT;
-    if (!ech__costs_link(o->costs, p->largest_bucket, true, &p->cluster.inside))
-        p->cluster = ech__cluster_defaults();
+    if (ech__costs_link(o->costs, p->largest_bucket, true, &p->cluster.inside))
+        p->cluster.source = ECH__LINK_MEASURED;
     p->cluster.between = p->cluster.inside;
     return ECH_OK;
 }

@@ -1,5 +1,6 @@
 #include "price/cluster.h"
-#include "base/file/json.h"
+#include "base/format.h"
+#include "base/names.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -24,6 +25,9 @@ static const unit bandwidth_units[] = {
 };
 static const unit latency_units[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {NULL, 0}};
 
+ECH__NAMES(ech__mover_name, ech__mover, ECH__MOVER_LIST)
+ECH__NAMES(ech__link_source_name, ech__link_source, ECH__LINK_SOURCE_LIST)
+
 /* What can be written down about a link. */
 typedef struct quantity {
     const char *name;
@@ -36,6 +40,9 @@ static const quantity bandwidth = {
     "bandwidth", bandwidth_units, 1e3, 1e15, "1 kB/s to 1e15 B/s", "12GB/s, 12GiB/s or 100Gbit/s"};
 static const quantity latency = {"latency", latency_units, 0,
                                  10,        "0 s to 10 s", "5us, 1.5ms or 800ns"};
+
+static const quantity overhead = {"overhead", latency_units, 0,
+                                  10,         "0 s to 10 s", "5us, 1.5ms or 800ns"};
 
 typedef struct quote {
     char s[64];
@@ -108,8 +115,21 @@ static ech_status parse_quantity(ech_ctx *ctx, const quantity *what, const char 
 
 ech__cluster ech__cluster_defaults(void)
 {
-    return (ech__cluster){.inside = {.bytes_per_s = 10e9, .latency_s = 1e-6},
-                          .between = {.bytes_per_s = 1.25e9, .latency_s = 20e-6}};
+    return (ech__cluster){
+        .inside = {.bytes_per_s = 10e9, .latency_s = 1e-6},
+        .between = {.bytes_per_s = 1.25e9, .latency_s = 20e-6, .overhead_s = 20e-6},
+        .mover = ECH__MOVER_DEVICES,
+        .source = ECH__LINK_ASSUMED};
+}
+
+/* An overhead is part of the latency. */
+static ech_status check_overhead(ech_ctx *ctx, const ech__link *link)
+{
+    return link->overhead_s <= link->latency_s
+               ? ECH_OK
+               : ech__fail(ctx, ECH_E_INVALID,
+                           "overhead %g us: it must be at most the latency, which is %g us",
+                           link->overhead_s * 1e6, link->latency_s * 1e6);
 }
 
 ech_status ech__link_parse(ech_ctx *ctx, const char *text, ech__link *out)
@@ -120,13 +140,30 @@ ech_status ech__link_parse(ech_ctx *ctx, const char *text, ech__link *out)
                          "link '%s' has no comma: it must be BANDWIDTH,LATENCY, such as 12GB/s,5us",
                          quoted(text, strlen(text)).s);
     ech__link link;
+    const char *second = strchr(comma + 1, ',');
+    const size_t bytes = second ? (size_t)(second - comma - 1) : strlen(comma + 1);
     ech_status status =
         parse_quantity(ctx, &bandwidth, text, (size_t)(comma - text), &link.bytes_per_s);
     if (status == ECH_OK)
-        status = parse_quantity(ctx, &latency, comma + 1, strlen(comma + 1), &link.latency_s);
+        status = parse_quantity(ctx, &latency, comma + 1, bytes, &link.latency_s);
+    link.overhead_s = link.latency_s;
+    if (status == ECH_OK && second)
+        status = parse_quantity(ctx, &overhead, second + 1, strlen(second + 1), &link.overhead_s);
+    if (status == ECH_OK)
+        status = check_overhead(ctx, &link);
     if (status < 0)
         return ech__fail_in(ctx, status, "link '%s'", quoted(text, strlen(text)).s);
     *out = link;
+    return ECH_OK;
+}
+
+ech_status ech__cluster_of_link(ech_ctx *ctx, const char *text, int64_t node_size,
+                                ech__cluster *out)
+{
+    ech__cluster cluster = {.devices_per_node = node_size};
+    ECH_TRY(ech__link_parse(ctx, text, &cluster.inside));
+    cluster.between = cluster.inside;
+    *out = cluster;
     return ECH_OK;
 }
 
@@ -166,7 +203,7 @@ static ech_status read_member(ech_ctx *ctx, const ech_json *object, const quanti
 
 static ech_status read_link(ech_ctx *ctx, const ech_json *doc, const char *key, ech__link *out)
 {
-    static const char *const members[] = {"bandwidth", "latency", NULL};
+    static const char *const members[] = {"bandwidth", "latency", "overhead", NULL};
     const ech_json *object;
     ECH_TRY(ech__json_get_object(ctx, doc, key, &object));
     ech_status status = check_members(ctx, object, members);
@@ -174,6 +211,11 @@ static ech_status read_link(ech_ctx *ctx, const ech_json *doc, const char *key, 
         status = read_member(ctx, object, &bandwidth, &out->bytes_per_s);
     if (status == ECH_OK)
         status = read_member(ctx, object, &latency, &out->latency_s);
+    out->overhead_s = out->latency_s;
+    if (status == ECH_OK && ech__json_find(object, overhead.name))
+        status = read_member(ctx, object, &overhead, &out->overhead_s);
+    if (status == ECH_OK && check_overhead(ctx, out) < 0)
+        status = ECH_E_FORMAT;
     return status < 0 ? ech__fail_in(ctx, status, "\"%s\"", key) : ECH_OK;
 }
 
@@ -202,7 +244,7 @@ static ech_status read_cluster(ech_ctx *ctx, const ech_json *doc, ech__cluster *
 /* Takes doc over. */
 static ech_status take(ech_ctx *ctx, const char *what, ech_json *doc, ech__cluster *out)
 {
-    ech__cluster cluster;
+    ech__cluster cluster = {0};
     const ech_status status = read_cluster(ctx, doc, &cluster);
     ech__json_destroy(doc);
     if (status < 0)
@@ -224,6 +266,72 @@ ech_status ech__cluster_load(ech_ctx *ctx, const char *path, ech__cluster *out)
     ech_json *doc;
     ECH_TRY(ech__json_load(ctx, path, MAX_FILE_BYTES, &doc));
     return take(ctx, path, doc, out);
+}
+
+/* ---- words and records ---- */
+
+/* The overhead is named where it is not the latency. */
+static ech__cluster_text link_text(const ech__link *link, bool has_overhead)
+{
+    ech__cluster_text text;
+    const int used = snprintf(text.s, sizeof text.s, "%.4g GB/s, %s", link->bytes_per_s * 1e-9,
+                              ech__format_seconds(link->latency_s).s);
+    if (has_overhead && link->overhead_s != link->latency_s)
+        snprintf(text.s + used, sizeof text.s - (size_t)used, ", %s overhead per message",
+                 ech__format_seconds(link->overhead_s).s);
+    return text;
+}
+
+static bool is_same(const ech__link *a, const ech__link *b)
+{
+    return a->bytes_per_s == b->bytes_per_s && a->latency_s == b->latency_s &&
+           a->overhead_s == b->overhead_s;
+}
+
+ech__cluster_text ech__cluster_describe(const ech__cluster *c)
+{
+    static const char *const heads[] = {
+        [ECH__LINK_GIVEN] = "given links",
+        [ECH__LINK_DEVICE] = "links of the device's description",
+        [ECH__LINK_MEASURED] = "this machine's memory, as measured",
+        [ECH__LINK_ASSUMED] = "this machine's memory, not measured: a default of",
+    };
+    const bool links = c->mover == ECH__MOVER_LINKS;
+    ech__cluster_text text;
+    const ech__cluster_text inside = link_text(&c->inside, links),
+                            between = link_text(&c->between, links);
+    const char *colon = c->source == ECH__LINK_ASSUMED ? "" : ":";
+    if (!c->devices_per_node)
+        snprintf(text.s, sizeof text.s, "%s%s %.80s", heads[c->source], colon, inside.s);
+    else if (is_same(&c->inside, &c->between))
+        snprintf(text.s, sizeof text.s,
+                 "%s%s %.80s; nodes of %lld devices, which share one such link to other nodes",
+                 heads[c->source], colon, inside.s, (long long)c->devices_per_node);
+    else
+        snprintf(text.s, sizeof text.s,
+                 "%s%s %.60s intra-node, %lld devices per node; %.60s inter-node", heads[c->source],
+                 colon, inside.s, (long long)c->devices_per_node, between.s);
+    return text;
+}
+
+static ech_json *link_json(const ech__link *link)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_real(&json, "bytes_per_s", link->bytes_per_s);
+    ech__json_set_real(&json, "latency_s", link->latency_s);
+    ech__json_set_real(&json, "overhead_s", link->overhead_s);
+    return json;
+}
+
+ech_json *ech__cluster_json(const ech__cluster *c)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set_string(&json, "source", ech__link_source_name(c->source));
+    ech__json_set_string(&json, "moved_by", ech__mover_name(c->mover));
+    ech__json_set_int(&json, "devices_per_node", c->devices_per_node);
+    ech__json_set(&json, "inside", link_json(&c->inside));
+    ech__json_set(&json, "between", link_json(&c->between));
+    return json;
 }
 
 ech_status ech__cluster_check(ech_ctx *ctx, const ech__cluster *cluster, int64_t devices)

@@ -34,21 +34,37 @@ static double inside(const places *p, double bytes)
     return p->cluster->inside.latency_s + bytes / p->cluster->inside.bytes_per_s;
 }
 
-/* `senders` devices of a node send `bytes` each to other nodes. The node's port is shared; a device's own port, where the
- * node has others, must carry its part too. */
-static double between(const places *p, double bytes, int64_t senders)
+/* Seconds that ports need for a message of each of `senders` devices of a node to other nodes. The node's port is shared; a
+ * device's own port, where the node has others, must carry its part too. */
+static double carry_between(const places *p, double bytes, int64_t senders)
 {
     const double node = (double)senders * bytes / p->cluster->between.bytes_per_s;
     const double device = p->per_node > 1 ? bytes / p->cluster->inside.bytes_per_s : 0;
-    return p->cluster->between.latency_s + fmax(node, device);
+    return fmax(node, device);
+}
+
+static double between(const places *p, double bytes, int64_t senders)
+{
+    return p->cluster->between.latency_s + carry_between(p, bytes, senders);
+}
+
+/* Messages that a device starts an overhead apart, each of which takes the ports so many seconds. */
+static double burst(const ech__link *link, int64_t messages, double carried)
+{
+    return link->latency_s + (double)(messages - 1) * fmax(link->overhead_s, carried) + carried;
+}
+
+static int floor_log2(int64_t n)
+{
+    int log = 0;
+    while ((int64_t)2 << log <= n)
+        log++;
+    return log;
 }
 
 static int ceil_log2(int64_t n)
 {
-    int log = 0;
-    while ((int64_t)1 << log < n)
-        log++;
-    return log;
+    return n > 1 ? floor_log2(n - 1) + 1 : 0;
 }
 
 /* ---- algorithms: seconds, device_bytes, node_bytes and steps; N >= 2 ---- */
@@ -71,42 +87,125 @@ static ech__collective_price price_ring(const places *p, double bytes)
                                    .steps = steps};
 }
 
-/* Binomial trees inside every node, to its first device, and one over these: the busiest device is
- * the root. Node 0 is full, so it is never waiting for a node that takes longer than it does
- * itself. */
+/* ---- tree ---- */
+
+/* The binomial tree over all devices. Devices first to first + 2^(j+1) - 1 have one message in step j, over half of the way,
+ * and before it the longer of two such trees, on either side. So the price is the sum over the messages on the longest path
+ * to the root, which differ in whether they leave a node. */
+typedef struct path {
+    int crossing, staying;
+} path;
+
+/* Whether the message over `distance` to this device leaves its node; false where there is none. */
+static bool crosses(const places *p, int64_t first, int64_t distance)
+{
+    return first + distance < p->devices && first / p->per_node != (first + distance) / p->per_node;
+}
+
+/* The path from this device. */
+static path path_from(const places *p, int64_t device)
+{
+    path on = {0};
+    for (int64_t d = 1; d < p->devices; d *= 2) {
+        const int64_t first = device / (2 * d) * (2 * d);
+        if (crosses(p, first, d))
+            on.crossing++;
+        else if (first + d < p->devices)
+            on.staying++;
+    }
+    return on;
+}
+
+/* Messages that pass the port of a node on the way up, both directions together. */
+static int64_t passing(const places *p, int64_t node)
+{
+    const int64_t begin = node * p->per_node;
+    const int64_t end = begin + p->per_node < p->devices ? begin + p->per_node : p->devices;
+    int64_t count = 0;
+    for (int64_t d = 1; d < p->devices; d *= 2) {
+        /* The one message over this distance that passes the upper border, and the one that passes the lower. */
+        const int64_t above = (end - 1) / (2 * d) * (2 * d);
+        const int64_t below = begin ? (begin - 1) / (2 * d) * (2 * d) + d : 0;
+        count += above >= begin && above + d >= end && above + d < p->devices;
+        count += below >= begin && below < end && begin > 0;
+    }
+    return count;
+}
+
+typedef struct tree {
+    const places *p;
+    double stays, leaves; /* seconds of a message inside a node and out of it */
+    double up;
+    int64_t busiest; /* messages of a node */
+} tree;
+
+static void visit_border(tree *t, int64_t node)
+{
+    for (int side = 0; side < (node ? 2 : 1); side++) {
+        const path on = path_from(t->p, node * t->p->per_node - side);
+        t->up = fmax(t->up, on.crossing * t->leaves + on.staying * t->stays);
+    }
+    const int64_t count = passing(t->p, node);
+    t->busiest = count > t->busiest ? count : t->busiest;
+}
+
+/* Visits the nodes whose borders have different places among the steps inside a node, and those with the most steps between
+ * nodes, at powers of two. */
 static ech__collective_price price_tree(const places *p, double bytes)
 {
-    const int levels_inside = ceil_log2(p->per_node), levels_between = ceil_log2(p->nodes);
-    const double up = levels_inside * inside(p, bytes) + levels_between * between(p, bytes, 1);
-    return (ech__collective_price){.seconds = 2 * up,
-                                   .device_bytes = (levels_inside + levels_between) * bytes,
-                                   .node_bytes = levels_between * bytes,
-                                   .steps = 2 * (int64_t)(levels_inside + levels_between)};
+    const int levels = ceil_log2(p->devices);
+    const int64_t different = (int64_t)2 << ceil_log2(p->per_node);
+    tree t = {p, .stays = inside(p, bytes), .leaves = between(p, bytes, 1)};
+    for (int64_t node = 0; node < p->nodes && node < different; node++)
+        visit_border(&t, node);
+    for (int j = 0; j < levels; j++)
+        visit_border(&t, ((int64_t)1 << j) / p->per_node);
+    return (ech__collective_price){.seconds = 2 * t.up,
+                                   .device_bytes = levels * bytes,
+                                   .node_bytes = (double)t.busiest * bytes,
+                                   .steps = 2 * (int64_t)levels};
 }
+
+/* ---- nodes ---- */
 
 /* The two algorithms with three parts: shards are reduced intra-node, their owners exchange them
  * inter-node, and shards are distributed intra-node. All nodes have as many owners as the last one
- * has devices. In each part every device sends to every other device: with `rounds` one message
- * after the other, as in a ring, else all at once, and only the first latency counts. */
-static ech__collective_price price_parts(const places *p, double bytes, bool rounds)
+ * has devices. Inter-node the owners of a shard form a ring, or each sends to all others at once. */
+static ech__collective_price price_parts(const places *p, double bytes, bool ring)
 {
+    const ech__link *in = &p->cluster->inside, *out = &p->cluster->between;
     const double owners = (double)p->last, shard = bytes / owners;
     const int64_t others_inside = p->per_node - 1, others_between = p->nodes - 1;
-    const int64_t steps_inside = rounds || others_inside == 0 ? others_inside : 1;
-    const int64_t steps_between = rounds || others_between == 0 ? others_between : 1;
-    const double sent_inside = (double)others_inside * shard;
-    const double sent_between = (double)others_between * shard / (double)p->nodes;
-    double seconds = 0;
-    if (steps_inside)
-        seconds += (double)steps_inside * inside(p, sent_inside / (double)steps_inside);
-    if (steps_between)
-        seconds +=
-            (double)steps_between * between(p, sent_between / (double)steps_between, p->last);
+    const double part = shard / (double)p->nodes;
+    double up = 0, down = 0, across = 0;
+    int64_t steps = 0;
+    if (others_inside) { /* to the owners, and from them */
+        const double carried = shard / in->bytes_per_s, all = (double)others_inside * carried;
+        const int64_t sent = p->last < others_inside ? p->last : others_inside;
+        const int64_t first = p->last < others_inside ? p->per_node - p->last : 1;
+        up = in->latency_s +
+             fmax(all, (double)(sent - 1) * in->overhead_s + (double)first * carried);
+        down = burst(in, others_inside, carried);
+        steps++;
+    }
+    if (others_between) {
+        const int64_t rounds = ring ? others_between : 1;
+        across =
+            (double)rounds * burst(out, others_between / rounds, carry_between(p, part, p->last));
+        /* Owners that get their shards one after the other are out of step: others use the port during an owner's latency.
+         * That is between none and half of what it could be. */
+        const double apart = fmax(between(p, part, 1), carry_between(p, part, p->last));
+        if (ring && p->last < p->per_node)
+            across += ((double)rounds * apart - across) / 4;
+        steps += rounds;
+    }
     /* An owner sends the shards of the others, exchanges its own twice, and hands it out. */
-    return (ech__collective_price){.seconds = 2 * seconds,
-                                   .device_bytes = bytes - shard + 2 * sent_between + sent_inside,
+    const double sent_between = (double)others_between * part;
+    return (ech__collective_price){.seconds = up + 2 * across + down,
+                                   .device_bytes = bytes - shard + 2 * sent_between +
+                                                   (double)others_inside * shard,
                                    .node_bytes = 2 * sent_between * owners,
-                                   .steps = 2 * (steps_inside + steps_between)};
+                                   .steps = 2 * steps};
 }
 
 static ech__collective_price price_hierarchical(const places *p, double bytes)
@@ -121,24 +220,13 @@ static ech__collective_price price_direct(const places *p, double bytes)
 
 /* ---- halving and doubling ---- */
 
-/* 2^levels devices take part. Where there are `extra` more, each even one of the first 2 * extra devices hands its data to
- * the next device before and gets the sum from it afterwards. Those that take part are numbered in the order of the devices;
- * in step j each exchanges bytes / 2^(j+1) with the one whose number differs in bit j, so that the large halves stay near. */
-typedef struct halving {
-    const places *p;
-    double bytes;
-    int levels;
-    int64_t extra;
-    int64_t crossing[64]; /* [levels] messages out of the node that sends most to others */
-    bool stays[64];       /* [levels] some node exchanges inside */
-    double node_bytes;
-} halving;
-
-/* How many of the devices before this one take part. */
-static int64_t number_of(const halving *h, int64_t device)
-{
-    return device <= 2 * h->extra ? device / 2 : device - h->extra;
-}
+/* Blocks of 2^k devices, one for each bit k of N, the largest first. In step j devices whose numbers differ in bit j exchange.
+ * Then a block hands its sums over to the larger block before it.
+ *
+ * Where nodes have 2^k devices, all nodes are alike in a step, and all devices wait for the same. Else some nodes send more
+ * than others over short distances, and a device waits for what its partners have waited for: these steps are gone through
+ * device by device, in parts of a node's size, one for each place that such a part can have on its nodes. */
+enum { MOST_IN_PART = 512, MOST_VISITED = 4096, MOST_NODES = 64 };
 
 /* Pairs (i, i + d) with from <= i and i + d < to, where 0 <= from <= to <= 2d. */
 static int64_t pairs(int64_t from, int64_t to, int64_t d)
@@ -147,85 +235,185 @@ static int64_t pairs(int64_t from, int64_t to, int64_t d)
     return end > from ? end - from : 0;
 }
 
-/* How many of the numbers from first to end - 1 differ in bit d from a number outside of them. Whole blocks of 2d numbers
- * keep to themselves. */
-static int64_t leaving(int64_t first, int64_t end, int64_t d)
+/* Devices of a node that exchange with other nodes over this distance. Blocks of twice the distance keep to themselves. */
+static int64_t leaving(const places *p, int64_t node, int64_t d)
 {
-    const int64_t count = end - first;
-    if (count <= d)
-        return count;
-    const int64_t from = first % (2 * d), to = from + count;
+    const int64_t part = p->devices / (2 * d) * (2 * d), first = node * p->per_node;
+    const int64_t end = first + p->per_node < part ? first + p->per_node : part;
+    const int64_t count = end - first, from = first % (2 * d), to = from + count;
+    if (count <= 0)
+        return 0;
     if (to <= 2 * d)
         return count - 2 * pairs(from, to, d);
     const int64_t head = 2 * d - from, tail = to % (2 * d);
     return head - 2 * pairs(from, 2 * d, d) + tail - 2 * pairs(0, tail, d);
 }
 
-/* Whether the border before this device parts one that hands its data over from the next. */
-static bool parts_extra(const halving *h, int64_t border)
+/* Seconds that the devices whose numbers differ in bit j, of which `device` is one, need for their messages. */
+static double pair_seconds(const places *p, int64_t device, int j, double bytes)
 {
-    return border % 2 == 1 && border < 2 * h->extra;
+    const int64_t d = (int64_t)1 << j;
+    const int64_t node = device / p->per_node, other = (device + d) / p->per_node;
+    const double half = ldexp(bytes, -(j + 1));
+    if (node == other)
+        return inside(p, half);
+    const int64_t one = leaving(p, node, d), two = leaving(p, other, d);
+    return between(p, half, one > two ? one : two);
 }
 
-static void visit_node(halving *h, int64_t node)
+/* Seconds until the last of the 2^levels devices from `first` on has done as many steps. */
+static double visit_part(const places *p, int64_t first, int levels, double bytes)
 {
-    const int64_t begin = node * h->p->per_node;
-    const int64_t end = node + 1 < h->p->nodes ? begin + h->p->per_node : h->p->devices;
-    const int64_t first = number_of(h, begin), last = number_of(h, end);
-    double carried = parts_extra(h, begin) || parts_extra(h, end) ? h->bytes : 0;
-    for (int j = 0; j < h->levels; j++) {
-        const int64_t out = leaving(first, last, (int64_t)1 << j);
-        if (out > h->crossing[j])
-            h->crossing[j] = out;
-        h->stays[j] |= out < last - first;
-        carried += 2 * (double)out * ldexp(h->bytes, -(j + 1));
+    double at[MOST_IN_PART] = {0}, last = 0;
+    const int64_t size = (int64_t)1 << levels;
+    for (int j = 0; j < levels; j++) {
+        for (int64_t i = 0; i < size; i++) {
+            double *one = &at[i], *two = &at[i ^ (int64_t)1 << j];
+            if (one < two)
+                *one = *two = fmax(*one, *two) + pair_seconds(p, first + i, j, bytes);
+        }
     }
-    h->node_bytes = fmax(h->node_bytes, carried);
+    for (int64_t i = 0; i < size; i++)
+        last = fmax(last, at[i]);
+    return last;
 }
 
-/* Visits one node of each sort. What a node sends in the steps that may stay inside repeats itself from node to node with the
- * place of its first number in a block; nodes whose even devices do not take part, and others, are two sorts. */
-static void visit_nodes(halving *h)
+/* Seconds of all steps of the block of 2^levels devices from `first` on. */
+static double block_seconds(const places *p, int64_t first, int levels, double bytes)
 {
-    const int64_t each = h->p->per_node;
-    int64_t block = 1;
-    while (block < each)
-        block *= 2;
-    const int64_t half_full = 2 * h->extra / each, full_end = h->p->devices / each;
-    const int64_t full = (2 * h->extra + each - 1) / each;
-    for (int64_t i = 0; i < half_full && i < 2 * block; i++)
-        visit_node(h, i);
-    if (half_full < full)
-        visit_node(h, half_full);
-    for (int64_t i = full; i < full_end && i < full + block; i++)
-        visit_node(h, i);
-    if (h->p->last < each)
-        visit_node(h, h->p->nodes - 1);
+    const bool alike = p->nodes == 1 || (p->per_node & (p->per_node - 1)) == 0;
+    const int far = ceil_log2(p->per_node), near = far < levels ? far : levels;
+    double seconds = 0;
+    for (int j = alike ? 0 : near; j < levels; j++)
+        seconds += j < far ? inside(p, ldexp(bytes, -(j + 1)))
+                           : between(p, ldexp(bytes, -(j + 1)), p->per_node);
+    if (alike)
+        return seconds;
+    const int64_t size = (int64_t)1 << near, parts = (int64_t)1 << (levels - near);
+    double visited = 0;
+    for (int64_t i = 0; i < parts && i < p->per_node && i * size < MOST_VISITED; i++)
+        visited = fmax(visited, size <= MOST_IN_PART
+                                    ? visit_part(p, first + i * size, near, bytes)
+                                    : near * inside(p, 0) +
+                                          carry_between(p, bytes - ldexp(bytes, -near), size / 2));
+    return seconds + visited;
+}
+
+/* A block hands over to the larger one before it. */
+typedef struct handing {
+    const places *p;
+    int64_t first, size, messages; /* of the smaller one; each of its devices sends so many */
+} handing;
+
+static int64_t clamp(int64_t x, int64_t low, int64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+/* How many of the first `count` devices of the larger block hear from devices `from` to `to` - 1 of the smaller one. */
+static int64_t hearing(const handing *h, int64_t count, int64_t from, int64_t to)
+{
+    return count / h->size * (to - from) + clamp(count % h->size - from, 0, to - from);
+}
+
+/* Messages out of a node and into it, on the way to the larger block. */
+static void count_handing(const handing *h, int64_t node, int64_t *out, int64_t *in)
+{
+    const int64_t begin = node * h->p->per_node - h->first, end = begin + h->p->per_node;
+    const int64_t large = h->size * h->messages;
+    const int64_t from = clamp(begin, 0, h->size), to = clamp(end, 0, h->size);
+    const int64_t first = clamp(begin + large, 0, large), last = clamp(end + large, 0, large);
+    const int64_t stay = hearing(h, last, from, to) - hearing(h, first, from, to);
+    *out = (to - from) * h->messages - stay;
+    *in = last - first - stay;
+}
+
+/* Seconds that the ports need for all that is handed over; *link is the one that is passed. */
+static double handing_seconds(const handing *h, double bytes, const ech__link **link)
+{
+    const places *p = h->p;
+    const int64_t border = h->first / p->per_node, large = h->size * h->messages;
+    const int64_t nodes[] = {border, border + 1, border - 1, (h->first - large) / p->per_node};
+    const double part = bytes / (double)large;
+    int64_t most = 0, out, in;
+    for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
+        if (nodes[i] < 0)
+            continue;
+        count_handing(h, nodes[i], &out, &in);
+        most = out > most ? out : most;
+        most = in > most ? in : most;
+    }
+    *link = most ? &p->cluster->between : &p->cluster->inside;
+    const double device = p->per_node > 1 ? 1 / p->cluster->inside.bytes_per_s : 0;
+    return part *
+           fmax((double)h->messages * device, (double)most / p->cluster->between.bytes_per_s);
+}
+
+/* Bytes out of a node, which are as many as come in. */
+static double node_carries(const places *p, int64_t node, double bytes)
+{
+    double carried = 0;
+    int before = -1;
+    for (int k = 0; (int64_t)1 << k <= p->devices; k++) {
+        if ((int64_t)2 << k <= p->devices)
+            carried += 2 * (double)leaving(p, node, (int64_t)1 << k) * ldexp(bytes, -(k + 1));
+        if (!(p->devices >> k & 1))
+            continue;
+        if (before >= 0) {
+            const handing h = {p, p->devices >> k << k, (int64_t)1 << before,
+                               (int64_t)1 << (k - before)};
+            int64_t out, in;
+            count_handing(&h, node, &out, &in);
+            carried += (double)(out + in) * ldexp(bytes, -k);
+        }
+        before = k;
+    }
+    return carried;
+}
+
+static double busiest_node(const places *p, double bytes)
+{
+    double most = 0;
+    for (int64_t node = 0; node < p->nodes && node < MOST_NODES; node++)
+        most = fmax(most, node_carries(p, node, bytes));
+    for (int k = 0; k < 63 && (int64_t)1 << k <= p->devices; k++) {
+        const int64_t border = (p->devices >> k << k) / p->per_node;
+        for (int64_t node = border - 1; node <= border + 1; node++)
+            if (node >= 0 && node < p->nodes)
+                most = fmax(most, node_carries(p, node, bytes));
+    }
+    return most;
 }
 
 static ech__collective_price price_halving(const places *p, double bytes)
 {
-    halving h = {.p = p, .bytes = bytes};
-    while ((int64_t)2 << h.levels <= p->devices)
-        h.levels++;
-    h.extra = p->devices - ((int64_t)1 << h.levels);
-    visit_nodes(&h);
-    double seconds = 0;
-    for (int j = 0; j < h.levels; j++) {
-        const double half = ldexp(bytes, -(j + 1));
-        const double stays = h.stays[j] ? inside(p, half) : 0;
-        seconds += fmax(stays, h.crossing[j] ? between(p, half, h.crossing[j]) : 0);
+    const int levels = floor_log2(p->devices);
+    double up = 0, down = 0;
+    int blocks = 0, before = -1;
+    for (int k = 0; k <= levels; k++) { /* from the smallest block on */
+        if (!(p->devices >> k & 1))
+            continue;
+        const double own = block_seconds(p, p->devices >> (k + 1) << (k + 1), k, bytes);
+        if (blocks++ == 0) {
+            up = down = own;
+        } else {
+            const handing h = {p, p->devices >> k << k, (int64_t)1 << before,
+                               (int64_t)1 << (k - before)};
+            const ech__link *link;
+            const double carried = handing_seconds(&h, bytes, &link);
+            /* The smaller block may have begun its messages while it waited for the larger one. */
+            up = fmax(link->latency_s + own + carried,
+                      up + burst(link, h.messages, carried / (double)h.messages));
+            down = link->latency_s + carried + fmax(own, down);
+        }
+        before = k;
     }
-    if (h.extra) {
-        const double stays = p->per_node > 1 ? inside(p, bytes) : 0;
-        /* The first border after an odd number of devices is the first of all, if any is. */
-        seconds += fmax(stays, parts_extra(&h, p->per_node) ? between(p, bytes, 1) : 0);
-    }
-    const double own = 2 * (bytes - ldexp(bytes, -h.levels)) + (h.extra ? bytes : 0);
-    return (ech__collective_price){.seconds = 2 * seconds,
-                                   .device_bytes = own,
-                                   .node_bytes = h.node_bytes,
-                                   .steps = 2 * (int64_t)(h.levels + (h.extra > 0))};
+    /* The smallest block does not receive from a smaller one, nor does the largest one send to a larger one. */
+    const double spared = blocks > 2 ? 0 : (blocks == 1 ? 2 : 1) * ldexp(bytes, -levels);
+    return (ech__collective_price){.seconds = up + down,
+                                   .device_bytes = 2 * bytes - spared,
+                                   .node_bytes = p->nodes > 1 ? busiest_node(p, bytes) : 0,
+                                   .steps = 2 * (int64_t)(levels + (blocks > 1))};
 }
 
 /* ---- all of them ---- */
@@ -261,9 +449,6 @@ ech__collective_price ech__price_allreduce(const ech__cluster *cluster, ech__alg
         return price_one(&p, algorithm, (double)bytes);
     ech__collective_price best = price_one(&p, ECH__ALGORITHM_RING, (double)bytes);
     for (ech__algorithm a = ECH__ALGORITHM_RING + 1; a < ECH__ALGORITHM_COUNT; a++) {
-        /* Messages to hundreds of nodes at once cost more than the one latency that direct counts. */
-        if (a == ECH__ALGORITHM_DIRECT && p.nodes > 1)
-            continue;
         const ech__collective_price other = price_one(&p, a, (double)bytes);
         if (other.seconds < best.seconds)
             best = other;

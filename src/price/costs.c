@@ -211,6 +211,11 @@ void ech__costs_forget(ech__costs *costs, const char *key)
     costs->count = left;
 }
 
+const char *ech__costs_machine_name(const ech__costs *costs)
+{
+    return costs->machine;
+}
+
 bool ech__costs_link(const ech__costs *costs, int64_t bytes, bool aftermath, ech__link *out)
 {
     const ech__size_costs *c = NULL;

@@ -123,6 +123,8 @@ int ech__costs_beside(const ech__costs *costs, const char *key);
 ech_status ech__costs_put(ech__costs *costs, const char *key, const ech__step_cost *cost);
 /* Leaves out all of a key, of this machine; a file keeps them. */
 void ech__costs_forget(ech__costs *costs, const char *key);
+/* Processor, cores and libraries. */
+const char *ech__costs_machine_name(const ech__costs *costs);
 /* Of this machine; can be changed. */
 ech__machine_costs *ech__costs_machine(ech__costs *costs);
 /* The link whose price for the direct exchange is as measured, for this many bytes and for few: of the all-reduce alone, or with

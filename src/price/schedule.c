@@ -86,15 +86,19 @@ static int64_t direct_steps(int64_t n)
     return 2;
 }
 
+/* Sends begin with the next place, so that not all go to the same one at the same time. Receives are in the order of places,
+ * which is that of the sums. */
 static void direct_moves(const places *p, int64_t me, int64_t step, moves *m)
 {
     const ech__range own = part_of(p->data, me, p->n, p->grain);
+    for (int64_t i = 1; i < p->n; i++) {
+        const int64_t other = (me + i) % p->n;
+        add(m, ECH__MOVE_SEND, other, step == 0 ? part_of(p->data, other, p->n, p->grain) : own);
+    }
     for (int64_t other = 0; other < p->n; other++) {
-        const ech__range theirs = part_of(p->data, other, p->n, p->grain);
-        if (other == me)
-            continue;
-        add(m, ECH__MOVE_SEND, other, step == 0 ? theirs : own);
-        add(m, step == 0 ? ECH__MOVE_ADD : ECH__MOVE_COPY, other, step == 0 ? own : theirs);
+        if (other != me)
+            add(m, step == 0 ? ECH__MOVE_ADD : ECH__MOVE_COPY, other,
+                step == 0 ? own : part_of(p->data, other, p->n, p->grain));
     }
 }
 
@@ -212,15 +216,16 @@ static void inside_moves(const ech__schedule *s, const nodes *at, bool up, moves
     const int64_t first = at->node * s->per_node;
     const ech__range all = {0, s->count};
     const bool owns = at->local < at->owners;
+    for (int64_t next = 1; next < at->size; next++) {
+        const int64_t i = (at->local + next) % at->size;
+        if (up ? i < at->owners : owns)
+            add(m, ECH__MOVE_SEND, first + i,
+                part_of(all, up ? i : at->local, at->owners, s->grain));
+    }
     for (int64_t i = 0; i < at->size; i++) {
-        if (i == at->local)
-            continue;
-        if (i < at->owners)
-            add(m, up ? ECH__MOVE_SEND : ECH__MOVE_COPY, first + i,
-                part_of(all, i, at->owners, s->grain));
-        if (owns)
-            add(m, up ? ECH__MOVE_ADD : ECH__MOVE_SEND, first + i,
-                part_of(all, at->local, at->owners, s->grain));
+        if (i != at->local && (up ? owns : i < at->owners))
+            add(m, up ? ECH__MOVE_ADD : ECH__MOVE_COPY, first + i,
+                part_of(all, up ? at->local : i, at->owners, s->grain));
     }
 }
 

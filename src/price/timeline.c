@@ -29,7 +29,7 @@ ech__priced_step ech__price_step(const ech__priced_op *ops, size_t count,
         switch (ops[i].kind) {
         case ECH__PRICED_BUCKET: {
             const double done = ech__timeline_bucket(&t, now, ops[i].bytes);
-            if (algorithm == ECH__ALGORITHM_DIRECT) { /* the device reduces its shard itself */
+            if (cluster->mover == ECH__MOVER_DEVICES) {
                 step.exposed_s += done - now;
                 now = done;
             }
@@ -59,7 +59,9 @@ ech__priced_step ech__price_step(const ech__priced_op *ops, size_t count,
     step.step_s = now;
     step.exposed_s += sync;
     step.comm_s = t.comm_s + sync;
-    step.hidden_s = step.comm_s > step.exposed_s ? step.comm_s - step.exposed_s : 0;
+    /* The rest is rounding where all of it is exposed. */
+    const double hidden = step.comm_s - step.exposed_s;
+    step.hidden_s = hidden > 1e-9 * step.comm_s ? hidden : 0;
     step.busiest_bytes += t.busiest_bytes;
     return step;
 }

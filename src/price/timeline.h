@@ -7,8 +7,8 @@
  *     each rank's buckets, in their order: ech__timeline_bucket(&t, ready_s, bytes)    ready on the slowest rank
  *     t.done_s                                                                         when the last sum is there
  *
- * Links move data by themselves while devices compute; but in the direct exchange through shared memory the devices do the
- * work, so there all of it is exposed.
+ * Links move data by themselves while devices compute; through shared memory the devices do the work (cluster->mover), so there
+ * all of it is exposed.
  */
 #ifndef ECH_PRICE_TIMELINE_H
 #define ECH_PRICE_TIMELINE_H

@@ -121,7 +121,7 @@ fit "a pipeline" pipeline 4 --batch-size 96 --micro-batches 6
 says "the table and the kinds below it show the same" '^same$' python3 -c '
 import re, subprocess, sys
 text = subprocess.run(sys.argv[1:], capture_output=True, text=True).stdout
-row = re.search(r"^ +1 +128\* .* ([0-9.]+ [kKMG]?B) +0 B +predicted$", text, re.M).group(1)
+row = re.search(r"^ +1 +128\* .* ([0-9.]+ [kKMG]?B) +0 B +- +predicted$", text, re.M).group(1)
 total = re.search(r"^  total +([0-9.]+ [kKMG]?B) ", text, re.M).group(1)
 print("same" if row == total else text)' "$ECHELON" plan "${model[@]}" --batch-size 128 "${one[@]}"
 

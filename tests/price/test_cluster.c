@@ -25,7 +25,7 @@ static int tear_down(void **state)
 
 static void takes(ech_ctx *ctx, const char *text, double bytes_per_s, double latency_s)
 {
-    ech__link link = {-1, -1};
+    ech__link link = {-1, -1, -1};
     if (ech__link_parse(ctx, text, &link) < 0)
         fail_msg("%s", ech_ctx_error(ctx));
     if (fabs(link.bytes_per_s - bytes_per_s) > 1e-12 * bytes_per_s ||
@@ -41,7 +41,7 @@ static void says(const ech_ctx *ctx, const char *sentence)
 
 static void refuses(ech_ctx *ctx, const char *text, const char *sentence)
 {
-    ech__link link = {-1, -1};
+    ech__link link = {-1, -1, -1};
     assert_int_equal(ech__link_parse(ctx, text, &link), ECH_E_INVALID);
     assert_true(link.bytes_per_s == -1 && link.latency_s == -1);
     says(ctx, sentence);
@@ -66,6 +66,34 @@ static void units(void **state)
     takes(ctx, "5KB/s,1us", 5e3, 1e-6);
     takes(ctx, "5MB/s,1us", 5e6, 1e-6);
     takes(ctx, "2e9B/s,1e-6s", 2e9, 1e-6);
+}
+
+static void overheads(void **state)
+{
+    ech_ctx *ctx = *state;
+    ech__link link;
+    assert_int_equal(ech__link_parse(ctx, "12GB/s,5us", &link), ECH_OK);
+    assert_true(link.overhead_s == link.latency_s);
+    assert_int_equal(ech__link_parse(ctx, "12GB/s,5us, 400ns", &link), ECH_OK);
+    assert_true(fabs(link.overhead_s - 4e-7) < 1e-15 && fabs(link.latency_s - 5e-6) < 1e-15);
+    refuses(ctx, "12GB/s,5us,6us", "overhead 6 us: it must be at most the latency, which is 5 us");
+    refuses(ctx, "12GB/s,5us,", "overhead '' is not understood");
+}
+
+static void one_link_makes_nodes(void **state)
+{
+    ech__cluster c = {0};
+    assert_int_equal(ech__cluster_of_link(*state, "12GB/s,5us", ECH__NODE_SIZE, &c), ECH_OK);
+    assert_int_equal(c.devices_per_node, 8);
+    assert_int_equal(c.nodes, 0);
+    assert_true(c.between.bytes_per_s == 12e9 && fabs(c.between.latency_s - 5e-6) < 1e-15);
+    assert_int_equal(c.mover, ECH__MOVER_LINKS);
+    assert_string_equal(ech__cluster_describe(&c).s,
+                        "given links: 12 GB/s, 5.00 us; nodes of 8 devices, which share one such "
+                        "link to other nodes");
+    c = ech__cluster_defaults();
+    assert_string_equal(ech__cluster_describe(&c).s,
+                        "this machine's memory, not measured: a default of 10 GB/s, 1.00 us");
 }
 
 static void spaces(void **state)
@@ -111,7 +139,7 @@ static void nonsense(void **state)
     refuses(ctx, "0x10GB/s,5us", "bandwidth '0x10GB/s' is not understood");
     refuses(ctx, ".GB/s,5us", "bandwidth '.GB/s' is not understood");
     refuses(ctx, "12eGB/s,5us", "bandwidth '12eGB/s' is not understood");
-    refuses(ctx, "12GB/s,5us,3us", "latency '5us,3us' is not understood");
+    refuses(ctx, "12GB/s,5us,3us,1us", "overhead '3us,1us' is not understood");
     refuses(ctx, "12GB/s\n,5us", "bandwidth '12GB/s?' is not understood");
     char text[300];
     memset(text, '1', sizeof text);
@@ -253,6 +281,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(units, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(overheads, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_link_makes_nodes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(spaces, set_up, tear_down),
         cmocka_unit_test_setup_teardown(limits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nonsense, set_up, tear_down),

@@ -1,7 +1,7 @@
 /* Prices of all-reduces: by hand, against every message counted, and at their limits. */
 #include "price/collective.h"
 #include "support/cmocka_first.h"
-#include "support/schedule.h"
+#include "support/simulate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 
 #define ALPHA 3e-6
 #define BETA 2e9
+#define HALVING_OFF 0.5
 
 static const ech__algorithm algorithms[] = {
     ECH__ALGORITHM_RING,         ECH__ALGORITHM_TREE,   ECH__ALGORITHM_HALVING,
@@ -19,7 +20,7 @@ enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
 static ech__cluster one_node(void)
 {
     ech__cluster c = ech__cluster_defaults();
-    c.inside = (ech__link){.bytes_per_s = BETA, .latency_s = ALPHA};
+    c.inside = (ech__link){.bytes_per_s = BETA, .latency_s = ALPHA, .overhead_s = ALPHA};
     return c;
 }
 
@@ -27,8 +28,8 @@ static ech__cluster one_node(void)
 static ech__cluster nodes_of(int64_t per_node)
 {
     return (ech__cluster){.devices_per_node = per_node,
-                          .inside = {.bytes_per_s = 8e9, .latency_s = 2e-6},
-                          .between = {.bytes_per_s = 1e9, .latency_s = 10e-6}};
+                          .inside = {8e9, .latency_s = 2e-6, .overhead_s = 2e-6},
+                          .between = {1e9, .latency_s = 10e-6, .overhead_s = 10e-6}};
 }
 
 static void check_close(double got, double wanted, const char *what, ech__algorithm a, int64_t n)
@@ -54,10 +55,12 @@ static void on_one_node(void **state)
     check_seconds(&c, ECH__ALGORITHM_TREE, 4, 8000000, 4 * (ALPHA + 8e6 / BETA));
     check_seconds(&c, ECH__ALGORITHM_TREE, 5, 8000000, 6 * (ALPHA + 8e6 / BETA));
     check_seconds(&c, ECH__ALGORITHM_HALVING, 4, 8000000, 4 * ALPHA + 2 * 6e6 / BETA);
-    /* Two more than four: a pair of steps with all bytes. */
-    check_seconds(&c, ECH__ALGORITHM_HALVING, 6, 8000000, 6 * ALPHA + 2 * (8e6 + 6e6) / BETA);
-    check_seconds(&c, ECH__ALGORITHM_HIERARCHICAL, 4, 8000000, 6 * (ALPHA + 2e6 / BETA));
+    /* Two more than four: they hand over a quarter to each of two devices, and get it back. */
+    check_seconds(&c, ECH__ALGORITHM_HALVING, 6, 8000000, 6 * ALPHA + 2 * (6e6 + 4e6) / BETA);
+    /* Three messages, a latency apart. */
+    check_seconds(&c, ECH__ALGORITHM_DIRECT, 4, 800, 6 * ALPHA + 2 * 200 / BETA);
     check_seconds(&c, ECH__ALGORITHM_DIRECT, 4, 8000000, 2 * (ALPHA + 6e6 / BETA));
+    check_seconds(&c, ECH__ALGORITHM_HIERARCHICAL, 4, 8000000, 2 * (ALPHA + 6e6 / BETA));
 }
 
 static void over_nodes(void **state)
@@ -71,23 +74,30 @@ static void over_nodes(void **state)
     check_seconds(&c, ECH__ALGORITHM_HALVING, 8, mb8,
                   2 * (2e-6 + 4e6 / 8e9 + 2e-6 + 2e6 / 8e9 + 10e-6 + 4 * 1e6 / 1e9));
     check_seconds(&c, ECH__ALGORITHM_HIERARCHICAL, 8, mb8,
-                  2 * (3 * (2e-6 + 2e6 / 8e9) + 10e-6 + 4 * 1e6 / 1e9));
+                  2 * (2e-6 + 6e6 / 8e9 + 10e-6 + 4 * 1e6 / 1e9));
     check_seconds(&c, ECH__ALGORITHM_DIRECT, 8, mb8,
                   2 * (2e-6 + 6e6 / 8e9 + 10e-6 + 4 * 1e6 / 1e9));
 }
 
-static void a_last_node_that_is_not_full(void **state)
+/* A message costs the device that sends it, so direct grows with the devices and tree with their logarithm. */
+static void every_message_costs(void **state)
 {
     (void)state;
-    const ech__cluster c = nodes_of(4); /* 6 devices: 4 and 2, so two owners of 4 MB */
-    const int64_t mb8 = 8000000;
-    check_seconds(&c, ECH__ALGORITHM_HIERARCHICAL, 6, mb8,
-                  2 * (3 * (2e-6 + 4e6 / 8e9) + 10e-6 + 2 * 2e6 / 1e9));
-    check_seconds(&c, ECH__ALGORITHM_RING, 6, mb8, 10 * (10e-6 + 8e6 / 6 / 1e9));
-    check_seconds(&c, ECH__ALGORITHM_TREE, 6, mb8, 2 * (2 * (2e-6 + 1e-3) + 10e-6 + 8e-3));
-    /* Devices 1, 3, 4, 5 go on: 1 with 3 and 4 with 5 inside, then two messages out of either node. */
-    check_seconds(&c, ECH__ALGORITHM_HALVING, 6, mb8,
-                  2 * (2e-6 + 1e-3 + 2e-6 + 4e6 / 8e9 + 10e-6 + 2 * 2e6 / 1e9));
+    const ech__cluster c = one_node();
+    const int64_t million = 1000000;
+    for (size_t a = 0; a < ALGORITHMS; a++) {
+        const bool logarithmic =
+            algorithms[a] == ECH__ALGORITHM_TREE || algorithms[a] == ECH__ALGORITHM_HALVING;
+        const double seconds = ech__price_allreduce(&c, algorithms[a], million, 0).seconds;
+        if (logarithmic)
+            assert_true(seconds < 200 * ALPHA);
+        else
+            check_close(seconds, 2 * (million - 1) * ALPHA, "latencies", algorithms[a], million);
+    }
+    ech__cluster faster = c;
+    faster.inside.overhead_s = ALPHA / 10;
+    check_close(ech__price_allreduce(&faster, ECH__ALGORITHM_DIRECT, 11, 0).seconds,
+                2 * (ALPHA + 9 * ALPHA / 10), "an overhead", ECH__ALGORITHM_DIRECT, 11);
 }
 
 static void a_device_cannot_send_faster_than_its_port(void **state)
@@ -117,113 +127,127 @@ static void owners_share_the_port_of_their_node(void **state)
 
 /* ---- every message counted ---- */
 
+enum { MOST = 256 };
+
 typedef struct ports {
-    const ech__cluster *cluster;
-    int64_t devices, per_node, step;
-    bool alone; /* one device per node */
-    double now[4][256], all[4][256];
-    bool crossed, stayed; /* in this step */
-    double seconds;
+    int64_t device_out[MOST], device_in[MOST], node_out[MOST], node_in[MOST];
 } ports;
 
-enum { DEVICE_UP, DEVICE_DOWN, NODE_UP, NODE_DOWN };
-
-static double largest(const ports *p, const double of[4][256], int port)
+static void count_messages(const ech__schedule *s, ports *p)
 {
-    double most = 0;
-    for (int64_t i = 0; i < p->devices; i++)
-        most = fmax(most, fmax(of[port][i], of[port + 1][i]));
-    return most;
-}
-
-/* Ports carry what they have to; nothing ends before the fullest port of its kind is empty. Right
- * where messages that cross are of one size, and those that stay too. */
-static void end_step(ports *p)
-{
-    const double nodes = largest(p, p->now, NODE_UP) / p->cluster->between.bytes_per_s;
-    const double devices =
-        p->alone ? 0 : largest(p, p->now, DEVICE_UP) / p->cluster->inside.bytes_per_s;
-    double step = 0;
-    if (p->stayed)
-        step = p->cluster->inside.latency_s + devices;
-    if (p->crossed)
-        step = fmax(step, p->cluster->between.latency_s + fmax(nodes, devices));
-    p->seconds += step;
-    memset(p->now, 0, sizeof p->now);
-    p->crossed = p->stayed = false;
-}
-
-static void carry(ports *p, int port, int64_t index, double bytes)
-{
-    p->now[port][index] += bytes;
-    p->all[port][index] += bytes;
-}
-
-static void count_message(void *user, const schedule_message *m)
-{
-    ports *p = user;
-    for (; p->step < m->step; p->step++)
-        end_step(p);
-    assert_true(m->src != m->dst && m->step == p->step);
-    const int64_t from = m->src / p->per_node, to = m->dst / p->per_node;
-    carry(p, DEVICE_UP, m->src, m->bytes);
-    carry(p, DEVICE_DOWN, m->dst, m->bytes);
-    if (from != to) {
-        carry(p, NODE_UP, from, m->bytes);
-        carry(p, NODE_DOWN, to, m->bytes);
+    ech__move *moves = calloc((size_t)ech__schedule_most(s), sizeof *moves);
+    assert_non_null(moves);
+    memset(p, 0, sizeof *p);
+    for (int64_t step = 0; step < ech__schedule_steps(s); step++) {
+        for (int64_t r = 0; r < s->devices; r++) {
+            const int64_t n = ech__schedule_moves(s, r, step, moves);
+            for (int64_t i = 0; i < n; i++) {
+                const int64_t to = moves[i].peer, bytes = moves[i].range.count;
+                if (moves[i].kind != ECH__MOVE_SEND)
+                    continue;
+                p->device_out[r] += bytes;
+                p->device_in[to] += bytes;
+                if (r / s->per_node == to / s->per_node)
+                    continue;
+                p->node_out[r / s->per_node] += bytes;
+                p->node_in[to / s->per_node] += bytes;
+            }
+        }
     }
-    p->crossed |= from != to;
-    p->stayed |= from == to;
+    free(moves);
 }
 
-static void check_counted(ports *p, const ech__cluster *c, ech__algorithm a, int64_t n,
-                          int64_t bytes)
+static double largest(const int64_t *out, const int64_t *in)
+{
+    int64_t most = 0;
+    for (int i = 0; i < MOST; i++) {
+        most = out[i] > most ? out[i] : most;
+        most = in[i] > most ? in[i] : most;
+    }
+    return (double)most;
+}
+
+static void check_bytes(const ech__cluster *c, ech__algorithm a, int64_t n)
 {
     const int64_t per_node = c->devices_per_node < n ? c->devices_per_node : n;
-    assert_true(n <= 256);
-    *p = (ports){.cluster = c, .devices = n, .per_node = per_node, .alone = per_node == 1};
-    const schedule s = {.algorithm = a,
-                        .devices = n,
-                        .per_node = per_node,
-                        .bytes = (double)bytes,
-                        .visit = count_message,
-                        .user = p};
-    const int64_t steps = schedule_run(&s);
-    for (; p->step < steps; p->step++)
-        end_step(p);
+    const int64_t bytes = (int64_t)1 << 24; /* a byte more or less in a part is rounding */
+    const ech__schedule s = {a, n, per_node, bytes, 1};
+    ports p;
+    count_messages(&s, &p);
     const ech__collective_price price = ech__price_allreduce(c, a, n, bytes);
     assert_int_equal(price.algorithm, a);
-    assert_int_equal(price.steps, steps);
-    check_close(price.seconds, p->seconds, "the price", a, n);
-    check_close(price.device_bytes, largest(p, p->all, DEVICE_UP), "a device's bytes", a, n);
-    check_close(price.node_bytes, largest(p, p->all, NODE_UP), "a node's bytes", a, n);
-    const double device_s = p->alone ? 0 : price.device_bytes / c->inside.bytes_per_s;
+    assert_int_equal(price.steps, ech__schedule_steps(&s));
+    const double device = largest(p.device_out, p.device_in);
+    const double node = largest(p.node_out, p.node_in);
+    if (fabs(price.device_bytes - device) > 1e-4 * device ||
+        fabs(price.node_bytes - node) > 1e-4 * node)
+        fail_msg("%s on %lld devices, %lld per node: %.0f and %.0f bytes, not %.0f and %.0f",
+                 ech__algorithm_name(a), (long long)n, (long long)per_node, price.device_bytes,
+                 price.node_bytes, device, node);
+    const double device_s = per_node == 1 ? 0 : price.device_bytes / c->inside.bytes_per_s;
     const double node_s = price.node_bytes / c->between.bytes_per_s;
     assert_true(price.busiest_bytes == (node_s > device_s ? price.node_bytes : price.device_bytes));
 }
 
-static void closed_forms_are_what_messages_add_up_to(void **state)
+static void ports_carry_what_messages_add_up_to(void **state)
 {
     (void)state;
-    ports *p = malloc(sizeof *p);
-    assert_non_null(p);
-    const int64_t sizes[] = {0, 4096, 44700000};
     for (int64_t per_node = 1; per_node <= 20; per_node++) {
         const ech__cluster c = nodes_of(per_node);
         for (int64_t n = 2; n <= 150; n += 1 + n / 40) {
-            for (size_t a = 0; a < ALGORITHMS; a++) {
-                for (int i = 0; i < 3; i++)
-                    check_counted(p, &c, algorithms[a], n, sizes[i]);
-            }
+            for (size_t a = 0; a < ALGORITHMS; a++)
+                check_bytes(&c, algorithms[a], n);
         }
     }
-    /* Nodes whose numbers wander through the blocks for long, and powers of two. */
     const int64_t odd[][2] = {{255, 7}, {256, 8}, {250, 17}, {192, 9}, {256, 33}, {131, 5}};
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         const ech__cluster c = nodes_of(odd[i][1]);
-        check_counted(p, &c, ECH__ALGORITHM_HALVING, odd[i][0], 44700000);
+        check_bytes(&c, ECH__ALGORITHM_HALVING, odd[i][0]);
+        check_bytes(&c, ECH__ALGORITHM_TREE, odd[i][0]);
     }
-    free(p);
+}
+
+/* ---- every message simulated ---- */
+
+/* How far a price may be from the simulation. Rings and trees are exact. Where nodes are not full, or messages of a device
+ * overlap, devices get out of step, and formulas have no such thing. */
+static double tolerance(ech__algorithm a, int64_t n, int64_t per_node)
+{
+    const bool regular = (n & (n - 1)) == 0 && (per_node & (per_node - 1)) == 0;
+    if (a == ECH__ALGORITHM_RING || a == ECH__ALGORITHM_TREE)
+        return 1e-4;
+    if (a == ECH__ALGORITHM_HALVING)
+        return regular ? 1e-4 : HALVING_OFF;
+    return 0.1;
+}
+
+static void check_simulated(const ech__cluster *c, ech__algorithm a, int64_t n, int64_t bytes)
+{
+    const double price = ech__price_allreduce(c, a, n, bytes).seconds;
+    const double wanted = simulate_allreduce(c, a, n, bytes);
+    if (!(fabs(price / wanted - 1) <= tolerance(a, n, c->devices_per_node)))
+        fail_msg("%s of %lld bytes on %lld devices, %lld per node, takes %.6g us, not %.6g",
+                 ech__algorithm_name(a), (long long)bytes, (long long)n,
+                 (long long)c->devices_per_node, wanted * 1e6, price * 1e6);
+}
+
+static void closed_forms_are_what_messages_take(void **state)
+{
+    (void)state;
+    const int64_t per_node[] = {1, 2, 4, 5, 8, 64}, sizes[] = {4096, 1 << 20, 44700000};
+    for (int i = 0; i < 6; i++) {
+        ech__cluster c = nodes_of(per_node[i]);
+        c.inside.bytes_per_s = 12e9;
+        c.between.bytes_per_s = 12.5e9;
+        for (int64_t n = 2; n <= 64; n++) {
+            for (size_t a = 0; a < ALGORITHMS; a++) {
+                /* Hundreds of messages at once take long to simulate. */
+                if (algorithms[a] < ECH__ALGORITHM_HIERARCHICAL ||
+                    (per_node[i] <= 8 && n <= 12 * per_node[i]) || n <= 12)
+                    check_simulated(&c, algorithms[a], n, sizes[n % 3]);
+            }
+        }
+    }
 }
 
 /* ---- limits ---- */
@@ -255,8 +279,7 @@ static void no_bytes_cost_the_latencies(void **state)
     const ech__cluster c = one_node();
     for (size_t a = 0; a < ALGORITHMS; a++) {
         const ech__collective_price p = ech__price_allreduce(&c, algorithms[a], 12, 0);
-        check_close(p.seconds, (double)p.steps * ALPHA, "the price of nothing", algorithms[a], 12);
-        assert_true(p.busiest_bytes == 0);
+        assert_true(p.seconds >= 8 * ALPHA && p.busiest_bytes == 0);
     }
 }
 
@@ -353,11 +376,8 @@ static void the_best_is_the_cheapest(void **state)
                 assert_true(best.algorithm != ECH__ALGORITHM_BEST);
                 chosen[best.algorithm]++;
                 double least = INFINITY;
-                for (size_t a = 0; a < ALGORITHMS; a++) {
-                    if (algorithms[a] != ECH__ALGORITHM_DIRECT || n <= per_node)
-                        least =
-                            fmin(least, ech__price_allreduce(&c, algorithms[a], n, bytes).seconds);
-                }
+                for (size_t a = 0; a < ALGORITHMS; a++)
+                    least = fmin(least, ech__price_allreduce(&c, algorithms[a], n, bytes).seconds);
                 assert_true(best.seconds == least);
             }
         }
@@ -388,10 +408,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_one_node),
         cmocka_unit_test(over_nodes),
-        cmocka_unit_test(a_last_node_that_is_not_full),
+        cmocka_unit_test(every_message_costs),
         cmocka_unit_test(a_device_cannot_send_faster_than_its_port),
         cmocka_unit_test(owners_share_the_port_of_their_node),
-        cmocka_unit_test(closed_forms_are_what_messages_add_up_to),
+        cmocka_unit_test(ports_carry_what_messages_add_up_to),
+        cmocka_unit_test(closed_forms_are_what_messages_take),
         cmocka_unit_test(one_device_costs_nothing),
         cmocka_unit_test(two_devices_exchange_halves),
         cmocka_unit_test(no_bytes_cost_the_latencies),

@@ -6,8 +6,8 @@
 
 /* On two devices a ring of b bytes takes 2 (1 ms + b/2 / 1 GB/s), so 2 MB take 4 ms. */
 static const ech__cluster cluster = {.nodes = 1,
-                                     .inside = {.bytes_per_s = 1e9, .latency_s = 1e-3},
-                                     .between = {.bytes_per_s = 1e9, .latency_s = 1e-3}};
+                                     .inside = {1e9, .latency_s = 1e-3, .overhead_s = 1e-3},
+                                     .between = {1e9, .latency_s = 1e-3, .overhead_s = 1e-3}};
 enum { MB = 1000000 };
 
 static void is(double got, double wanted)
@@ -59,15 +59,32 @@ static void test_queue(void **state)
     is(s.hidden_s, 1e-3);
 }
 
-static void test_direct(void **state)
+static void test_movers(void **state)
 {
     (void)state;
     /* The devices do it themselves: nothing is hidden, and the order does not matter. */
-    const ech__priced_step s = price(overlapping, OPS, ECH__ALGORITHM_DIRECT, 2);
+    ech__cluster memory = cluster;
+    memory.mover = ECH__MOVER_DEVICES;
+    const ech__priced_step s =
+        ech__price_step(overlapping, OPS, &memory, ECH__ALGORITHM_DIRECT, 2, 0.5e-3);
     is(s.comm_s, 8e-3);
     is(s.exposed_s, 8e-3);
     is(s.hidden_s, 0);
     is(s.step_s, 0.5e-3 + 16e-3 + 8e-3);
+    /* Over links the same algorithm is hidden as any other. */
+    is(price(overlapping, OPS, ECH__ALGORITHM_DIRECT, 2).hidden_s, 4e-3);
+}
+
+/* The best one and the one that it is have one price. */
+static void test_best(void **state)
+{
+    (void)state;
+    for (int64_t devices = 2; devices < 3000; devices = devices * 3 / 2 + 1) {
+        const ech__algorithm named =
+            ech__price_allreduce(&cluster, ECH__ALGORITHM_BEST, devices, 2 * MB).algorithm;
+        const ech__priced_step best = price(overlapping, OPS, ECH__ALGORITHM_BEST, devices);
+        is(price(overlapping, OPS, named, devices).step_s, best.step_s);
+    }
 }
 
 static void test_sync(void **state)
@@ -102,8 +119,9 @@ static void test_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hidden), cmocka_unit_test(test_queue), cmocka_unit_test(test_direct),
-        cmocka_unit_test(test_sync),   cmocka_unit_test(test_alone), cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_hidden),  cmocka_unit_test(test_queue), cmocka_unit_test(test_movers),
+        cmocka_unit_test(test_best),    cmocka_unit_test(test_sync),  cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

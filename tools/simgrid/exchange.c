@@ -1,12 +1,12 @@
-/* The messages of all-reduces and nothing else, for SimGrid to time: compiled with smpicc and
- * started by tools/simgrid/compare.
+/* The messages of all-reduces and nothing else, for SimGrid to time: the schedules that src/comm runs
+ * (price/schedule.h), compiled with smpicc and started by tools/simgrid/compare.
  *
  *     exchange PER_NODE ALGORITHM:BYTES...      "ALGORITHM BYTES SECONDS" for each
  *
  * A rank posts all its messages of a step, waits for them, and goes on to the next step that has
  * one for it. Ranks begin at the same moment; the last one to end is what counts.
  */
-#include "support/schedule.h"
+#include "price/schedule.h"
 
 #include <mpi.h>
 #include <simgrid/actor.h>
@@ -16,36 +16,26 @@
 
 typedef struct rank_state {
     int rank;
-    int64_t step;
     char *memory; /* of everything: what is in it does not matter */
-    MPI_Request *requests;
-    int used, capacity;
 } rank_state;
 
-static void end_step(rank_state *s)
+/* Receives are posted first: a send has an overhead, and a message begins when both ends are there. */
+static void run_step(const rank_state *s, const ech__move *moves, int64_t count,
+                     MPI_Request *requests)
 {
-    MPI_Waitall(s->used, s->requests, MPI_STATUSES_IGNORE);
-    s->used = 0;
-}
-
-static void post(void *user, const schedule_message *m)
-{
-    rank_state *s = user;
-    if (m->src != s->rank && m->dst != s->rank)
-        return;
-    if (m->step != s->step)
-        end_step(s);
-    s->step = m->step;
-    if (s->used == s->capacity) {
-        fprintf(stderr, "exchange: more messages in a step than there are ranks\n");
-        MPI_Abort(MPI_COMM_WORLD, 1);
+    int used = 0;
+    for (int sends = 0; sends < 2; sends++) {
+        for (int64_t i = 0; i < count; i++) {
+            const int peer = (int)moves[i].peer, bytes = (int)moves[i].range.count;
+            if ((moves[i].kind == ECH__MOVE_SEND) != sends)
+                continue;
+            if (sends)
+                MPI_Isend(s->memory, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &requests[used++]);
+            else
+                MPI_Irecv(s->memory, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &requests[used++]);
+        }
     }
-    const int bytes = (int)(m->bytes + 0.5);
-    MPI_Request *request = &s->requests[s->used++];
-    if (m->src == s->rank)
-        MPI_Isend(s->memory, bytes, MPI_BYTE, (int)m->dst, 0, MPI_COMM_WORLD, request);
-    else
-        MPI_Irecv(s->memory, bytes, MPI_BYTE, (int)m->src, 0, MPI_COMM_WORLD, request);
+    MPI_Waitall(used, requests, MPI_STATUSES_IGNORE);
 }
 
 /* Ranks leave a barrier one by one; this puts them to one moment, a little later. */
@@ -81,22 +71,24 @@ static void run_case(rank_state *s, int world, int64_t per_node, const char *tex
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     const int64_t bytes = atoll(colon + 1);
+    const ech__schedule list = {algorithm, world, per_node, bytes, 1};
+    const size_t most = (size_t)ech__schedule_most(&list);
+    ech__move *moves = malloc(most * sizeof *moves);
+    MPI_Request *requests = malloc(most * sizeof *requests);
     s->memory = SMPI_SHARED_MALLOC((size_t)bytes + 1);
-    s->step = 0;
-    const schedule list = {.algorithm = algorithm,
-                           .devices = world,
-                           .per_node = per_node,
-                           .bytes = (double)bytes,
-                           .visit = post,
-                           .user = s};
     const double start = start_together();
-    schedule_run(&list);
-    end_step(s);
+    for (int64_t step = 0; step < ech__schedule_steps(&list); step++) {
+        const int64_t count = ech__schedule_moves(&list, s->rank, step, moves);
+        if (count)
+            run_step(s, moves, count, requests);
+    }
     double took = MPI_Wtime() - start, longest;
     MPI_Reduce(&took, &longest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     if (s->rank == 0)
         printf("%.*s %lld %.12g\n", (int)(colon - text), text, (long long)bytes, longest);
     SMPI_SHARED_FREE(s->memory);
+    free(requests);
+    free(moves);
 }
 
 int main(int argc, char **argv)
@@ -106,13 +98,10 @@ int main(int argc, char **argv)
     rank_state s = {0};
     MPI_Comm_size(MPI_COMM_WORLD, &world);
     MPI_Comm_rank(MPI_COMM_WORLD, &s.rank);
-    s.capacity = 2 * world;
-    s.requests = malloc((size_t)s.capacity * sizeof(MPI_Request));
     const int64_t asked = argc > 1 ? atoll(argv[1]) : 0;
     const int64_t per_node = asked < 1 || asked > world ? world : asked;
     for (int i = 2; i < argc; i++)
         run_case(&s, world, per_node, argv[i]);
-    free(s.requests);
     MPI_Finalize();
     return 0;
 }

@@ -219,11 +219,12 @@ ech_status ech__plan_links(ech_ctx *ctx, const args *a, const counts *devices,
     if (t->cluster)
         ECH_TRY(ech__cluster_load(ctx, t->cluster, out));
     else if (t->link)
-        ECH_TRY(ech__link_parse(ctx, t->link, &out->inside));
-    else if (device)
-        out->inside = device->link;
-    if (t->link || (device && !t->cluster))
-        out->between = out->inside;
+        ECH_TRY(ech__cluster_of_link(ctx, t->link, ech__training_node_size(t), out));
+    else if (device) /* as one link of every device, with the nodes of --link */
+        *out = (ech__cluster){.devices_per_node = ech__training_node_size(t),
+                              .inside = device->link,
+                              .between = device->link,
+                              .source = ECH__LINK_DEVICE};
     for (size_t i = 0; t->cluster && i < devices->count; i++)
         ECH_TRY(ech__cluster_check(ctx, out, devices->n[i]));
     return ECH_OK;

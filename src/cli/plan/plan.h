@@ -10,9 +10,9 @@ typedef struct ech__plan_result {
     ech__pricing *pricing;
     ech__load load;
     bool given_links;               /* else: this machine's memory */
-    const char *links;              /* as they were given */
     const char *costs;              /* file that the costs are kept in */
-    const char *machine;            /* that the costs were measured on; NULL: this one */
+    const char *machine;            /* that the costs were measured on */
+    bool exported;                  /* which is another one */
     double device_speed;            /* by which they were scaled */
     const ech__device_spec *device; /* NULL: costs were measured */
     const char *device_file;

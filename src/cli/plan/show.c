@@ -30,16 +30,15 @@ static void show_links(const ech__plan_result *r)
         printf("Devices share this machine's memory; %s at the measured speed.\n", row->moves);
         return;
     }
-    printf("%s: %.3g GB/s, %s",
-           !r->given_links ? "Measured exchange through this machine's memory"
-           : r->links      ? "Given links"
-                           : "Links of the device's description",
-           c->inside.bytes_per_s * 1e-9, ech__format_seconds(c->inside.latency_s).s);
-    if (c->devices_per_node)
-        printf(" intra-node, %lld devices per node; %.3g GB/s, %s inter-node",
-               (long long)c->devices_per_node, c->between.bytes_per_s * 1e-9,
-               ech__format_seconds(c->between.latency_s).s);
-    puts(r->given_links ? "." : "; the devices do the exchange, so none of it is hidden.");
+    printf("Links: %s%s.\n", ech__cluster_describe(c).s,
+           c->mover == ECH__MOVER_DEVICES ? "; the devices do the exchange, so none of it is hidden"
+                                          : "");
+    if (row->has_ranks)
+        printf(
+            "All-reduce: %s.\n",
+            ech__pricing_algorithm(r->pricing) == ECH__ALGORITHM_BEST
+                ? "the cheapest algorithm for each size; the table names that of the largest bucket"
+                : ech__algorithm_name(ech__pricing_algorithm(r->pricing)));
 }
 
 /* Nothing for plain f32 steps of one micro-step. */
@@ -97,14 +96,17 @@ static void show_head(const ech__plan_result *r)
         show_device(r);
         return;
     }
+    printf("Device: a core of %s.\n", r->machine);
     printf("Operator costs were measured on one device in training steps of");
     for (int i = 0; i < count; i++)
         printf("%s%lld", i ? ", " : " ", (long long)batches[i]);
     printf(" samples");
     if (r->beside > 1)
         printf(", alone and with %d devices at the same time", r->beside);
-    if (r->machine)
+    if (r->exported)
         printf(", on another machine (%s)", r->machine);
+    if (r->costs)
+        printf(", and are kept in %s", r->costs);
     puts(".");
     if (r->device_speed != 1)
         printf("Devices are %g times as fast as the one that was measured (--device-speed).\n",
@@ -112,17 +114,24 @@ static void show_head(const ech__plan_result *r)
     putchar('\n');
 }
 
+/* Of the largest bucket. */
+static const char *algorithm_of(const ech__price *p)
+{
+    return p->devices > 1 && p->algorithm != ECH__ALGORITHM_BEST ? ech__algorithm_name(p->algorithm)
+                                                                 : "-";
+}
+
 static void show_row(const ech__scaled *s)
 {
     const ech__price *p = &s->price;
     const ech__priced_step *step = &p->step;
-    printf("%8lld %7lld%c %9s %9s %9s %9s %9s %9s %7.2f %5.0f %% %10.1f %9s %9s  %s\n",
+    printf("%8lld %7lld%c %9s %9s %9s %9s %9s %9s %7.2f %5.0f %% %10.1f %9s %9s  %-16s  %s\n",
            (long long)p->devices, (long long)p->batch, p->between ? '*' : ' ',
            ech__format_seconds(step->step_s).s, ech__format_seconds(step->compute_s).s,
            ech__format_seconds(step->exposed_s).s, ech__format_seconds(p->wait_s).s,
            ech__format_seconds(p->other_s).s, ech__format_seconds(step->hidden_s).s, s->speedup,
            100 * s->efficiency, p->samples_per_s, ech__format_bytes(s->memory).s,
-           ech__format_bytes((int64_t)step->busiest_bytes).s, clock_of(p));
+           ech__format_bytes((int64_t)step->busiest_bytes).s, algorithm_of(p), clock_of(p));
 }
 
 /* For layers on several devices: micro-batches, and the bubble. */
@@ -225,9 +234,9 @@ static void show_advice(const ech__plan_result *r)
 void ech__plan_show(const ech__plan_result *r)
 {
     show_head(r);
-    printf("%8s %8s %9s %9s %9s %9s %9s %9s %7s %7s %10s %9s %9s\n", "devices", "batch", "step",
+    printf("%8s %8s %9s %9s %9s %9s %9s %9s %7s %7s %10s %9s %9s  %s\n", "devices", "batch", "step",
            "compute", "exposed", "wait", "other", "hidden", "speedup", "effic.", "samples/s",
-           "memory", "busiest");
+           "memory", "busiest", "algorithm");
     printf("%8s %8s %9s %9s %9s %9s %9s %9s %7s %7s %10s %9s %9s\n", "", "/device", "", "", "comm.",
            "", "", "comm.", "", "", "", "/device", "link");
     for (size_t i = 0; i < r->count; i++)
@@ -283,28 +292,6 @@ static ech_json *row_json(const ech__scaled *s)
     return row;
 }
 
-static ech_json *link_json(const ech__link *link)
-{
-    ech_json *json = ech__json_object();
-    ech__json_set_real(&json, "bytes_per_s", link->bytes_per_s);
-    ech__json_set_real(&json, "latency_s", link->latency_s);
-    return json;
-}
-
-static ech_json *links_json(const ech__plan_result *r)
-{
-    const ech__cluster *c = ech__pricing_cluster(r->pricing);
-    ech_json *json = ech__json_object();
-    ech__json_set_string(&json, "source",
-                         !r->given_links ? "measured"
-                         : r->links      ? "given"
-                                         : "device");
-    ech__json_set_int(&json, "devices_per_node", c->devices_per_node);
-    ech__json_set(&json, "inside", link_json(&c->inside));
-    ech__json_set(&json, "between", link_json(&c->between));
-    return json;
-}
-
 static ech_json *device_json(const ech__plan_result *r)
 {
     ech_json *json = ech__json_object();
@@ -324,7 +311,8 @@ static ech_json *costs_json(const ech__plan_result *r)
     for (int i = 0; i < count; i++)
         ech__json_append_int(&list, batches[i]);
     ech__json_set_string(&json, "file", r->costs);
-    ech__json_set_string(&json, "other_machine", r->machine);
+    ech__json_set_string(&json, "machine", r->machine);
+    ech__json_set_string(&json, "other_machine", r->exported ? r->machine : NULL);
     ech__json_set_real(&json, "device_speed", r->device_speed);
     ech__json_set(&json, "batches", list);
     ech__json_set_int(&json, "beside", r->beside);
@@ -354,7 +342,9 @@ ech_json *ech__plan_json(const ech__plan_result *r)
     ech__json_set_string(&json, "amp", ech__amp_name(r->config->train.amp.type));
     ech__json_set_string(&json, "grad_dtype", ech__dtype_name(r->config->train.ddp.grad_dtype));
     ech__json_set_int(&json, "exchanged_bytes", ech__pricing_exchanged(r->pricing));
-    ech__json_set(&json, "links", links_json(r));
+    ech__json_set(&json, "links", ech__cluster_json(ech__pricing_cluster(r->pricing)));
+    ech__json_set_string(&json, "algorithm",
+                         ech__algorithm_name(ech__pricing_algorithm(r->pricing)));
     if (r->device)
         ech__json_set(&json, "device", device_json(r));
     else

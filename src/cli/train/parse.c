@@ -28,7 +28,7 @@ static ech_status find_links(ech_ctx *ctx, ech__run_config *c)
     if (c->cluster)
         return ech__cluster_load(ctx, c->cluster, &e->cluster);
     if (c->link)
-        return ech__link_parse(ctx, c->link, &e->cluster.inside);
+        return ech__cluster_of_link(ctx, c->link, ech__training_node_size(c), &e->cluster);
     if (c->clock != ECH__CLOCK_REAL)
         e->cluster = own_links(ctx, c).cluster;
     if (e->algorithm == ECH__ALGORITHM_BEST)

@@ -212,8 +212,11 @@ static void show_exchange(const ech__run *run)
                                   : ech__backend_name(run->trainer->comm->backend),
            ech__run_clock(run));
     if (run->trainer->emulated)
-        printf("             operators take the CPU time of their thread, the exchange its "
-               "predicted time; memory contention between more cores is not included\n");
+        printf("             %s; all-reduce: %s\n"
+               "             operators take the CPU time of their thread, the exchange its "
+               "predicted time; memory contention between more cores is not included\n",
+               ech__cluster_describe(&run->trainer->emulation.cluster).s,
+               ech__algorithm_name(run->trainer->emulation.algorithm));
     else if (run->world * run->trainer->device->threads >= run->machine.threads)
         printf("             all cores compute, so the exchange takes time from computing\n");
     if (late->rank >= 0)

@@ -13,6 +13,11 @@ unsigned ech__training_asked(const ech__run_config *c, ech__strategy strategy)
            (p->micro_batches > one ? ECH__FEATURE_BIT(MICRO_BATCHES) : 0);
 }
 
+int64_t ech__training_node_size(const ech__run_config *c)
+{
+    return c->node_size ? c->node_size : ECH__NODE_SIZE;
+}
+
 ech_status ech__training_check(ech_ctx *ctx, const ech__run_config *c)
 {
     const ech_optimizer_options *o = &c->train.optimizer;
@@ -22,6 +27,9 @@ ech_status ech__training_check(ech_ctx *ctx, const ech__run_config *c)
     if (c->link && c->cluster)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--link and --cluster are both given; give one of them");
+    if (c->node_size && c->cluster)
+        return ech__fail(ctx, ECH_E_INVALID, "--node-size %d: the file of --cluster has its own",
+                         c->node_size);
     if (!ech__optimizer_of(o->kind)->has_momentum && o->momentum != 0)
         return ech__fail(ctx, ECH_E_INVALID, "--momentum requires --optimizer sgd; %s has --beta1",
                          ech__optimizer_name(o->kind));

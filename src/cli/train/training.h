@@ -9,3 +9,5 @@ void ech__training_defaults(void *args);
 unsigned ech__training_asked(const ech__run_config *config, ech__strategy strategy);
 /* Refuses --batch-size with --global-batch, --link with --cluster, and --momentum with an optimizer that has none. */
 ech_status ech__training_check(ech_ctx *ctx, const ech__run_config *config);
+/* Devices of a node, where links are given without nodes. */
+int64_t ech__training_node_size(const ech__run_config *config);

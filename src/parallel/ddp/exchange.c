@@ -119,7 +119,7 @@ int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech
                            int64_t *worked_ns)
 {
     const int world = ranks->comm->world;
-    const bool direct = ranks->algorithm == ECH__ALGORITHM_DIRECT;
+    const bool own = ranks->cluster->mover == ECH__MOVER_DEVICES;
     ech__timeline t;
     int64_t origin = INT64_MAX;
     ech__timeline_begin(&t, ranks->cluster, ranks->algorithm, world);
@@ -130,16 +130,16 @@ int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech
         for (int r = 1; r < world; r++)
             ready = ready_ns[b * world + r] > ready ? ready_ns[b * world + r] : ready;
         const double free_s = t.done_s;
-        const double ready_s = ech__seconds(ready - origin) + (direct ? t.comm_s : 0);
+        const double ready_s = ech__seconds(ready - origin) + (own ? t.comm_s : 0);
         /* Handing the result out is then in the time of the update: the sum alone moves half of the
          * bytes. */
         const ech__bucket *bucket = &ranks->buckets[b];
         const double done =
-            ech__timeline_bucket(&t, ready_s, bucket->bytes / (bucket->updates && direct ? 2 : 1));
+            ech__timeline_bucket(&t, ready_s, bucket->bytes / (bucket->updates && own ? 2 : 1));
         out[b].start_ns = origin + (int64_t)(1e9 * (free_s > ready_s ? free_s : ready_s));
         out[b].done_ns = origin + (int64_t)(1e9 * done);
     }
-    *worked_ns = direct ? (int64_t)(1e9 * t.comm_s) : 0;
+    *worked_ns = own ? (int64_t)(1e9 * t.comm_s) : 0;
     return ranks->nbuckets ? out[ranks->nbuckets - 1].done_ns : 0;
 }
 

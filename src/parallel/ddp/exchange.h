@@ -60,8 +60,8 @@ ech__exchange *ech__ranks_exchange(ech__ranks *ranks); /* NULL for NULL */
 ech_status ech__ranks_broadcast(ech__comm *comm, ech__device *device, void *memory, int64_t bytes);
 
 /* On a virtual clock, when all ranks have told when their buckets were ready: ready_ns[bucket *
- * world + rank] gives each bucket's start and end. Returns when the last one ends. In the direct
- * exchange the devices do the work themselves: *worked_ns is how much later each of them is at its
+ * world + rank] gives each bucket's start and end. Returns when the last one ends. Through
+ * shared memory the devices do the work themselves: *worked_ns is how much later each of them is at its
  * end because of it, and buckets are later by what came before them; over links it is 0. */
 int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech__coll_times *out,
                            int64_t *worked_ns);

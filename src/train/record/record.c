@@ -274,11 +274,22 @@ static ech_json *diverged_json(const ech__divergence *d)
     return json;
 }
 
+/* What the virtual clock counts with. */
+static ech_json *emulation_json(const ech__emulation *e)
+{
+    ech_json *json = ech__json_object();
+    ech__json_set(&json, "links", ech__cluster_json(&e->cluster));
+    ech__json_set_string(&json, "algorithm", ech__algorithm_name(e->algorithm));
+    return json;
+}
+
 static ech_json *summary_json(const ech__run *run)
 {
     const ech__run_summary *s = &run->summary;
     ech_json *json = ech__json_object();
     ech__json_set_string(&json, "clock", ech__run_clock(run));
+    if (run->trainer->emulated)
+        ech__json_set(&json, "emulation", emulation_json(&run->trainer->emulation));
     ech__json_set_bool(&json, "oversubscribed", run->trainer->oversubscribed);
     ech__json_set_int(&json, "world_size", run->world);
     ech__json_set_int(&json, "devices", ech__run_devices(run));

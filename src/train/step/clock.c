@@ -108,8 +108,10 @@ ech__emulation ech__emulation_here(ech_ctx *ctx, const ech_graph *graph, int64_t
     if (ech__costs_default_path(ctx, path, sizeof path) == ECH_OK && *path &&
         ech__costs_open(ctx, path, NULL, &costs) == ECH_OK) {
         const int64_t bytes = bytes_at_a_time(graph, bucket_bytes);
-        if (ech__costs_link(costs, bytes, false, &e.cluster.inside))
+        if (ech__costs_link(costs, bytes, false, &e.cluster.inside)) {
             e.cluster.between = e.cluster.inside;
+            e.cluster.source = ECH__LINK_MEASURED;
+        }
         ech__costs_close(costs);
     }
     ctx->error[0] = 0;
@@ -141,6 +143,6 @@ ech_status ech__clock_asked(ech_ctx *ctx, const ech_graph *graph, int64_t bucket
     if (!link || !*link)
         return ECH_OK;
     emulation->algorithm = ECH__ALGORITHM_BEST; /* of a link that is given, as echelon train does */
-    const ech_status status = ech__link_parse(ctx, link, &emulation->cluster.inside);
+    const ech_status status = ech__cluster_of_link(ctx, link, ECH__NODE_SIZE, &emulation->cluster);
     return status < 0 ? ech__fail_in(ctx, status, "ECHELON_LINK") : ECH_OK;
 }

@@ -70,7 +70,7 @@ static ech__graphs_options graphs_options(const ech_trainer *trainer, const ech_
         .ranks = o->pretended_ranks ? o->pretended_ranks : ech__trainer_world(trainer),
         .shared_memory =
             ech__device_shards_updates(trainer->device_kind) &&
-            (!trainer->emulated || trainer->emulation.algorithm == ECH__ALGORITHM_DIRECT),
+            (!trainer->emulated || trainer->emulation.cluster.mover == ECH__MOVER_DEVICES),
         .straggle_ms = o->straggle_ms};
 }
 
