@@ -20,24 +20,11 @@ static const limits RATE = {1e6, 1e18}, MEMORY = {1e6, 1e15}, COUNT = {1, 1e6}, 
 
 /* ---- members ---- */
 
-static ech_status check_members(ech_ctx *ctx, const ech_json *object, const char *const *names)
-{
-    for (ech__json_iter it = ech__json_begin(object); it.key; ech__json_next(&it)) {
-        size_t i = 0;
-        while (names[i] && strcmp(names[i], it.key) != 0)
-            i++;
-        if (!names[i])
-            return ech__fail(ctx, ECH_E_FORMAT, "\"%.40s\" is no member that is known here",
-                             it.key);
-    }
-    return ECH_OK;
-}
-
 static ech_status read_object(ech_ctx *ctx, const ech_json *object, const char *key,
                               const char *const *members, const ech_json **out)
 {
     ECH_TRY(ech__json_get_object(ctx, object, key, out));
-    const ech_status status = check_members(ctx, *out, members);
+    const ech_status status = ech__json_check_members(ctx, *out, members);
     return status < 0 ? ech__fail_in(ctx, status, "\"%s\"", key) : ECH_OK;
 }
 
@@ -153,11 +140,11 @@ static ech_status read_f32(ech_ctx *ctx, const ech_json *doc, ech__device_spec *
         return ECH_OK;
     ECH_TRY(read_object(ctx, doc, "f32_products", members, &object));
     for (int i = 0; members[i]; i++) {
-        const char *text = "";
-        ech_status status = ech__json_get_string(ctx, object, members[i], &text);
+        char text[24] = "";
+        ech_status status = read_text(ctx, object, members[i], text, sizeof text);
         const bool tf32 = !strcmp(text, math_names[ECH__MATH_TF32]);
         if (status == ECH_OK && !tf32 && strcmp(text, math_names[ECH__MATH_F32]) != 0)
-            status = ech__fail(ctx, ECH_E_FORMAT, "\"%s\" is '%.20s': it must be f32 or tf32",
+            status = ech__fail(ctx, ECH_E_FORMAT, "\"%s\" is '%s': it must be f32 or tf32",
                                members[i], text);
         if (status == ECH_OK && tf32 && out->peak[ECH__MATH_TF32] == 0)
             status = ech__fail(ctx, ECH_E_FORMAT,
@@ -271,7 +258,7 @@ static ech_status read_spec(ech_ctx *ctx, const ech_json *doc, ech__device_spec 
     if (ech__json_kind_of(doc) != ECH_JSON_OBJECT)
         return ech__fail(ctx, ECH_E_FORMAT, "a device must be an object, not %s",
                          ech__json_kind_name(ech__json_kind_of(doc)));
-    ECH_TRY(check_members(ctx, doc, members));
+    ECH_TRY(ech__json_check_members(ctx, doc, members));
     ECH_TRY(read_text(ctx, doc, "name", out->name, sizeof out->name));
     if (ech__json_find(doc, "note"))
         ECH_TRY(read_text(ctx, doc, "note", note, sizeof note));

@@ -169,20 +169,6 @@ ech_status ech__cluster_of_link(ech_ctx *ctx, const char *text, int64_t node_siz
 
 /* ---- files ---- */
 
-/* Refuses members that are not in names, which ends with NULL. */
-static ech_status check_members(ech_ctx *ctx, const ech_json *object, const char *const *names)
-{
-    for (ech__json_iter it = ech__json_begin(object); it.key; ech__json_next(&it)) {
-        size_t i = 0;
-        while (names[i] && strcmp(names[i], it.key) != 0)
-            i++;
-        if (!names[i])
-            return ech__fail(ctx, ECH_E_FORMAT, "\"%s\" is no member that is known here",
-                             quoted(it.key, strlen(it.key)).s);
-    }
-    return ECH_OK;
-}
-
 static ech_status read_count(ech_ctx *ctx, const ech_json *object, const char *key, int64_t max,
                              int64_t *out)
 {
@@ -206,7 +192,7 @@ static ech_status read_link(ech_ctx *ctx, const ech_json *doc, const char *key, 
     static const char *const members[] = {"bandwidth", "latency", "overhead", NULL};
     const ech_json *object;
     ECH_TRY(ech__json_get_object(ctx, doc, key, &object));
-    ech_status status = check_members(ctx, object, members);
+    ech_status status = ech__json_check_members(ctx, object, members);
     if (status == ECH_OK)
         status = read_member(ctx, object, &bandwidth, &out->bytes_per_s);
     if (status == ECH_OK)
@@ -225,7 +211,7 @@ static ech_status read_cluster(ech_ctx *ctx, const ech_json *doc, ech__cluster *
     if (ech__json_kind_of(doc) != ECH_JSON_OBJECT)
         return ech__fail(ctx, ECH_E_FORMAT, "a cluster must be an object, not %s",
                          ech__json_kind_name(ech__json_kind_of(doc)));
-    ECH_TRY(check_members(ctx, doc, members));
+    ECH_TRY(ech__json_check_members(ctx, doc, members));
     ECH_TRY(read_count(ctx, doc, "nodes", MAX_NODES, &out->nodes));
     ECH_TRY(read_count(ctx, doc, "devices_per_node", MAX_PER_NODE, &out->devices_per_node));
     const bool no_inside = out->devices_per_node == 1 && !ech__json_find(doc, "inside");

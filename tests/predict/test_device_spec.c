@@ -274,6 +274,8 @@ static const struct {
     const char *says;
 } wrong[] = {
     {"\"name\"", "\"nome\"", "\"nome\" is no member"},
+    {"\"name\"", "\"na\\nme\"", "\"na?me\" is no member"},
+    {"\"conv\": \"tf32\"", "\"conv\": \"tf\\n32\"", "\"conv\" must be on one line"},
     {"\"NVIDIA A40\"", "7", "\"name\" must be a string"},
     {"\"NVIDIA A40\"", "\"\"", "\"name\" has 0 bytes"},
     {"\"peak_flops\": {", "\"peak_flops\": {\"f8\": 1,", "\"peak_flops\": \"f8\" is no member"},

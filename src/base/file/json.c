@@ -428,6 +428,19 @@ const ech_json *ech__json_find(const ech_json *object, const char *key)
     return outside(json_object_get(inside(object), key));
 }
 
+ech_status ech__json_check_members(ech_ctx *ctx, const ech_json *object, const char *const *names)
+{
+    for (ech__json_iter it = ech__json_begin(object); it.key; ech__json_next(&it)) {
+        size_t i = 0;
+        while (names[i] && strcmp(names[i], it.key) != 0)
+            i++;
+        if (!names[i])
+            return ech__fail(ctx, ECH_E_FORMAT, "\"%.40s\" is no member that is known here",
+                             it.key);
+    }
+    return ECH_OK;
+}
+
 /* The error message for a key that is not there or holds something else than kind. */
 static ech_status mistyped(ech_ctx *ctx, const ech_json *object, const char *key,
                            ech__json_kind kind)

@@ -109,6 +109,9 @@ ech_status ech__json_get_array(ech_ctx *ctx, const ech_json *object, const char 
 ech_status ech__json_get_object(ech_ctx *ctx, const ech_json *object, const char *key,
                                 const ech_json **out);
 
+/* Refuses members that are not in names, which ends with NULL. */
+ech_status ech__json_check_members(ech_ctx *ctx, const ech_json *object, const char *const *names);
+
 /* NULL where object has no such key or is no object. */
 const ech_json *ech__json_find(const ech_json *object, const char *key);
 
