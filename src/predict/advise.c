@@ -1,5 +1,6 @@
 #include "predict/advise.h"
 
+#include <stdio.h>
 #include <string.h>
 
 int64_t ech__load_of(const ech__load *load, int64_t devices)
@@ -81,6 +82,45 @@ ech_status ech__find_break_even(ech__pricing *pricing, const ech__load *load, ec
         most = load->global;
     ECH_TRY(find_devices(pricing, load, most, &out->devices));
     return find_batch(pricing, &out->batch);
+}
+
+/* ---- crossings ---- */
+
+static void add_crossing(ech__crossing *out, int *count, int64_t devices, const char *what)
+{
+    if (*count == ECH__MOST_CROSSINGS)
+        return;
+    int at = (*count)++;
+    for (; at > 0 && out[at - 1].devices > devices; at--)
+        out[at] = out[at - 1];
+    out[at].devices = devices;
+    snprintf(out[at].what, sizeof out[at].what, "%s", what);
+}
+
+ech_status ech__find_crossings(ech__pricing *pricing, const ech__load *load,
+                               const ech__break_even *half, int64_t most, ech__crossing *out,
+                               int *count)
+{
+    ech__algorithm before = ECH__ALGORITHM_BEST;
+    bool divides = true;
+    char what[64];
+    *count = 0;
+    if (half->devices && half->devices <= most)
+        add_crossing(out, count, half->devices, "communication is half");
+    for (int64_t devices = 2; devices <= most && devices <= ech__load_of(load, devices);
+         devices *= 2) {
+        ech__price price;
+        ECH_TRY(ech__pricing_at(pricing, devices, ech__load_of(load, devices), &price));
+        snprintf(what, sizeof what, "%s is cheapest", ech__algorithm_name(price.algorithm));
+        if (before != ECH__ALGORITHM_BEST && price.algorithm != before)
+            add_crossing(out, count, devices, what);
+        before = price.algorithm;
+        snprintf(what, sizeof what, "%lld samples do not divide", (long long)load->global);
+        if (divides && load->global % devices)
+            add_crossing(out, count, devices, what);
+        divides = divides && load->global % devices == 0;
+    }
+    return ECH_OK;
 }
 
 /* ---- advice ---- */

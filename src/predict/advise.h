@@ -32,6 +32,21 @@ typedef struct ech__break_even {
 
 ech_status ech__find_break_even(ech__pricing *pricing, const ech__load *load, ech__break_even *out);
 
+/* Where something changes as devices are added. */
+typedef struct ech__crossing {
+    int64_t devices;
+    char what[64]; /* "communication is half", "tree is cheapest", "96 samples do not divide" */
+} ech__crossing;
+
+enum { ECH__MOST_CROSSINGS = 11 };
+
+/* Up to `most` devices: from where on communication takes half of the step (half->devices), and, among
+ * the powers of two, where another algorithm has the least price for the largest bucket, and the first
+ * that does not divide a given global batch. Returns in *count how many there are, by devices. */
+ech_status ech__find_crossings(ech__pricing *pricing, const ech__load *load,
+                               const ech__break_even *half, int64_t most, ech__crossing *out,
+                               int *count);
+
 typedef struct ech__advice {
     bool possible; /* some number of devices above 1 reaches the efficiency */
     /* The most samples per second among devices and batches that do. */

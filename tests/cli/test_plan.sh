@@ -115,11 +115,14 @@ says "where communication takes half" 'half of the step' plan "${linear[@]}" --b
 says "or nowhere" '^Communication takes less than half of the step on any number of devices\.$' plan "${linear[@]}" --batch-size 8 --devices 1,2 --link 1TB/s,0us
 says "advice" 'efficiency of at least 50 %' plan "${linear[@]}" --batch-size 8 --devices 1,2 --link 10GB/s,1us --advise --efficiency 0.5
 check "a picture" plan "${linear[@]}" --batch-size 8 --devices 1,2,4 --link 1GB/s,1us --plot curve.svg
-check "that is XML" python3 -c 'import xml.etree.ElementTree as e; r = e.parse("curve.svg").getroot(); assert r.tag.endswith("svg"); t = " ".join(x.text or "" for x in r.iter()); assert "samples per second" in t and "devices" in t and "ideal" in t, t'
+check "that is XML" python3 -c 'import xml.etree.ElementTree as e; r = e.parse("curve.svg").getroot(); assert r.tag.endswith("svg"); t = " ".join(x.text or "" for x in r.iter()); assert "efficiency" in t and "devices" in t and "4 devices: hierarchical is cheapest" in t, t'
 if has_part cairo && has_part pango; then
     check "and one as PNG" plan "${linear[@]}" --batch-size 8 --devices 1,2,4 --link 1GB/s,1us --plot curve.png
     check "that is one" python3 -c 'assert open("curve.png", "rb").read(4) == b"\x89PNG"'
 fi
+says "nodes have a stated size" '12 GB/s, 5.00 us; nodes of 8 devices' plan "${linear[@]}" --batch-size 8 --devices 1,64 --link 12GB/s,5us
+says "or that of an option" 'overhead per message; nodes of 4 devices' plan "${linear[@]}" --batch-size 8 --devices 1,64 --link 12GB/s,5us,1us --node-size 4
+says "where the batch no longer divides" '^From 16 devices on: 24 samples do not divide\.$' plan "${linear[@]}" --global-batch 24 --devices 1,16 --link 12GB/s,5us
 says "help has examples" 'echelon plan --model resnet18' plan --help
 
 # ---- what it refuses ----

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define ALPHA 3e-6
 #define BETA 2e9
@@ -403,6 +404,27 @@ static void ten_billion_devices_have_a_price(void **state)
     }
 }
 
+static double cpu_seconds(int64_t devices)
+{
+    const ech__cluster c = nodes_of(8);
+    const clock_t start = clock();
+    for (int64_t i = 0; i < 2000; i++)
+        ech__price_allreduce(&c, ECH__ALGORITHM_BEST, devices + i % 8, 1 << 20);
+    return (double)(clock() - start) / CLOCKS_PER_SEC;
+}
+
+/* A price takes as long for millions of devices as for dozens, but for the logarithm. */
+static void a_price_takes_no_longer_for_more_devices(void **state)
+{
+    (void)state;
+    double few = 0, many = 0;
+    for (int i = 0; i < 5; i++) {
+        few += cpu_seconds(60);
+        many += cpu_seconds(60000000);
+    }
+    assert_true(many < 20 * few);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +445,7 @@ int main(void)
         cmocka_unit_test(trees_win_small_and_rings_large),
         cmocka_unit_test(the_best_is_the_cheapest),
         cmocka_unit_test(ten_billion_devices_have_a_price),
+        cmocka_unit_test(a_price_takes_no_longer_for_more_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

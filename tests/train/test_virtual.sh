@@ -90,6 +90,7 @@ cat >two-nodes.json <<'END'
 END
 check "a cluster" run cluster "${linear[@]}" --devices 4 --clock virtual --cluster two-nodes.json --algorithm hierarchical
 holds "pays for its slow links" '1 <= m["cluster"] <= 1.3' cluster
+holds "records name their links" 's["slow"]["emulation"]["algorithm"] == "ring" and s["slow"]["emulation"]["links"]["source"] == "given" and s["virtual"]["emulation"]["links"]["source"] in ("measured", "default") and s["virtual"]["emulation"]["links"]["moved_by"] == "shared memory"' slow virtual
 holds "links change times and nothing else" 's["slow"]["params_sha256"] == s["cluster"]["params_sha256"] == s["virtual"]["params_sha256"]' slow cluster virtual
 
 # ---- what it refuses ----

@@ -49,7 +49,9 @@ static const ech__option options[] = {
             "the largest batch that fits. Nothing is measured.",
             .also = "fit", .arg = "BATCH,..."),
     ECH_ROW(STRING, args, plot, "plot",
-            "Draw samples per second over the devices, as SVG or PNG by the end of the name.",
+            "Draw the efficiency over the devices, with the points where communication takes half, "
+            "another algorithm wins, or the batch no longer divides, as SVG or PNG by the end of "
+            "the name.",
             .arg = "FILE"),
     ECH_ROW(FLAG, args, run.json, "json", "Print one JSON object."),
     /* A rank that measures for the command that has started it. */

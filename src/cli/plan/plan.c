@@ -25,6 +25,9 @@ static ech_status price_all(ech_ctx *ctx, const args *a, const counts *devices, 
     }
     if (!ech__strategy_row_of(r->strategy)->cuts_model)
         ECH_TRY(ech__find_break_even(r->pricing, &r->load, &r->half));
+    if (ech__strategy_row_of(r->strategy)->has_ranks)
+        ECH_TRY(ech__find_crossings(r->pricing, &r->load, &r->half, most, r->crossings,
+                                    &r->ncrossings));
     if (a->advise)
         ECH_TRY(ech__advise(r->pricing, &r->load, most, a->efficiency, a->run.train.device_memory,
                             &r->advice));

@@ -22,6 +22,8 @@ typedef struct ech__plan_result {
     ech__need need;         /* of the batch on one device; batch 0: it was not asked for */
     int64_t limit, largest; /* bytes of a device, and the largest batch that fits */
     ech__break_even half;
+    ech__crossing crossings[ECH__MOST_CROSSINGS];
+    int ncrossings;
     bool advised;
     double efficiency; /* that was asked for */
     ech__advice advice;
@@ -32,5 +34,5 @@ ech_json *ech__plan_json(const ech__plan_result *result);
 /* "resnet18", "linear 1024x2". */
 const char *ech__plan_model(const ech__run_config *config, char *out, size_t bytes);
 
-/* Samples per second over devices, with the ideal line, as SVG or PNG by the end of the name (plan_plot.c). */
+/* Efficiency over devices, with the crossings, as SVG or PNG by the end of the name (plan_plot.c). */
 ech_status ech__plan_plot(ech_ctx *ctx, const ech__plan_result *result, const char *path);

@@ -203,6 +203,13 @@ static void show_break_even(const ech__plan_result *r)
     putchar('\n');
 }
 
+static void show_crossings(const ech__plan_result *r)
+{
+    for (int i = 0; i < r->ncrossings; i++)
+        printf("From %lld devices on: %s.\n", (long long)r->crossings[i].devices,
+               r->crossings[i].what);
+}
+
 static void show_memory(const ech__plan_result *r)
 {
     if (!r->need.batch)
@@ -249,6 +256,7 @@ void ech__plan_show(const ech__plan_result *r)
         return;
     }
     show_break_even(r);
+    show_crossings(r);
     show_memory(r);
     show_advice(r);
 }
@@ -329,6 +337,18 @@ static ech_json *advice_json(const ech__plan_result *r)
     return json;
 }
 
+static ech_json *crossings_json(const ech__plan_result *r)
+{
+    ech_json *list = ech__json_array();
+    for (int i = 0; i < r->ncrossings; i++) {
+        ech_json *json = ech__json_object();
+        ech__json_set_int(&json, "devices", r->crossings[i].devices);
+        ech__json_set_string(&json, "what", r->crossings[i].what);
+        ech__json_append(&list, json);
+    }
+    return list;
+}
+
 ech_json *ech__plan_json(const ech__plan_result *r)
 {
     char model[64];
@@ -368,6 +388,8 @@ ech_json *ech__plan_json(const ech__plan_result *r)
         ech__json_destroy(half);
     else
         ech__json_set(&json, "communication_is_half", half);
+    if (ech__strategy_row_of(r->strategy)->has_ranks)
+        ech__json_set(&json, "crossings", crossings_json(r));
     if (r->advised)
         ech__json_set(&json, "advice", advice_json(r));
     return json;
