@@ -20,7 +20,7 @@ BUILD  := $(if $(SAN),build/san-$(subst $(comma),-,$(SAN)),build)
 CMAKE  := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake
 PROGRAM := $(BUILD)/echelon
 
-.PHONY: all help lab test test-builds bench compare same predict simgrid parity install lint format fuzz clean configure
+.PHONY: all help lab test test-ranks test-builds bench compare same predict simgrid parity install lint format fuzz clean configure
 
 all: configure ## build the library and the program: build/echelon
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
@@ -49,6 +49,11 @@ test: ## set up, build and run every test
 	@$(MAKE) --no-print-directory all
 	@$(CMAKE) --build $(BUILD) -j $(JOBS) --target tests
 	@tools/run_tests $(BUILD) --fuzz $(FUZZ) $(if $(ONLY),--only '$(ONLY)')
+
+test-ranks: ## reports of 512 ranks on two pretended nodes: at most 2 log2 N messages per rank and step
+	@$(MAKE) --no-print-directory all
+	@$(CMAKE) --build $(BUILD) -j $(JOBS) --target tests
+	@ECH_RANKS=512 tools/run_tests $(BUILD) --fuzz 0 --only comm/many_ranks
 
 test-builds: ## build in fresh clones: every order of the targets, libraries hidden and brought back (15 minutes)
 	@tools/test_builds

@@ -3,6 +3,7 @@
 #include "base/names.h"
 #include "base/size.h"
 #include "comm/collective/reduce.h"
+#include "comm/helper.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,10 @@ ECH__NAMES(ech__backend_name, ech__backend, ECH__BACKEND_LIST)
 
 void ech__comm_close(ech__comm *comm)
 {
-    if (comm)
-        comm->ops->close(comm);
+    if (!comm)
+        return;
+    ech__helper_stop(comm->helper);
+    comm->ops->close(comm);
 }
 
 bool ech__comm_abort(ech__comm *comm)
@@ -76,15 +79,26 @@ static ech_status check(ech__comm *comm, const ech__coll *coll)
 
 /* ---- dispatch ---- */
 
+/* Calls of a transport, which the helper leaves alone meanwhile. */
+#define WITH_HELPER(comm, call)                                                                    \
+    do {                                                                                           \
+        if (!(comm)->helper)                                                                       \
+            return call;                                                                           \
+        ECH_TRY(ech__helper_enter(comm));                                                          \
+        const ech_status status_ = call;                                                           \
+        ech__helper_leave(comm);                                                                   \
+        return status_;                                                                            \
+    } while (0)
+
 ech_status ech__comm_run(ech__comm *comm, const ech__coll *coll)
 {
     ECH_TRY(check(comm, coll));
-    return comm->ops->run(comm, coll);
+    WITH_HELPER(comm, comm->ops->run(comm, coll));
 }
 
 ech_status ech__comm_barrier(ech__comm *comm)
 {
-    return comm->ops->run(comm, &(ech__coll){.op = ECH__COLL_BARRIER, .dtype = ECH_U8});
+    return ech__comm_run(comm, &(ech__coll){.op = ECH__COLL_BARRIER, .dtype = ECH_U8});
 }
 
 ech_status ech__comm_allgather(ech__comm *comm, const void *src, void *dst, int64_t bytes)
@@ -109,7 +123,7 @@ ech_status ech__comm_alloc(ech__comm *comm, int64_t bytes, void **out)
     if (bytes < 0)
         return ech__fail(comm->ctx, ECH_E_INVALID, "%lld bytes of shared memory were asked for",
                          (long long)bytes);
-    return comm->ops->alloc(comm, bytes, out);
+    WITH_HELPER(comm, comm->ops->alloc(comm, bytes, out));
 }
 
 void ech__comm_free(ech__comm *comm, void *ptr)
@@ -128,17 +142,17 @@ ech_status ech__comm_start(ech__comm *comm, const ech__coll *coll, uint64_t *tic
         return ech__fail(comm->ctx, ECH_E_INVALID,
                          "an allreduce that is started must be in place, with src the same as dst");
     ECH_TRY(check(comm, coll));
-    return comm->ops->start(comm, coll, ticket);
+    WITH_HELPER(comm, comm->ops->start(comm, coll, ticket));
 }
 
 ech_status ech__comm_progress(ech__comm *comm)
 {
-    return comm->ops->progress(comm);
+    return comm->helper ? ech__helper_status(comm) : comm->ops->progress(comm);
 }
 
 ech_status ech__comm_wait(ech__comm *comm, uint64_t ticket, ech__coll_times *times)
 {
-    return comm->ops->wait(comm, ticket, times);
+    WITH_HELPER(comm, comm->ops->wait(comm, ticket, times));
 }
 
 void *ech__comm_peer(ech__comm *comm, void *ptr, int index)

@@ -14,9 +14,9 @@
  * Every rank calls the collectives in the same order. Sums are taken in a fixed binary tree over
  * the ranks (ech__tree_split in price/tree.h), so a result has the same bits on every rank, in
  * every run and over every transport; only with another algorithm than direct it may be another
- * order (ech__comm_keeps_tree). There is no background thread: the calls do the work. Every wait
- * has a time-out; its error message names the rank that was waited for, the operation and its
- * sequence number. One thread uses a comm at a time.
+ * order (ech__comm_keeps_tree). The calls do the work, or, between nodes, a thread that helps
+ * (comm/helper.h). Every wait has a time-out; its error message names the rank that was waited for,
+ * the operation and its sequence number. One thread of the program uses a comm at a time.
  */
 #ifndef ECH_COMM_COMM_H
 #define ECH_COMM_COMM_H
@@ -102,6 +102,7 @@ typedef struct ech__comm_options {
 
 typedef struct ech__comm ech__comm;
 typedef struct ech__comm_ops ech__comm_ops;
+typedef struct ech__helper ech__helper;
 
 /* The part that others may read. Transports put their own behind it. */
 struct ech__comm {
@@ -116,6 +117,7 @@ struct ech__comm {
     double timeout_s;
     int64_t clock_offset_ns; /* add it to this node's monotonic clock to get rank 0's */
     int restarts;            /* how often the launcher has started this job again */
+    ech__helper *helper;     /* comm/helper.h; NULL: none */
 };
 
 /* The rank that the environment says this process is: one of `echelon run` or of --devices
@@ -192,6 +194,9 @@ struct ech__comm_ops {
     void (*free)(ech__comm *comm, void *ptr);
     ech_status (*start)(ech__comm *comm, const ech__coll *coll, uint64_t *ticket);
     ech_status (*progress)(ech__comm *comm);
+    /* A small part of progress. moved: something was done; busy: something is in progress. NULL:
+     * there is nothing to do without this rank's own calls. */
+    ech_status (*step)(ech__comm *comm, bool *moved, bool *busy);
     ech_status (*wait)(ech__comm *comm, uint64_t ticket, ech__coll_times *times);
     void *(*peer)(ech__comm *comm, void *ptr, int index);
 };

@@ -1,16 +1,18 @@
 /* Every collective with every type, over whatever transport the environment gives: run by scripts
  * under mpirun.
  *
- *     comm_prog_collectives [backend=auto|shm|mpi] [nodes=N] [algorithm=NAME] [quick=1] [die=RANK]
+ *     comm_prog_collectives [backend=auto|shm|mpi] [nodes=N] [algorithm=NAME] [quick=1] [reports=1] [die=RANK]
  *     [quit=RANK] [stop=RANK]
  *
  * Exits with 1 and a line for each wrong result. Rank 0 prints what it runs on, and digests of sums
  * whose last bits depend on their order, which must be the same over every transport. nodes: how
- * many there must be. quick: fewer types and counts. die, quit, stop: that rank kills itself, exits
+ * many there must be. quick: fewer types and counts. reports: only the reports of
+ * steps, whose messages are counted. die, quit, stop: that rank kills itself, exits
  * with code 3, or stops, in the middle of all-reduces. */
 #include "base/system/cpus.h"
 #include "base/file/sha256.h"
 #include "comm/comm.h"
+#include "comm/mpi/mpi.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -356,6 +358,40 @@ static void bits(run *t)
     }
 }
 
+/* ---- reports of steps ---- */
+
+/* Every rank gets every rank's, by at most 2 log2 N messages of each; needs several nodes. */
+static void reports(run *t)
+{
+    enum { BYTES = 200, STEPS = 5 };
+    int most = 0;
+    for (int n = 1; n < t->comm->world; n *= 2)
+        most += 2;
+    for (int step = 0; step < STEPS; step++) {
+        const uint64_t before = ech__hier_messages(t->comm);
+        for (int i = 0; i < BYTES; i++)
+            t->src[i] = (char)(t->comm->rank * 7 + i * step);
+        must(t, ech__comm_allgather(t->comm, t->src, t->dst, BYTES), "reports");
+        const int sent = (int)(ech__hier_messages(t->comm) - before);
+        for (int64_t i = 0; i < (int64_t)BYTES * t->comm->world; i++) {
+            if (t->dst[i] != (char)(i / BYTES * 7 + i % BYTES * step))
+                t->wrong++;
+        }
+        if (t->wrong || sent > most || sent < 1)
+            complain(t, "reports of a step", ECH_U8, sent);
+        must(t, ech__comm_barrier(t->comm), "barrier");
+    }
+    const int32_t sum = t->comm->world;
+    int32_t ones = 1;
+    const ech__coll count = {
+        .op = ECH__COLL_ALLREDUCE, .dtype = ECH_S32, .count = 1, .src = &ones, .dst = &ones};
+    must(t, ech__comm_run(t->comm, &count), "allreduce");
+    if (ones != sum)
+        complain(t, "allreduce", ECH_S32, 1);
+    if (t->comm->rank == 0)
+        printf("reports of %d ranks by at most %d messages each\n", t->comm->world, most);
+}
+
 /* ---- faults ---- */
 
 /* All-reduces without end, in the middle of which one rank goes. */
@@ -445,10 +481,11 @@ int main(int argc, char **argv)
 {
     run t = {0};
     ech__comm_options o = {0};
-    int nodes = 0, quick = 0, die = -1, quit = -1, stop = -1;
+    int nodes = 0, quick = 0, only_reports = 0, die = -1, quit = -1, stop = -1;
     for (int i = 1; i < argc; i++) {
         nodes = number(argv[i], "nodes", nodes);
         quick = number(argv[i], "quick", quick);
+        only_reports = number(argv[i], "reports", only_reports);
         die = number(argv[i], "die", die);
         quit = number(argv[i], "quit", quit);
         stop = number(argv[i], "stop", stop);
@@ -485,7 +522,10 @@ int main(int argc, char **argv)
     }
     if (die >= 0 || quit >= 0 || stop >= 0)
         go(&t, die, quit, stop);
-    all_cases(&t, quick != 0);
+    if (only_reports)
+        reports(&t);
+    else
+        all_cases(&t, quick != 0);
     ech__comm_free(t.comm, t.shared);
     ech__comm_close(t.comm);
     ech_ctx_destroy(t.ctx);

@@ -389,6 +389,12 @@ static ech_status hier_progress(ech__comm *comm)
     return h->local->ops->progress(h->local);
 }
 
+static ech_status hier_step(ech__comm *comm, bool *moved, bool *busy)
+{
+    hier *h = of(comm);
+    return h->local->ops->step(h->local, moved, busy);
+}
+
 static ech_status hier_wait(ech__comm *comm, uint64_t ticket, ech__coll_times *times)
 {
     hier *h = of(comm);
@@ -437,6 +443,7 @@ static const ech__comm_ops hier_ops = {
     .free = hier_free,
     .start = hier_start,
     .progress = hier_progress,
+    .step = hier_step,
     .peer = hier_peer,
     .wait = hier_wait,
 };
@@ -476,4 +483,9 @@ ech_status ech__hier_open(ech_ctx *ctx, const ech__mpi_table *mpi, int rank, int
     }
     *out = &h->base;
     return ECH_OK;
+}
+
+uint64_t ech__hier_messages(const ech__comm *comm)
+{
+    return ((const hier *)comm)->wire.messages;
 }

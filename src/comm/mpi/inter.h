@@ -9,7 +9,13 @@
  * Arrays are cut into chunks of at most ECH__CHUNK_BYTES by the caller, and each chunk goes through
  * the schedule by itself. Up to ECH__FLIGHTS chunks are in progress at once, so that the links are
  * busy while others are added up, and while the chunks of the next bucket are not ready. Places of
- * the schedule begin the same chunks in the same order. */
+ * the schedule begin the same chunks in the same order.
+ *
+ * What a price has to follow: chunks of all buckets queue up in their order, and chunks of a bucket
+ * begin when all ranks of the node have it. The links never wait for a step of one chunk while
+ * others can travel, so a bucket takes its bytes over the bandwidth of the busiest port, plus the
+ * latencies of one chunk's steps. Messages move while the rank computes if it has a helper
+ * (comm/helper.h), else only between operators, and in the wait at the end of the backward pass. */
 #ifndef ECH_COMM_MPI_INTER_H
 #define ECH_COMM_MPI_INTER_H
 

@@ -24,5 +24,8 @@ ech_status ech__mpi_open(ech_ctx *ctx, const ech__comm_options *options, ech__co
  * of rank r. */
 ech_status ech__hier_open(ech_ctx *ctx, const ech__mpi_table *mpi, int rank, int world,
                           const int *first, const ech__comm_options *options, ech__comm **out);
+/* Messages that this rank has sent and received in blocking collectives. comm is from
+ * ech__hier_open. */
+uint64_t ech__hier_messages(const ech__comm *comm);
 
 #endif

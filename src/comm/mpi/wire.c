@@ -16,6 +16,10 @@ enum { SMALL_BYTES = 16 * 1024 };
 enum { PIECE_BYTES = 4 * 1024 * 1024 };
 /* Shards end at multiples of so many bytes. */
 enum { GRAIN_BYTES = 64 };
+/* Up to so many bytes of all ranks go up and down a tree: at most 2 log2 N messages from and to
+ * each rank, instead of 2 (N - 1). More go from each to each, so that no rank sends it all several
+ * times. */
+enum { TREE_BYTES = 4 * 1024 * 1024 };
 
 ech_status ech__wire_init(ech__wire *wire, ech_ctx *ctx, const ech__mpi_table *mpi, int rank,
                           int size, double timeout_s)
@@ -311,7 +315,8 @@ static call next_call(ech__wire *wire, const char *name)
     return c;
 }
 
-static ech_status gather_pieces(ech__wire *wire, const call *c, char *dst, int64_t bytes)
+/* From each to each. */
+static ech_status gather_flat(ech__wire *wire, const call *c, char *dst, int64_t bytes)
 {
     int64_t at = 0;
     do {
@@ -328,14 +333,6 @@ static ech_status gather_pieces(ech__wire *wire, const call *c, char *dst, int64
         at += n;
     } while (at < bytes);
     return ECH_OK;
-}
-
-ech_status ech__wire_allgather(ech__wire *wire, const void *src, void *dst, int64_t bytes)
-{
-    const call c = next_call(wire, "allgather");
-    if (bytes > 0)
-        memmove((char *)dst + wire->rank * bytes, src, (size_t)bytes);
-    return gather_pieces(wire, &c, dst, bytes);
 }
 
 /* Down a binomial tree whose root is coll->peer: rank r gets from r without its lowest bit, counted
@@ -363,6 +360,42 @@ static ech_status broadcast(ech__wire *wire, const call *c, char *data, int64_t 
     return ECH_OK;
 }
 
+/* Up a binomial tree: rank r collects from r + 1, r + 2, r + 4, ... as long as these steps divide
+ * r, and has the parts of the ranks from r on then. The root sends all of them down again. */
+static ech_status gather_tree(ech__wire *wire, const call *c, char *dst, int64_t bytes)
+{
+    const int size = wire->size, rank = wire->rank;
+    int step = 1;
+    for (; step < size && !(rank & step); step *= 2) {
+        const int from = rank + step, left = size - from;
+        if (left > 0)
+            ECH_TRY(post_recv(wire, dst + from * bytes, (left < step ? left : step) * bytes, from,
+                              c->tag));
+    }
+    ECH_TRY(wait_all(wire, c->what));
+    const int left = size - rank;
+    if (rank != 0)
+        ECH_TRY(post_send(wire, dst + rank * bytes, (left < step ? left : step) * bytes,
+                          rank - step, c->tag));
+    ECH_TRY(wait_all(wire, c->what));
+    return broadcast(wire, c, dst, size * bytes, 0);
+}
+
+/* Each rank's part of dst on every rank. */
+static ech_status gather(ech__wire *wire, const call *c, char *dst, int64_t bytes)
+{
+    return wire->size > 2 && wire->size * bytes <= TREE_BYTES ? gather_tree(wire, c, dst, bytes)
+                                                              : gather_flat(wire, c, dst, bytes);
+}
+
+ech_status ech__wire_allgather(ech__wire *wire, const void *src, void *dst, int64_t bytes)
+{
+    const call c = next_call(wire, "allgather");
+    if (bytes > 0)
+        memmove((char *)dst + wire->rank * bytes, src, (size_t)bytes);
+    return gather(wire, &c, dst, bytes);
+}
+
 static ech_status reduce_terms(ech__wire *wire, const ech__coll *coll, int64_t count, void *dst)
 {
     return ech__reduce(wire->ctx, coll->reduction, coll->dtype, count, wire->terms, wire->size,
@@ -374,7 +407,7 @@ static ech_status allreduce_small(ech__wire *wire, const call *c, const ech__col
 {
     if (bytes > 0)
         memcpy(wire->scratch + wire->rank * bytes, coll->src, (size_t)bytes);
-    ECH_TRY(gather_pieces(wire, c, wire->scratch, bytes));
+    ECH_TRY(gather(wire, c, wire->scratch, bytes));
     for (int r = 0; r < wire->size; r++)
         wire->terms[r] = wire->scratch + r * bytes;
     return reduce_terms(wire, coll, coll->count, coll->dst);
@@ -465,8 +498,6 @@ ech_status ech__wire_run(ech__wire *wire, const ech__coll *coll)
     case ECH__COLL_BROADCAST:
         return broadcast(wire, &c, coll->dst, bytes, coll->peer);
     default:
-        /* A barrier: an empty message from every rank, so that a time-out names the ranks that are
-         * missing. */
-        return gather_pieces(wire, &c, wire->scratch, 0);
+        return gather(wire, &c, wire->scratch, 0); /* a barrier: empty messages */
     }
 }

@@ -183,6 +183,7 @@ ech_status ech__shm_nodes_step(ech__shm *s, bool *moved);
 
 ech_status ech__shm_start(ech__comm *comm, const ech__coll *coll, uint64_t *ticket);
 ech_status ech__shm_progress(ech__comm *comm);
+ech_status ech__shm_step(ech__comm *comm, bool *moved, bool *busy);
 ech_status ech__shm_wait(ech__comm *comm, uint64_t ticket, ech__coll_times *times);
 
 /* ---- blocking.c, pair.c ---- */

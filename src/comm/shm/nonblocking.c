@@ -158,6 +158,17 @@ ech_status ech__shm_progress(ech__comm *comm)
     return ECH_OK;
 }
 
+ech_status ech__shm_step(ech__comm *comm, bool *moved, bool *busy)
+{
+    ech__shm *s = (ech__shm *)comm;
+    ech_status status = ECH_OK;
+    *moved = false;
+    if (s->has_inter && s->next < s->started)
+        status = ech__shm_nodes_step(s, moved);
+    *busy = s->has_inter && s->next < s->started;
+    return status < 0 && !s->failed ? ech__shm_abort(s, status) : status;
+}
+
 /* Waits until this rank's shard of `number` is distributed. */
 static ech_status finish_own(ech__shm *s, uint64_t number)
 {

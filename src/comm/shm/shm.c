@@ -161,6 +161,7 @@ static const ech__comm_ops shm_ops = {
     .free = ech__shm_free,
     .start = ech__shm_start,
     .progress = ech__shm_progress,
+    .step = ech__shm_step,
     .peer = ech__shm_peer,
     .wait = ech__shm_wait,
 };
