@@ -14,6 +14,7 @@
 #include "base/file/json.h"
 #include "base/option/option.h"
 #include "comm/comm.h"
+#include "comm/helper.h"
 #include "device/isa.h"
 #include "models/models.h"
 #include "parallel/pipe/pipe.h"

@@ -67,8 +67,8 @@ void ech__show_head(const ech__run *run)
                c->train.ddp.slots, (long long)run->feed.batch, t->micro_steps,
                ech__format_bytes(t->plan->memory[ECH__MEMORY_SUMS]).s);
     if (t->comm && !t->emulated && (t->comm->nodes > 1 || c->algorithm))
-        printf("all-reduce on %d node%s: %s\n", t->comm->nodes, t->comm->nodes == 1 ? "" : "s",
-               ech__comm_algorithm(t->comm).s);
+        printf("all-reduce on %d node%s: %s%s\n", t->comm->nodes, t->comm->nodes == 1 ? "" : "s",
+               ech__comm_algorithm(t->comm).s, t->comm->helper ? ", by a thread of its own" : "");
     if (run->resumed)
         printf("resumed from %s\n", run->resumed->path);
     fflush(stdout);

@@ -98,7 +98,8 @@ static int train_as_rank(ech_ctx *ctx, const ech__command *command, const ech__t
         if (!pipeline->micro_batches && a->run.parallel == ECH__STRATEGY_PIPELINE)
             pipeline->micro_batches = ech__pipe_default_micros(batch, group.comm->world);
     }
-    if (check_world(ctx, a, group.comm->world) < 0 || check_order(a, group.comm) < 0)
+    if (check_world(ctx, a, group.comm->world) < 0 || check_order(a, group.comm) < 0 ||
+        ech__helper_start_if(group.comm, a->run.comm_thread, a->run.train.threads) < 0)
         code = ech__cli_fail_rank(group.comm, command, ECH__EXIT_USAGE);
     else
         code = train(ctx, command, &all, &group, show);

@@ -233,11 +233,13 @@ static ech_status fill_buckets(ech_graph *graph, const ech__ddp_options *options
     size_t first = 0;
     for (int number = options->first_bucket; first < total; number++) {
         size_t count = 0;
-        int64_t bytes = 0;
+        int64_t bytes = 0, enough = options->bucket_bytes;
+        if (first == 0 && enough > ECH__FIRST_BUCKET_BYTES)
+            enough = ECH__FIRST_BUCKET_BYTES;
         do {
             members[count] = order[first + count].gradient;
             bytes += bytes_of(graph, members[count++]);
-        } while (first + count < total && bytes < options->bucket_bytes);
+        } while (first + count < total && bytes < enough);
         first += count;
         ECH_TRY(add_bucket(graph, options, number, members, count));
     }

@@ -5,6 +5,9 @@
 
 #include "graph/graph.h"
 
+/* The first bucket is full with less, as in PyTorch, so that the exchange begins early. */
+enum { ECH__FIRST_BUCKET_BYTES = 1 << 20 };
+
 typedef struct ech__ddp_options {
     int64_t bucket_bytes;   /* gradients travel together in buckets of about this size */
     bool broadcast_buffers; /* rank 0's buffers on every rank, after each step */
