@@ -10,8 +10,7 @@
  * bandwidth is that times a factor which makes it independent of the number of ranks (2(n-1)/n for
  * all-reduce, (n-1)/n for reduce-scatter and all-gather, 1 otherwise).
  */
-#ifndef ECH_COMM_BENCH_H
-#define ECH_COMM_BENCH_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -87,5 +86,3 @@ typedef struct ech__bench_place {
 
 /* Collective. */
 ech_status ech__bench_find(ech__comm *comm, ech__bench_place *out);
-
-#endif

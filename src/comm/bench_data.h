@@ -4,8 +4,7 @@
  * positions. Sums are exact in f32, means are multiples of a half, and the rank that has the
  * largest differs from position to position; so a missing, doubled or misplaced part is seen,
  * whatever the type and the reduction. */
-#ifndef ECH_COMM_BENCH_DATA_H
-#define ECH_COMM_BENCH_DATA_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -17,5 +16,3 @@ float ech__bench_reduced(ech__reduction reduction, int world, int64_t position);
 void ech__bench_store(ech_dtype dtype, void *data, int64_t i, float value);
 /* Whether it is that value, rounded like that. */
 bool ech__bench_holds(ech_dtype dtype, const void *data, int64_t i, float value);
-
-#endif

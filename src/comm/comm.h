@@ -18,8 +18,7 @@
  * (comm/helper.h). Every wait has a time-out; its error message names the rank that was waited for,
  * the operation and its sequence number. One thread of the program uses a comm at a time.
  */
-#ifndef ECH_COMM_COMM_H
-#define ECH_COMM_COMM_H
+#pragma once
 
 #include "base/status.h"
 #include "price/collective.h"
@@ -215,5 +214,3 @@ struct ech_group {
     ech__comm *comm;
     bool owned; /* the comm is closed with the group */
 };
-
-#endif

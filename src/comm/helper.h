@@ -8,8 +8,7 @@
  * The thread sleeps while nothing is in progress, and between two looks at messages that have not
  * come. It does one chunk at a time (ech__comm_ops.step) and lets go of the lock in between, so
  * that a call waits for one chunk at most. A failure in the thread is the failure of the next call. */
-#ifndef ECH_COMM_HELPER_H
-#define ECH_COMM_HELPER_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -36,5 +35,3 @@ ech_status ech__helper_enter(ech__comm *comm);
 void ech__helper_leave(ech__comm *comm);
 /* The helper's failure, without a lock. */
 ech_status ech__helper_status(ech__comm *comm);
-
-#endif

@@ -9,8 +9,7 @@
  * A kind of device is a table of kernels and of memory (device/cpu, device/ref); the worker and the limits here are
  * the same for all.
  */
-#ifndef ECH_DEVICE_DEVICE_H
-#define ECH_DEVICE_DEVICE_H
+#pragma once
 
 #include "plan/kernel.h"
 
@@ -83,5 +82,3 @@ ech_status ech__kernel_make(ech__device *device, const void *kernel, size_t byte
 void ech__kernel_free(ech__kernel *kernel);
 /* Returns status; on failure destroys the kernel first. */
 ech_status ech__kernel_made(ech_status status, ech__kernel **kernel);
-
-#endif

@@ -8,8 +8,7 @@
  *     ECH_TRY(ech__isa_check(ctx));     when a device opens: refuses a level that is not available
  *     if (ech__isa_level() >= ECH__ISA_AVX2) ...
  */
-#ifndef ECH_DEVICE_ISA_H
-#define ECH_DEVICE_ISA_H
+#pragma once
 
 #include "base/status.h"
 
@@ -75,5 +74,3 @@ bool ech__isa_is_set(void);
 /* OpenBLAS reads the variable OPENBLAS_CORETYPE when the program is loaded: the value that
  * limits it to the level in force, or NULL where nothing need be set. */
 const char *ech__isa_openblas_core(void);
-
-#endif

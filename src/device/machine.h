@@ -1,6 +1,5 @@
 /* What this machine is: for `echelon info` and for the head of every record. */
-#ifndef ECH_DEVICE_MACHINE_H
-#define ECH_DEVICE_MACHINE_H
+#pragma once
 
 #include "base/file/json.h"
 #include "base/system/cpus.h"
@@ -45,5 +44,3 @@ int ech__share_cores(const ech__cores *cores, int rank, int ranks, int *ids, int
 /* Both in one. */
 ech_status ech__machine_share_cores(ech_ctx *ctx, int rank, int ranks, int *cores, int max,
                                     int *count);
-
-#endif

@@ -10,8 +10,7 @@
  * whole. Waiting is not busy: ranks sleep when they wait. On a system that does not say who a
  * process's children are only the process itself is seen.
  */
-#ifndef ECH_LAB_BUSY_H
-#define ECH_LAB_BUSY_H
+#pragma once
 
 #include "base/file/json.h"
 
@@ -39,5 +38,3 @@ typedef struct ech__busy {
 void ech__busy_look(ech__busy *busy, int64_t pid);
 /* [{"name": "device 0", "busy": 0.97}, ...]; null: not known yet. */
 ech_json *ech__busy_json(const ech__busy *busy);
-
-#endif

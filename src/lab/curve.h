@@ -8,8 +8,7 @@
  * At first a bin is a step. When the bins are full, each two neighbours become one and later bins hold twice as many
  * steps. A bin keeps the lowest and the highest time of its steps, so that a single slow step is never lost.
  */
-#ifndef ECH_LAB_CURVE_H
-#define ECH_LAB_CURVE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ void ech__curve_add(ech__curve *curve, const ech__curve_step *step);
 /* NaN where no step of the bin has one. */
 double ech__curve_loss(const ech__curve_bin *bin);
 double ech__curve_time(const ech__curve_bin *bin);
-
-#endif

@@ -19,8 +19,7 @@
  * second epoch. The full lab trains ResNet-18 on all images, the quick one resnet8, which has the
  * same blocks with fewer channels, on some of them.
  */
-#ifndef ECH_LAB_EPOCHS_H
-#define ECH_LAB_EPOCHS_H
+#pragma once
 
 #include "lab/sheet.h"
 
@@ -59,5 +58,3 @@ void ech__lab_epochs(ech__lab_runs *lab);
 void ech__tell_epochs(ech__sheet *sheet);
 /* Says which network was trained on how many images, in the answer that has been begun. */
 void ech__tell_say_network(ech__sheet *sheet);
-
-#endif

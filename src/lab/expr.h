@@ -22,8 +22,7 @@
  * crossing that is hardly met, it has none: low and high are NaN, and the reason says so. Draws are
  * counter-based: same records, same bits.
  */
-#ifndef ECH_LAB_EXPR_H
-#define ECH_LAB_EXPR_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/file/json.h"
@@ -120,5 +119,3 @@ const ech_json *ech__lab_record(ech__lab_facts *facts, const char *run);
 const ech_json *ech__lab_path(const ech_json *record, const char *path);
 /* "measured", "emulated" or "predicted": what the run's record says; a plan is predicted. */
 ech__lab_basis ech__lab_basis_of(ech__lab_facts *facts, const char *run);
-
-#endif

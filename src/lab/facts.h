@@ -6,8 +6,7 @@
  *     draws.c      statistics of steps, as they are and drawn again
  *     functions.c  functions of values
  */
-#ifndef ECH_LAB_FACTS_H
-#define ECH_LAB_FACTS_H
+#pragma once
 
 #include "lab/expr.h"
 
@@ -144,5 +143,3 @@ const ech__lab_definition *ech__lab_definition_find(const ech__lab_facts *facts,
  * it, parted by "; ". In the arena; NULL where memory is out. */
 const char *ech__lab_explain(const ech__lab_facts *facts, const ech__lab_definition *definition,
                              ech__arena *arena);
-
-#endif

@@ -8,8 +8,7 @@
  * A run directory that has no steps yet, or never has, is fine: there is just nothing to see.
  * Nothing here fails, because whoever looks on must not disturb what goes on.
  */
-#ifndef ECH_LAB_FOLLOW_H
-#define ECH_LAB_FOLLOW_H
+#pragma once
 
 #include "base/file/json.h"
 #include "lab/curve.h"
@@ -32,5 +31,3 @@ const ech__curve *ech__follow_curve(const ech__follow *follow);
  * steps that are done, how many there will be and how many of them are warm-up (null where the run
  * does not say), and the bins of the curve. null members of a point are unknown. */
 ech_json *ech__follow_json(const ech__follow *follow);
-
-#endif

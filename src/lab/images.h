@@ -1,6 +1,5 @@
 /* Where @images of a study come from: CIFAR-10 if it can be had, else synthetic images of the same shape. */
-#ifndef ECH_LAB_IMAGES_H
-#define ECH_LAB_IMAGES_H
+#pragma once
 
 #include "lab/lab.h"
 
@@ -20,5 +19,3 @@ bool ech__images_are_in(const char *dir);
 /* Looks in --data-dir, in $ECH_CIFAR and in OUT/cifar10, and fetches them to there; the first call
  * decides for the whole lab. */
 ech_status ech__lab_find_images(ech__lab *lab);
-
-#endif

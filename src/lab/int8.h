@@ -12,8 +12,7 @@
  * A quantization is a run of echelon quantize on the weights of the run "trained": its ladder has
  * the rungs of quant/ladder.h, and its values the spread of every weight and activation.
  */
-#ifndef ECH_LAB_INT8_H
-#define ECH_LAB_INT8_H
+#pragma once
 
 #include "lab/sheet.h"
 #include "quant/ladder.h"
@@ -49,5 +48,3 @@ const char *ech__tell_verdict(ech__sheet *sheet, const char *prefix);
 void ech__tell_say_trained(ech__sheet *sheet, const char *run);
 /* A panel of the histogram of value number i of a run, without its zeros, whose share the note tells. */
 void ech__tell_value_panel(ech__sheet *sheet, const char *run, int value);
-
-#endif

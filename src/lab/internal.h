@@ -5,8 +5,7 @@
  * (marked below), and reads without it. Strings are in the arena and stay until the lab is
  * destroyed.
  */
-#ifndef ECH_LAB_INTERNAL_H
-#define ECH_LAB_INTERNAL_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/file/dir.h"
@@ -152,5 +151,3 @@ const char *ech__lab_task_state(const ech__lab_task *task);
 bool ech__lab_is_stopped(const ech__lab *lab);
 /* A copy in the arena; NULL of NULL, or when memory is out. */
 char *ech__lab_keep(ech__lab *lab, const char *text);
-
-#endif

@@ -6,8 +6,7 @@
  * it becomes DIR.failed. So DIR is always the record of a whole run, which studies told earlier can
  * go on using, whatever happens to a later run of the same words.
  */
-#ifndef ECH_LAB_KEEP_H
-#define ECH_LAB_KEEP_H
+#pragma once
 
 #include "base/status.h"
 
@@ -31,5 +30,3 @@ bool ech__lab_keep_find(ech_ctx *ctx, const char *dir, const char *words, double
 ech_status ech__lab_keep_begin(ech_ctx *ctx, const char *dir);
 /* Removes DIR.new: of a run that was stopped. */
 ech_status ech__lab_keep_drop(ech_ctx *ctx, const char *dir);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Another thread may take snapshots meanwhile (ech__lab_snapshot), and the live view does.
  */
-#ifndef ECH_LAB_LAB_H
-#define ECH_LAB_LAB_H
+#pragma once
 
 #include "base/file/json.h"
 #include "lab/study.h"
@@ -86,5 +85,3 @@ ech_status ech__lab_find_card(ech_ctx *ctx, const ech__study_card *const *cards,
  *  "studies": [{"id","group","title","state": "waiting|running|told|failed", "runs": [{"id","state","reason","dir","seconds"}]}],
  *  "current": null | {"study","run","command","dir","pid","seconds"}} */
 ech_status ech__lab_snapshot(ech__lab *lab, ech_ctx *ctx, ech_json **out);
-
-#endif

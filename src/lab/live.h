@@ -9,8 +9,7 @@
  * For one thread at a time. However often it is asked for, the state is made four times a second at
  * most, so that those who look cost what they look at little.
  */
-#ifndef ECH_LAB_LIVE_H
-#define ECH_LAB_LIVE_H
+#pragma once
 
 #include "lab/lab.h"
 
@@ -40,5 +39,3 @@ typedef struct ech__live_page {
 
 ech_status ech__live_page_create(ech_ctx *ctx, ech__live_page *out);
 void ech__live_page_destroy(ech__live_page *page);
-
-#endif

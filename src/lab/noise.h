@@ -5,8 +5,7 @@
  * own, tells by how much equal runs differ. It is run once more before each further study: machines
  * that are shared move more in minutes than in seconds.
  */
-#ifndef ECH_LAB_NOISE_H
-#define ECH_LAB_NOISE_H
+#pragma once
 
 #include "lab/lab.h"
 
@@ -31,5 +30,3 @@ ech_status ech__lab_measure_noise(ech__lab *lab);
 ech_status ech__lab_measure_again(ech__lab *lab);
 /* The figures of lab.json's "noise"; the caller owns them. */
 ech_json *ech__lab_noise_json(const ech__lab_noise *noise);
-
-#endif

@@ -10,8 +10,7 @@
  * whole group is ended at its limit, when it is to be stopped, and when the process is over. It
  * reads nothing.
  */
-#ifndef ECH_LAB_RUNNER_H
-#define ECH_LAB_RUNNER_H
+#pragma once
 
 #include "base/status.h"
 
@@ -42,5 +41,3 @@ ech_status ech__runner_run(ech_ctx *ctx, const ech__runner_job *job, ech__runner
 /* Why it failed, in one line without control characters: the last line of its errors that says something, without
  * "echelon COMMAND: " before it, or how it ended. */
 void ech__runner_reason(const ech__runner_end *end, const char *err, char *out, size_t bytes);
-
-#endif

@@ -15,8 +15,7 @@
  *   /script.js    asks for the state once a second and draws it
  *   /state        the state as JSON (lab/live.h)
  */
-#ifndef ECH_LAB_SERVE_H
-#define ECH_LAB_SERVE_H
+#pragma once
 
 #include "lab/lab.h"
 
@@ -29,5 +28,3 @@ int ech__lab_serve_port(const ech__lab_server *server);
 /* Closes connections and ends the thread. Where somebody has been looking it waits for two and a
  * half seconds at most, so that the page gets to know how it ended. NULL is fine. */
 void ech__lab_serve_stop(ech__lab_server *server);
-
-#endif

@@ -22,8 +22,7 @@
  * A prefix keeps the runs and figures of several cases of a study apart: with "small_", run small_n2 has the figures
  * small_t2, small_s2 and small_e2.
  */
-#ifndef ECH_LAB_SHARED_H
-#define ECH_LAB_SHARED_H
+#pragma once
 
 #include "lab/sheet.h"
 
@@ -107,5 +106,3 @@ int64_t ech__tell_most_real(const ech__sheet *sheet);
 bool ech__tell_alone(ech__sheet *sheet);
 /* Says how figures of more devices than cores came about; nothing where there are none. */
 void ech__tell_say_emulated(ech__sheet *sheet);
-
-#endif

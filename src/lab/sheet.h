@@ -29,8 +29,7 @@
  * Expressions are those of lab/expr.h, printf-ed. Everything said belongs to the last table, plot, series or answer
  * that was begun.
  */
-#ifndef ECH_LAB_SHEET_H
-#define ECH_LAB_SHEET_H
+#pragma once
 
 #include "lab/expr.h"
 #include "lab/study.h"
@@ -158,5 +157,3 @@ typedef struct ech__sheet_options {
 
 /* Calls the card's tell and gives the study as studies/ID.json holds it; the caller destroys it. */
 ech_status ech__sheet_tell(ech_ctx *ctx, const ech__sheet_options *options, ech_json **out);
-
-#endif

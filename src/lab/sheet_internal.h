@@ -1,6 +1,5 @@
 /* The parts of a sheet, each written in a file of its own. Only for sheet*.c. */
-#ifndef ECH_LAB_SHEET_INTERNAL_H
-#define ECH_LAB_SHEET_INTERNAL_H
+#pragma once
 
 #include "lab/facts.h"
 #include "lab/sheet.h"
@@ -140,5 +139,3 @@ bool ech__sheet_has_interval(const ech__lab_figure *figure);
 void ech__sheet_end_table(ech__sheet *sheet);
 void ech__sheet_end_plot(ech__sheet *sheet);
 void ech__sheet_end_answer(ech__sheet *sheet);
-
-#endif

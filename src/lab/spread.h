@@ -6,8 +6,7 @@
  *
  * Studies that ask for the same stack share the run, so nothing but these functions writes its words.
  */
-#ifndef ECH_LAB_SPREAD_H
-#define ECH_LAB_SPREAD_H
+#pragma once
 
 #include "lab/shared.h"
 
@@ -66,5 +65,3 @@ void ech__tell_say_for(ech__sheet *sheet, int64_t n, const char *sentence);
 /* What it means that the busy shares of all devices of a step, added up, are this figure: turns, or
  * work side by side. */
 void ech__tell_say_turns(ech__sheet *sheet, const char *figure);
-
-#endif

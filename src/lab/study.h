@@ -22,8 +22,7 @@
  * tell is written with the words of lab/sheet.h. runs and tell return nothing: the first error stays with what they
  * were given, later calls do nothing, and the lab reports it.
  */
-#ifndef ECH_LAB_STUDY_H
-#define ECH_LAB_STUDY_H
+#pragma once
 
 #include "base/status.h"
 
@@ -100,5 +99,3 @@ __attribute__((format(printf, 3, 4))) void ech__lab_skip(ech__lab_runs *lab, con
 /* An expression of lab/expr.h over runs that are finished. False, and nothing is written, while it cannot be known. */
 __attribute__((format(printf, 3, 4))) bool ech__lab_known(ech__lab_runs *lab, double *out,
                                                           const char *expr, ...);
-
-#endif

@@ -1,7 +1,6 @@
 /* The words of a run made ready to be started: placeholders replaced, what every run gets added,
  * and a name for its directory that the same words always have. */
-#ifndef ECH_LAB_WORDS_H
-#define ECH_LAB_WORDS_H
+#pragma once
 
 #include "lab/internal.h"
 
@@ -23,5 +22,3 @@ typedef struct ech__lab_line {
 
 /* Words that no run can have are an error. Looks for CIFAR-10 where @images are asked for. */
 ech_status ech__lab_line_make(ech__lab_study *study, const char *words, ech__lab_line *out);
-
-#endif

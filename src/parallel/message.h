@@ -4,8 +4,7 @@
  * The sender does not overwrite what it sent until the receiver has fetched it. The sender notifies
  * the receiver's condition, and the receiver notifies the sender's. One thread waits for a
  * condition, the worker of its device; any thread may notify it. */
-#ifndef ECH_PARALLEL_MESSAGE_H
-#define ECH_PARALLEL_MESSAGE_H
+#pragma once
 
 #include "plan/kernel.h"
 
@@ -37,5 +36,3 @@ typedef struct ech__message {
  * Spins for spin_ns before it sleeps. */
 bool ech__message_await(ech__condition *condition, _Atomic uint64_t *counter, uint64_t number,
                         _Atomic int *failed, int64_t spin_ns);
-
-#endif

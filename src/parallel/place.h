@@ -12,8 +12,7 @@
  * is in the last layer. Autodiff turns every transfer into one that goes back, so the gradient of
  * an activation is made on the device that needs it.
  */
-#ifndef ECH_PARALLEL_PLACE_H
-#define ECH_PARALLEL_PLACE_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -88,5 +87,3 @@ typedef struct ech__move {
 int ech__moves_count(const ech_graph *graph);
 /* out[ech__moves_count], in the order of the graph; names are the graph's. */
 void ech__moves_of(const ech_graph *graph, ech__move *out);
-
-#endif

@@ -11,8 +11,7 @@
  *     const ech__spread_by by = ech__strategy_of(&options);
  *     ECH_TRY(ech__strategy_check(ctx, by, ech__strategy_asked(&options)));
  */
-#ifndef ECH_PARALLEL_STRATEGY_H
-#define ECH_PARALLEL_STRATEGY_H
+#pragma once
 
 #include "base/status.h"
 
@@ -112,5 +111,3 @@ const char *ech__feature_flag(ech__feature feature);
  * command line. */
 ech_status ech__strategy_check(ech_ctx *ctx, ech__spread_by by, unsigned asked);
 ech_status ech__strategy_check_flags(ech_ctx *ctx, ech__spread_by by, unsigned asked);
-
-#endif

@@ -9,8 +9,7 @@
  * so that step = computing + exposed + wait + other. Hidden communication is the time in which
  * bytes are on their way under this rank's own computing; it is part of computing.
  */
-#ifndef ECH_PLAN_ACCOUNT_H
-#define ECH_PLAN_ACCOUNT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ typedef struct ech__account {
  * step does not count. */
 ech__account ech__account_for(ech__span step, ech__spans computing, ech__spans moving,
                               ech__spans blocked);
-
-#endif

@@ -9,8 +9,7 @@
  *     ECH_TRY(ech__choices_parse(ctx, json, &arena, &choices));
  *     ech__plan_create(graph, device, &(ech__plan_options){.batch = 64, .choices = &choices}, &plan);
  */
-#ifndef ECH_PLAN_CHOICES_H
-#define ECH_PLAN_CHOICES_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/file/json.h"
@@ -46,5 +45,3 @@ ech_status ech__choices_parse(ech_ctx *ctx, const ech_json *json, ech__arena *ar
 
 /* The tag of the layout that was chosen for a value, or NULL. */
 const char *ech__choices_layout(const ech__choices *choices, const char *value);
-
-#endif

@@ -4,8 +4,7 @@
  * in their place among the others. An all-reduce of gradients only starts there; it goes on in
  * ech__exchange_ops.progress, which the exec calls between operators, and ends in an operator that
  * waits. */
-#ifndef ECH_PLAN_EXCHANGE_H
-#define ECH_PLAN_EXCHANGE_H
+#pragma once
 
 #include "plan/account.h"
 #include "plan/kernel.h"
@@ -37,5 +36,3 @@ struct ech__exchange {
     const ech__exchange_ops *ops;
     int rank, world;
 };
-
-#endif

@@ -10,8 +10,7 @@
  * are called on that thread (device->ops->call), because kernel libraries tie prepared kernels to a
  * thread count.
  */
-#ifndef ECH_PLAN_KERNEL_H
-#define ECH_PLAN_KERNEL_H
+#pragma once
 
 #include "graph/op.h"
 #include "tensor/layout.h"
@@ -185,5 +184,3 @@ struct ech__device {
     int64_t memory_used, memory_peak;
     int64_t busy_ns; /* time the worker spent in jobs */
 };
-
-#endif

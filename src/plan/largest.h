@@ -6,8 +6,7 @@
  * few times: the line through the last two answers says where to look next, and every other time
  * the gap is halved instead, so that steps in the sizes do no harm. Bytes must not shrink when the
  * batch grows. */
-#ifndef ECH_PLAN_LARGEST_H
-#define ECH_PLAN_LARGEST_H
+#pragma once
 
 #include "base/status.h"
 
@@ -16,5 +15,3 @@ typedef ech_status (*ech__bytes_of_batch)(void *user, int64_t batch, int64_t *by
 /* At most INT32_MAX; 0 where not even one sample fits. */
 ech_status ech__largest_batch(ech__bytes_of_batch bytes_of, void *user, int64_t limit,
                               int64_t *out);
-
-#endif

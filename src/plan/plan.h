@@ -12,8 +12,7 @@
  *
  * Graph, device and tuning store are borrowed and must outlive the plan, and the plan the exec.
  */
-#ifndef ECH_PLAN_PLAN_H
-#define ECH_PLAN_PLAN_H
+#pragma once
 
 #include "graph/graph.h"
 #include "plan/choices.h"
@@ -197,5 +196,3 @@ void *ech__exec_address(const ech__exec *exec, ech_value value);
 void *ech__exec_block(const ech__exec *exec, ech__memory_kind kind, int64_t *bytes);
 /* [plan->ninstrs] */
 const ech__span *ech__exec_spans(const ech__exec *exec);
-
-#endif

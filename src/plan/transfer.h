@@ -6,8 +6,7 @@
  *
  * What the host can touch is moved as it is; all else goes through the functions of the device's
  * memory, and through a buffer on the host where a layout is not row-major. */
-#ifndef ECH_PLAN_TRANSFER_H
-#define ECH_PLAN_TRANSFER_H
+#pragma once
 
 #include "plan/kernel.h"
 
@@ -28,5 +27,3 @@ ech_status ech__device_send(ech__device *device, const ech__layout *layout, int6
 /* Whether count elements on a device are all finite. */
 ech_status ech__device_all_finite(ech__device *device, ech_dtype dtype, int64_t count,
                                   const void *memory, bool *out);
-
-#endif

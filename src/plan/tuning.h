@@ -16,8 +16,7 @@
  * not an error: it is logged, the store starts empty, and saving fails instead of replacing that
  * file.
  */
-#ifndef ECH_PLAN_TUNING_H
-#define ECH_PLAN_TUNING_H
+#pragma once
 
 #include "base/status.h"
 
@@ -46,5 +45,3 @@ int ech__tuning_added(const ech__tuning *tuning);
 /* The default path: $ECHELON_TUNING, or echelon/tuning.json in the user's cache directory. Empty
  * when there is no such directory. */
 ech_status ech__tuning_default_path(ech_ctx *ctx, char *out, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Questions that prices answer: from where on communication is half of a step, and what to run. */
-#ifndef ECH_PREDICT_ADVISE_H
-#define ECH_PREDICT_ADVISE_H
+#pragma once
 
 #include "predict/pricing.h"
 
@@ -59,5 +58,3 @@ typedef struct ech__advice {
  * known. memory: most bytes of a device; 0: no limit. */
 ech_status ech__advise(ech__pricing *pricing, const ech__load *load, int64_t most,
                        double efficiency, int64_t memory, ech__advice *out);
-
-#endif

@@ -9,8 +9,7 @@
  *     ECH_TRY(ech__capacity_need(&c, 2048, &need));              need.fits, need.total, need.memory[kind]
  *     ECH_TRY(ech__capacity_largest(&c, &largest));
  */
-#ifndef ECH_PREDICT_CAPACITY_H
-#define ECH_PREDICT_CAPACITY_H
+#pragma once
 
 #include "train/run.h"
 
@@ -38,5 +37,3 @@ ech_status ech__capacity_plan(const ech__capacity *capacity, int64_t batch, ech_
 ech_status ech__capacity_need(const ech__capacity *capacity, int64_t batch, ech__need *out);
 /* 0: not even one sample fits. */
 ech_status ech__capacity_largest(const ech__capacity *capacity, int64_t *out);
-
-#endif

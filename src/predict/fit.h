@@ -26,8 +26,7 @@
  *     ECH_TRY(ech__fit_table(ctx, "runs.csv", &table, &o, &fit));
  *     ech__fit_prediction p = ech__fit_predict(&fit, 4, 32);
  */
-#ifndef ECH_PREDICT_FIT_H
-#define ECH_PREDICT_FIT_H
+#pragma once
 
 #include "predict/least_squares.h"
 #include "predict/runs_table.h"
@@ -152,5 +151,3 @@ typedef struct ech__fit_prediction {
 
 /* samples and bytes are those of the table's rows nearest to the batch. devices, batch >= 1. */
 ech__fit_prediction ech__fit_predict(const ech__fit *fit, int64_t devices, int64_t batch);
-
-#endif

@@ -4,8 +4,7 @@
  *     ech__normal_add(&n, row, y);                 once for each equation: row . x = y
  *     ech__normal_solve(&n, x);                    the non-negative x with the least sum of squares
  */
-#ifndef ECH_PREDICT_LEAST_SQUARES_H
-#define ECH_PREDICT_LEAST_SQUARES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -24,5 +23,3 @@ void ech__normal_solve(const ech__normal *normal, double *x);
 /* The inverse of A^T A over the unknowns with use[i], 0 elsewhere. False where they cannot be told apart. */
 bool ech__normal_inverse(const ech__normal *normal, const bool *use,
                          double out[ECH__LEAST_MAX][ECH__LEAST_MAX]);
-
-#endif

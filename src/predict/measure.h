@@ -4,8 +4,7 @@
  *     if (!ech__costs_find(costs, key.s, batch, 1))
  *         ECH_TRY(ech__costs_measure(ctx, costs, &config, comm, 1.5));       runs the steps
  */
-#ifndef ECH_PREDICT_MEASURE_H
-#define ECH_PREDICT_MEASURE_H
+#pragma once
 
 #include "comm/comm.h"
 #include "price/costs.h"
@@ -47,5 +46,3 @@ int64_t ech__costs_next_batch(const ech__costs *costs, const char *key, int64_t 
 ech_status ech__costs_measure_link(ech__costs *costs, ech__comm *comm);
 /* What device 0 does for another one in DataParallel: copies memory that the other one has used, and adds it up. */
 ech_status ech__costs_measure_copies(ech_ctx *ctx, ech__costs *costs);
-
-#endif

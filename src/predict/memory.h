@@ -1,6 +1,5 @@
 /* The memory of a device at any batch, from the plan that would be run. Inside this folder, for pricing.c. */
-#ifndef ECH_PREDICT_MEMORY_H
-#define ECH_PREDICT_MEMORY_H
+#pragma once
 
 #include "predict/pricing.h"
 
@@ -19,5 +18,3 @@ typedef struct ech__planned_memory {
 /* Of the device that needs most; global as in ech__pricing_at. */
 ech_status ech__planned_memory_at(ech_ctx *ctx, ech__planned_memory *memory, int64_t devices,
                                   int64_t global, int64_t *out);
-
-#endif

@@ -11,8 +11,7 @@
  * bucket with a sharded update takes an N-th of the measured updates of its parameters. On a device
  * that is known by description nothing was measured, and roofline.h prices every operator.
  */
-#ifndef ECH_PREDICT_OPERATORS_H
-#define ECH_PREDICT_OPERATORS_H
+#pragma once
 
 #include "predict/points.h"
 #include "predict/roofline.h"
@@ -78,5 +77,3 @@ void ech__operators_time(ech__operator_list *list, const ech__operator_times *ti
 /* Seconds of all operators of a kind that are run in a step. */
 double ech__operators_sum(const ech__operator_list *list, ech__priced_kind kind);
 int64_t ech__value_bytes(const ech_graph *graph, ech_value v);
-
-#endif

@@ -4,8 +4,7 @@
  * point alone in proportion to the batch. How wrong that can be follows from two rules: a larger batch takes no less time, and
  * no more time per sample.
  */
-#ifndef ECH_PREDICT_POINTS_H
-#define ECH_PREDICT_POINTS_H
+#pragma once
 
 #include "predict/measure.h"
 
@@ -38,5 +37,3 @@ typedef struct ech__cost_range {
 /* The range of a step alone at this batch, whose estimate is so many seconds: by the two rules, widened by how far the middle half
  * of the measured steps spreads. */
 ech__cost_range ech__cost_range_at(const ech__cost_points *points, int64_t batch, double seconds);
-
-#endif

@@ -17,8 +17,7 @@
  *
  * A way of going parallel is a row in pricing.c: what it prepares, and how it puts a step on the timeline.
  */
-#ifndef ECH_PREDICT_PRICING_H
-#define ECH_PREDICT_PRICING_H
+#pragma once
 
 #include "parallel/strategy.h"
 #include "predict/device_spec.h"
@@ -96,5 +95,3 @@ ech_status ech__pricing_check_layers(ech_ctx *ctx, const ech__run_config *config
 /* The configuration whose costs are to be measured for a strategy on one device. */
 ech__run_config ech__pricing_single(const ech__run_config *config, ech__strategy strategy,
                                     int64_t batch);
-
-#endif

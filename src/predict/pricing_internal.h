@@ -1,7 +1,6 @@
 /* What the files of pricing share: pricing.c, and one for each strategy that needs more than
  * ranks do. Inside this folder. */
-#ifndef ECH_PREDICT_PRICING_INTERNAL_H
-#define ECH_PREDICT_PRICING_INTERNAL_H
+#pragma once
 
 #include "predict/memory.h"
 #include "predict/operators.h"
@@ -41,5 +40,3 @@ ech_status ech__price_dp(ech__pricing *pricing, ech__price *price);
 ech_status ech__price_layers(ech__pricing *pricing, ech__price *price);
 
 ech_status ech__prepare_dp(ech__pricing *pricing);
-
-#endif

@@ -11,8 +11,7 @@
  * mark are taken. The same run may be there several times with different times; a line that says
  * the same as another in all five columns is refused, as a copy that was not meant.
  */
-#ifndef ECH_PREDICT_RUNS_TABLE_H
-#define ECH_PREDICT_RUNS_TABLE_H
+#pragma once
 
 #include "base/status.h"
 
@@ -40,5 +39,3 @@ typedef struct ech__table {
 ech_status ech__table_parse(ech_ctx *ctx, const char *what, const char *text, size_t bytes,
                             ech__table *out);
 ech_status ech__table_load(ech_ctx *ctx, const char *path, ech__table *out);
-
-#endif

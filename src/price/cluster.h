@@ -16,8 +16,7 @@
  * holds all of the way. With one device per node the device's port is the node's. A device begins its messages one after the
  * other, each an overhead later than the one before; the ports then carry them at the same time.
  */
-#ifndef ECH_PRICE_CLUSTER_H
-#define ECH_PRICE_CLUSTER_H
+#pragma once
 
 #include "base/file/json.h"
 
@@ -89,5 +88,3 @@ ech__cluster_text ech__cluster_describe(const ech__cluster *cluster);
 ech_json *ech__cluster_json(const ech__cluster *cluster);
 /* Refuses less than one device and more than there are. */
 ech_status ech__cluster_check(ech_ctx *ctx, const ech__cluster *cluster, int64_t devices);
-
-#endif

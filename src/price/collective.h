@@ -7,8 +7,7 @@
  * that pass the same port in the same direction at the same time. Adding the numbers up costs nothing here: it is the
  * device's work and has a price there. Which port carries what is written down in docs/pricing.md.
  */
-#ifndef ECH_PRICE_COLLECTIVE_H
-#define ECH_PRICE_COLLECTIVE_H
+#pragma once
 
 #include "price/cluster.h"
 
@@ -45,5 +44,3 @@ ech__collective_price ech__price_allreduce(const ech__cluster *cluster, ech__alg
                                            int64_t devices, int64_t bytes);
 /* One message that has its link for itself. */
 double ech__price_message(const ech__link *link, int64_t bytes);
-
-#endif

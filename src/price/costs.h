@@ -19,8 +19,7 @@
  * a separate loop with warm caches is stored too. A machine is identified by its processor, cores
  * and libraries.
  */
-#ifndef ECH_PRICE_COSTS_H
-#define ECH_PRICE_COSTS_H
+#pragma once
 
 #include "price/cluster.h"
 
@@ -130,5 +129,3 @@ ech__machine_costs *ech__costs_machine(ech__costs *costs);
 /* The link whose price for the direct exchange is as measured, for this many bytes and for few: of the all-reduce alone, or with
  * its aftermath. False where it is not known. */
 bool ech__costs_link(const ech__costs *costs, int64_t bytes, bool aftermath, ech__link *out);
-
-#endif

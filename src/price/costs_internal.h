@@ -1,6 +1,5 @@
 /* The inside a store of costs, for costs.c and costs_file.c. */
-#ifndef ECH_PRICE_COSTS_INTERNAL_H
-#define ECH_PRICE_COSTS_INTERNAL_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/file/json.h"
@@ -42,5 +41,3 @@ ech__machine_row *ech__costs_row(ech__costs *costs, const char *name);
 ech_status ech__costs_check(ech_ctx *ctx, const ech__step_cost *cost);
 /* Adds what the file at costs->path holds; one that is not there holds nothing. */
 ech_status ech__costs_read(ech__costs *costs);
-
-#endif

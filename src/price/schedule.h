@@ -38,8 +38,7 @@
  * Several sums of one step, and this rank's own numbers, are added in the order of ech__tree_split
  * over the ranks.
  */
-#ifndef ECH_PRICE_SCHEDULE_H
-#define ECH_PRICE_SCHEDULE_H
+#pragma once
 
 #include "price/collective.h"
 #include "price/tree.h"
@@ -73,5 +72,3 @@ int64_t ech__schedule_moves(const ech__schedule *schedule, int64_t rank, int64_t
 /* Whether sums have the order of ech__tree_split over all ranks, which shared memory has too: then
  * results have the same bits. */
 bool ech__schedule_keeps_tree(const ech__schedule *schedule);
-
-#endif

@@ -10,8 +10,7 @@
  * Links move data by themselves while devices compute; through shared memory the devices do the work (cluster->mover), so there
  * all of it is exposed.
  */
-#ifndef ECH_PRICE_TIMELINE_H
-#define ECH_PRICE_TIMELINE_H
+#pragma once
 
 #include "price/collective.h"
 
@@ -63,5 +62,3 @@ typedef struct ech__priced_step {
 ech__priced_step ech__price_step(const ech__priced_op *ops, size_t count,
                                  const ech__cluster *cluster, ech__algorithm algorithm,
                                  int64_t devices, double overhead_s);
-
-#endif

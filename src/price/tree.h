@@ -1,6 +1,5 @@
 /* Who reduces which part of an array, and the fixed order of sums, as pure functions. */
-#ifndef ECH_PRICE_TREE_H
-#define ECH_PRICE_TREE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ ech__range ech__shard(int64_t count, int index, int owners, int64_t grain);
  * and the sum over 2^k terms is the sum over the sums of its aligned parts, whatever their
  * sizes. Returns the size of the first half; n >= 2. */
 int ech__tree_split(int n);
-
-#endif

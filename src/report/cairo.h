@@ -6,8 +6,7 @@
  *     ech__pdf_next_page(c);
  *     ECH_TRY(ech__pdf_finish(c, &bytes, &size));
  */
-#ifndef ECH_REPORT_CAIRO_H
-#define ECH_REPORT_CAIRO_H
+#pragma once
 
 #include "report/plot/canvas.h"
 
@@ -38,5 +37,3 @@ ech_status ech__pdf_finish(ech__canvas *canvas, char **out, size_t *bytes);
 ech_status ech__png_create(ech_ctx *ctx, double width, double height, double scale,
                            ech__canvas **out);
 ech_status ech__png_finish(ech__canvas *canvas, char **out, size_t *bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Text inside of HTML and SVG. */
-#ifndef ECH_REPORT_MARKUP_H
-#define ECH_REPORT_MARKUP_H
+#pragma once
 
 #include <stdio.h>
 
@@ -9,5 +8,3 @@
 void ech__markup_text(FILE *file, const char *text);
 /* Two digits behind the point at most, whatever the locale. */
 void ech__markup_number(FILE *file, double value);
-
-#endif

@@ -6,8 +6,7 @@
  *     ech__press_need(&p, 200);                        what follows stays on one page
  *     ech__press_end(&p);
  */
-#ifndef ECH_REPORT_PDF_WRITER_H
-#define ECH_REPORT_PDF_WRITER_H
+#pragma once
 
 #include "report/cairo.h"
 
@@ -61,5 +60,3 @@ ech__press_break ech__press_line(ech__canvas *canvas, const char *text,
 /* Lines that text takes in a width. */
 size_t ech__press_count(ech__canvas *canvas, const char *text, const ech__text_style *style,
                         double width);
-
-#endif

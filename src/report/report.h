@@ -5,8 +5,7 @@
  *     ech_status s = ech__report_html(book, "report.html", "");
  *     ech__book_destroy(book);
  */
-#ifndef ECH_REPORT_REPORT_H
-#define ECH_REPORT_REPORT_H
+#pragma once
 
 #include "report/study/study.h"
 
@@ -27,5 +26,3 @@ bool ech__is_picture_name(const char *path);
 ech_status ech__report_picture(ech_ctx *ctx, const ech__plot *plot, const char *path);
 /* One file for each plot: STUDY-NUMBER.svg or .png in dir, which is made. *written counts them. */
 ech_status ech__report_pictures(const ech__book *book, const char *dir, bool png, size_t *written);
-
-#endif

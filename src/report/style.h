@@ -1,7 +1,6 @@
 /* What every page of the report has in it: its style, in colours from the canvas's table, and its
  * script. The live view of a lab takes the style and the switch of colours over. */
-#ifndef ECH_REPORT_STYLE_H
-#define ECH_REPORT_STYLE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -11,5 +10,3 @@ void ech__page_style(FILE *file);
 void ech__page_theme_script(FILE *file);
 /* All of the report's, that switch included. */
 void ech__page_script(FILE *file);
-
-#endif

@@ -8,8 +8,7 @@
  *
  *     ech__options_record(&config, run, &json);   run.json's "config"
  */
-#ifndef ECH_TRAIN_OPTIONS_H
-#define ECH_TRAIN_OPTIONS_H
+#pragma once
 
 #include "base/file/json.h"
 #include "base/option/option.h"
@@ -35,7 +34,7 @@ typedef struct ech__run_config {
     ech__model_options model;
     ech_train_options train; /* batch 0: as global_batch says. group: the ranks, or NULL */
     /* Kind, interval (0: a third of the steps) and gamma; the rest follows. */
-    ech__schedule schedule;
+    ech__lr_schedule schedule;
     ech__emulation emulation; /* links of the virtual clock */
     int straggler;            /* rank that idles straggle_ms in every step */
     double straggle_ms;
@@ -109,5 +108,3 @@ void ech__options_terms(const ech__run_config *config, int world, ech__terms ter
                         ech_json **json);
 /* One line for each: "lr: 0.1". */
 void ech__options_print(ech_ctx *ctx, const ech_json *terms, const char *prefix, FILE *out);
-
-#endif

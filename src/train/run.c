@@ -105,22 +105,22 @@ static int64_t remaining(const ech__run *run)
 /* Learning rates of the steps; c->steps is known. */
 static ech_status fill_in_schedule(ech_ctx *ctx, ech__run_config *c, const ech__feed *feed)
 {
-    ech__schedule *s = &c->schedule;
+    ech__lr_schedule *s = &c->schedule;
     const double lr = c->train.optimizer.lr;
-    s->lr = c->lr_scale_base ? ech__schedule_scale(lr, feed->global, c->lr_scale_base) : lr;
+    s->lr = c->lr_scale_base ? ech__lr_schedule_scale(lr, feed->global, c->lr_scale_base) : lr;
     s->steps = c->steps;
     if (!s->interval)
         s->interval = c->steps > 3 ? c->steps / 3 : 1;
-    s->warmup = ech__schedule_warmup(c->lr_warmup_epochs, feed->per_epoch);
+    s->warmup = ech__lr_schedule_warmup(c->lr_warmup_epochs, feed->per_epoch);
     s->warmup_from = c->lr_warmup_from >= 0 ? c->lr_warmup_from
-                                            : ech__schedule_warmup_from(lr, s->lr, s->warmup);
+                                            : ech__lr_schedule_warmup_from(lr, s->lr, s->warmup);
     const bool decays = s->kind == ECH__SCHEDULE_COSINE || s->kind == ECH__SCHEDULE_LINEAR;
     if (decays && s->warmup >= c->steps)
         return ech__fail(ctx, ECH_E_INVALID,
                          "the learning rate warms up over %g epochs (%lld steps) of a run of %lld "
                          "steps: at least one must remain for the %s schedule",
                          c->lr_warmup_epochs, (long long)s->warmup, (long long)c->steps,
-                         ech__schedule_name(s->kind));
+                         ech__lr_schedule_name(s->kind));
     return ECH_OK;
 }
 
@@ -532,7 +532,7 @@ static ech_status one_step(ech__run *run, int64_t index, const ech__run_events *
     const ech__run_config *c = &run->config;
     ech__run_step step = {.step = index + 1,
                           .epoch = index / run->feed.per_epoch + 1,
-                          .lr = ech__schedule_lr(&c->schedule, index)};
+                          .lr = ech__lr_schedule_lr(&c->schedule, index)};
     const ech__variant *variant = NULL;
     const int64_t start = ech__clock_wall();
     ech_trainer_set_lr(run->trainer, step.lr);

@@ -9,8 +9,7 @@
  *     run->summary                                what came out
  *     ech__run_destroy(run);
  */
-#ifndef ECH_TRAIN_RUN_H
-#define ECH_TRAIN_RUN_H
+#pragma once
 
 #include "base/file/dir.h"
 #include "device/machine.h"
@@ -143,5 +142,3 @@ typedef struct ech__epoch_shares {
     double time_s, data, overhead, evaluation; /* evaluation_s by time_s: it comes on top */
 } ech__epoch_shares;
 ech__epoch_shares ech__run_epoch_shares(const ech__run *run);
-
-#endif

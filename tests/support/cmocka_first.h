@@ -1,6 +1,5 @@
 /* cmocka.h needs these before it, in this order. */
-#ifndef ECH_TESTS_CMOCKA_FIRST_H
-#define ECH_TESTS_CMOCKA_FIRST_H
+#pragma once
 
 /* clang-format off */
 #include <stdarg.h>
@@ -9,5 +8,3 @@
 #include <stdint.h>
 #include <cmocka.h>
 /* clang-format on */
-
-#endif

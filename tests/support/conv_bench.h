@@ -17,8 +17,7 @@
  *
  * How far a result may be from what is right is for each test to say.
  */
-#ifndef ECH_TESTS_CONV_BENCH_H
-#define ECH_TESTS_CONV_BENCH_H
+#pragma once
 
 #include "device/cpu/cpu.h"
 #include "support/op_run.h"
@@ -119,5 +118,3 @@ double conv_run_time(conv_run *r, double seconds, int most);
 double *conv_right(const conv_run *r);
 /* The bytes of an operand, padding included. The caller frees them. */
 char *conv_bytes(const conv_run *r, int operand);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * What is missing or malformed in a file fails the test.
  */
-#ifndef ECH_TESTS_GOLDEN_H
-#define ECH_TESTS_GOLDEN_H
+#pragma once
 
 #include "base/file/json.h"
 #include "models/models.h"
@@ -62,5 +61,3 @@ void golden_compare(const ech_json *figures, const char *name, const double *dat
                     golden_errors *errors);
 /* All weights and buffers of a trainer after its steps. */
 golden_errors golden_compare_weights(ech_ctx *ctx, ech_trainer *trainer, const ech_json *golden);
-
-#endif

@@ -2,8 +2,7 @@
  *
  *     cmocka_unit_test_setup_teardown(test, graph_setup, graph_teardown)
  */
-#ifndef ECH_TESTS_GRAPH_FIXTURE_H
-#define ECH_TESTS_GRAPH_FIXTURE_H
+#pragma once
 
 #include "graph/graph.h"
 #include "support/cmocka_first.h"
@@ -25,5 +24,3 @@ int count_ops(const ech_graph *graph, ech__op op);
 void expect_sound(const ech_graph *graph);
 /* The building call failed with this sentence, and the graph knows. */
 void expect_refused(ech_value value, const char *sentence);
-
-#endif

@@ -8,8 +8,7 @@
  *     double loss = interpreter_get(&it, graph->loss, 0);
  *     interpreter_fini(&it);
  */
-#ifndef ECH_TESTS_INTERPRETER_H
-#define ECH_TESTS_INTERPRETER_H
+#pragma once
 
 #include "device/device.h"
 #include "graph/graph.h"
@@ -38,5 +37,3 @@ void interpreter_set(interpreter *it, ech_value value, int64_t at, double to);
 /* Fails the test unless the gradient of each parameter is the central difference of the loss. The graph
  * must be in f64 and have its backward operators. Returns how many entries were compared. */
 int interpreter_check_gradients(interpreter *it);
-
-#endif

@@ -8,8 +8,7 @@
  * n1 and n2 are measured, n4 is emulated; each has LAB_STEPS steps, of which LAB_WARMUP are
  * warm-up, and a torn last line.
  */
-#ifndef ECH_TESTS_LAB_FIXTURE_H
-#define ECH_TESTS_LAB_FIXTURE_H
+#pragma once
 
 #include "lab/sheet.h"
 #include "support/cmocka_first.h"
@@ -34,5 +33,3 @@ ech__sheet_options lab_fixture_options(const lab_fixture *lab, const ech__study_
 extern const ech__study_card lab_fixture_card;
 /* Writes studies/ID.json and a lab.json that names it. */
 void lab_fixture_save(ech_ctx *ctx, const lab_fixture *lab, const ech_json *study, const char *id);
-
-#endif

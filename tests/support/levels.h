@@ -5,8 +5,7 @@
  * There the cases for several threads, for the reference device and for generic loops beside others
  * are left out, because they are the same at every level: their names end as below.
  */
-#ifndef ECH_TESTS_LEVELS_H
-#define ECH_TESTS_LEVELS_H
+#pragma once
 
 #include "support/cmocka_first.h"
 
@@ -16,5 +15,3 @@ int run_kernel_tests_of(const char *name, const struct CMUnitTest *tests, size_t
 
 #define run_kernel_tests(name, tests)                                                              \
     run_kernel_tests_of(name, tests, sizeof(tests) / sizeof *(tests))
-
-#endif

@@ -4,8 +4,7 @@
  *     mailbox_run(512, 2, options, body, user);     512 ranks on two pretended nodes, a thread each
  *
  * body runs in every rank's thread with a comm of its own; mailbox_run returns when all have. */
-#ifndef ECH_TESTS_MAILBOX_MPI_H
-#define ECH_TESTS_MAILBOX_MPI_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -14,5 +13,3 @@ typedef void (*mailbox_body)(ech__comm *comm, void *user);
 /* Returns how many ranks could not open their comm, with the reason of one of them in error[1024]. */
 int mailbox_run(int world, int nodes, const ech__comm_options *options, mailbox_body body,
                 void *user, char *error);
-
-#endif

@@ -9,8 +9,7 @@
  *     for (int i = 0; i < count; i++)
  *         harness_check_node(h, &rows[i].node, rows[i].in);
  */
-#ifndef ECH_TESTS_OP_CASES_H
-#define ECH_TESTS_OP_CASES_H
+#pragma once
 
 #include "support/op_harness.h"
 
@@ -48,5 +47,3 @@ void row_cases(harness *h, const op_row *rows, int count, bool plain_input, op_c
 
 typedef void (*node_fn)(harness *h, const ech__node *node, const ech__type *in);
 void for_each_row(harness *h, const op_row *rows, int count, node_fn visit);
-
-#endif

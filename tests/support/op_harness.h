@@ -14,8 +14,7 @@
  *
  * A new operator needs a row for its tolerance in op_harness.c and its cases in device/test_ops.c.
  */
-#ifndef ECH_TESTS_OP_HARNESS_H
-#define ECH_TESTS_OP_HARNESS_H
+#pragma once
 
 #include "device/device.h"
 #include "support/op_run.h"
@@ -87,5 +86,3 @@ void harness_nonfinite_node(harness *h, const ech__node *node, const ech__type *
 
 /* Whether row-major or some collected layout has kernels for all of these cases. */
 bool harness_shares_layout(harness *h, const op_case *cases, int count);
-
-#endif

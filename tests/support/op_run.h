@@ -1,7 +1,6 @@
 /* One kernel of one operator over guarded memory: put data in, run, look at every byte it may not touch. The
  * part of the operator harness that knows memory. */
-#ifndef ECH_TESTS_OP_RUN_H
-#define ECH_TESTS_OP_RUN_H
+#pragma once
 
 #include "support/cmocka_first.h"
 #include "plan/kernel.h"
@@ -76,5 +75,3 @@ ech_status op_kernel_run(void *kernel);
 void op_kernel_check(const op_kernel *p, const op_data *loaded);
 /* Reads every operand. */
 void op_kernel_read(const op_kernel *p, op_data *data);
-
-#endif

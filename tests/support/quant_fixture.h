@@ -1,6 +1,5 @@
 /* Small networks with made-up weights, and images for them: what the tests of int8 share. */
-#ifndef ECH_TESTS_QUANT_FIXTURE_H
-#define ECH_TESTS_QUANT_FIXTURE_H
+#pragma once
 
 #include "support/cmocka_first.h"
 #include "models/models.h"
@@ -34,5 +33,3 @@ void quant_run_graph(quant_fixture *q, ech__device *device, const ech_graph *gra
 
 /* Fails the test with the context's sentence where status is one. */
 void quant_good(const quant_fixture *q, ech_status status);
-
-#endif

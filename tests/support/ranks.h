@@ -7,8 +7,7 @@
  * rank_failed, which tells why and ends the process, since cmocka's own checks work on one thread
  * only.
  */
-#ifndef ECH_TESTS_RANKS_H
-#define ECH_TESTS_RANKS_H
+#pragma once
 
 #include "comm/comm.h"
 #include "support/cmocka_first.h"
@@ -29,5 +28,3 @@ _Noreturn void rank_failed(const ech__comm *comm, const char *file, int line, co
 #define RANK_OK(call) RANK_CHECK((call) == ECH_OK)
 /* It fails with a sentence that holds these words. */
 #define RANK_REFUSED(call, words) RANK_CHECK((call) < 0 && strstr(ech_ctx_error(comm->ctx), words))
-
-#endif

@@ -4,13 +4,10 @@
  * when both ends have started it; its bytes flow a latency later, and all that flow at a time share the ports of devices and
  * nodes evenly (max-min), as src/price/cluster.h describes them.
  */
-#ifndef ECH_TESTS_SIMULATE_H
-#define ECH_TESTS_SIMULATE_H
+#pragma once
 
 #include "price/schedule.h"
 
 /* Seconds until the last rank is done. bytes is rounded down to elements of a byte in parts of one. */
 double simulate_allreduce(const ech__cluster *cluster, ech__algorithm algorithm, int64_t devices,
                           int64_t bytes);
-
-#endif

@@ -5,8 +5,7 @@
  *     temp_dir_path(&dir, "tuning.json", path);
  *     temp_dir_destroy(&dir);
  */
-#ifndef ECH_TESTS_TEMP_DIR_H
-#define ECH_TESTS_TEMP_DIR_H
+#pragma once
 
 typedef struct temp_dir {
     char path[64];
@@ -19,5 +18,3 @@ temp_dir temp_dir_create(void);
 void temp_dir_destroy(temp_dir *dir);
 /* The path of a file in it. */
 void temp_dir_path(const temp_dir *dir, const char *name, char out[TEMP_PATH]);
-
-#endif

@@ -6,8 +6,7 @@
  * Algorithms run between nodes, over MPI. Ranks of one node always add up through shared memory,
  * which is what `direct` does: naming another algorithm there changes nothing, and
  * ech__algorithm_describe says so. */
-#ifndef ECH_COMM_COLLECTIVE_ALGORITHM_H
-#define ECH_COMM_COLLECTIVE_ALGORITHM_H
+#pragma once
 
 #include "comm/comm.h"
 #include "price/schedule.h"
@@ -27,5 +26,3 @@ typedef struct ech__algorithm_row {
 } ech__algorithm_row;
 
 const ech__algorithm_row *ech__algorithm_row_of(ech__algorithm algorithm);
-
-#endif

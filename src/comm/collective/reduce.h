@@ -1,6 +1,5 @@
 /* Element-wise reductions over the memory of several ranks, in the order of ech__tree_split. */
-#ifndef ECH_COMM_COLLECTIVE_REDUCE_H
-#define ECH_COMM_COLLECTIVE_REDUCE_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -35,5 +34,3 @@ extern const ech__reduce_loops ech__reduce_generic, ech__reduce_avx2, ech__reduc
 
 /* The widest that the level in force allows (device/isa.h). */
 const ech__reduce_loops *ech__reduce_best(void);
-
-#endif

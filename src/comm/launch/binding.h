@@ -1,7 +1,6 @@
 /* Core binding of ranks that another launcher started: binds them if they are unbound, and reports
  * a bad binding. */
-#ifndef ECH_COMM_LAUNCH_BINDING_H
-#define ECH_COMM_LAUNCH_BINDING_H
+#pragma once
 
 #include "base/status.h"
 #include "base/system/cpus.h"
@@ -22,5 +21,3 @@ ech__binding_kind ech__binding_judge(const ech__cpus *masks, int ranks, int core
  * their numbers in the job; `local` is this one's place. */
 ech_status ech__binding_apply(ech_ctx *ctx, const ech__cpus *masks, const int *ids, int local,
                               int ranks);
-
-#endif

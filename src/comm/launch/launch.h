@@ -15,8 +15,7 @@
  * last lines, launch_signals.c catches what the launcher is told, supervise.c looks after the ranks
  * of one attempt.
  */
-#ifndef ECH_COMM_LAUNCH_LAUNCH_H
-#define ECH_COMM_LAUNCH_LAUNCH_H
+#pragma once
 
 #include "base/status.h"
 
@@ -55,5 +54,3 @@ typedef struct ech__launch_result {
  * SIGINT, SIGTERM and SIGHUP are handed on to the ranks and end the job with 128 + signal. To be
  * called by a program's first thread, because ranks die with the thread that started them. */
 ech_status ech__launch(ech_ctx *ctx, const ech__launch_options *options, ech__launch_result *out);
-
-#endif

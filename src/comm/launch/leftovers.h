@@ -10,8 +10,7 @@
  *     ech__leftovers_signal(mark, SIGTERM);
  *     ech__watch_close(&watch);
  */
-#ifndef ECH_COMM_LAUNCH_LEFTOVERS_H
-#define ECH_COMM_LAUNCH_LEFTOVERS_H
+#pragma once
 
 #include "base/status.h"
 
@@ -37,5 +36,3 @@ typedef struct ech__watch {
 ech_status ech__watch_open(ech_ctx *ctx, const char *mark, ech__watch *out);
 /* Ends the watching; kills nobody. */
 void ech__watch_close(ech__watch *watch);
-
-#endif

@@ -1,6 +1,5 @@
 /* Cuts what a rank writes into lines, and keeps the last ones for the case that it fails. */
-#ifndef ECH_COMM_LAUNCH_RANK_LINES_H
-#define ECH_COMM_LAUNCH_RANK_LINES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ void ech__rank_lines_end(ech__rank_lines *lines, uint64_t *printed, ech__line_fn
 /* How many lines are kept, and the i-th of them, oldest first, without '\n'. */
 int ech__rank_lines_kept(const ech__rank_lines *lines);
 const char *ech__rank_lines_get(const ech__rank_lines *lines, int i, uint64_t *number);
-
-#endif

@@ -1,6 +1,5 @@
 /* One rank as a child process. */
-#ifndef ECH_COMM_LAUNCH_RANK_PROCESS_H
-#define ECH_COMM_LAUNCH_RANK_PROCESS_H
+#pragma once
 
 #include "comm/launch/launch.h"
 #include "comm/launch/signals.h"
@@ -23,5 +22,3 @@ typedef struct ech__rank_start {
  * or else 1. */
 ech_status ech__rank_spawn(ech_ctx *ctx, const ech__rank_start *start, pid_t *pid, int *err,
                            int *code);
-
-#endif

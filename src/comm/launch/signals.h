@@ -8,8 +8,7 @@
  * SIGCHLD, SIGINT, SIGTERM and SIGHUP are caught; one that this process was told to ignore (nohup)
  * stays ignored.
  */
-#ifndef ECH_COMM_LAUNCH_SIGNALS_H
-#define ECH_COMM_LAUNCH_SIGNALS_H
+#pragma once
 
 #include "base/status.h"
 
@@ -29,5 +28,3 @@ ech_status ech__launch_signals_open(ech_ctx *ctx, ech__launch_signals *out);
  * and exec, where the descriptor is closed by exec. */
 void ech__launch_signals_restore(const ech__launch_signals *signals);
 void ech__launch_signals_close(ech__launch_signals *signals);
-
-#endif

@@ -1,7 +1,6 @@
 /* Looks after the ranks of one attempt, from the first to the last one gone. One thread, which
  * sleeps in poll. */
-#ifndef ECH_COMM_LAUNCH_SUPERVISE_H
-#define ECH_COMM_LAUNCH_SUPERVISE_H
+#pragma once
 
 #include "base/system/clock.h"
 #include "comm/launch/launch.h"
@@ -48,5 +47,3 @@ void ech__job_supervise(ech__job *job);
 bool ech__job_is_settled(const ech__job *job, int rank);
 /* Kills and waits for the ranks that are there. */
 void ech__job_abandon(ech__job *job);
-
-#endif

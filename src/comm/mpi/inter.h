@@ -16,15 +16,14 @@
  * others can travel, so a bucket takes its bytes over the bandwidth of the busiest port, plus the
  * latencies of one chunk's steps. Messages move while the rank computes if it has a helper
  * (comm/helper.h), else only between operators, and in the wait at the end of the backward pass. */
-#ifndef ECH_COMM_MPI_INTER_H
-#define ECH_COMM_MPI_INTER_H
+#pragma once
 
 #include "base/system/clock.h"
 #include "comm/mpi/wire.h"
 #include "comm/shm/shm.h"
 #include "price/schedule.h"
 
-enum { ECH__FLIGHTS = 8, ECH__CHUNK_BYTES = 1 << 20 };
+enum { ECH__FLIGHTS = 16, ECH__CHUNK_BYTES = 1 << 20 };
 
 typedef struct ech__between_options {
     ech__algorithm algorithm;
@@ -72,5 +71,3 @@ ech_status ech__between_test(void *between, bool *done);
 ech_status ech__between_push(void *between);
 /* An all-reduce of any size, waited for. */
 ech_status ech__between_run(ech__between *between, const ech__coll *coll);
-
-#endif

@@ -6,8 +6,7 @@
  * hands out one table of functions. hier.c makes an ech__comm of it: ranks of a node join one memfd
  * (passed over a Unix socket) and reduce in shared memory, owners of shards exchange them with the
  * other nodes, without waiting. */
-#ifndef ECH_COMM_MPI_MPI_H
-#define ECH_COMM_MPI_MPI_H
+#pragma once
 
 #include "comm/comm.h"
 #include "comm/mpi/plugin.h"
@@ -27,5 +26,3 @@ ech_status ech__hier_open(ech_ctx *ctx, const ech__mpi_table *mpi, int rank, int
 /* Messages that this rank has sent and received in blocking collectives. comm is from
  * ech__hier_open. */
 uint64_t ech__hier_messages(const ech__comm *comm);
-
-#endif

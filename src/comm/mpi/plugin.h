@@ -8,8 +8,7 @@
  *
  * Functions return 0 or a code for error_text. They may be called from different threads, but never
  * from two at once. */
-#ifndef ECH_COMM_MPI_PLUGIN_H
-#define ECH_COMM_MPI_PLUGIN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ typedef struct ech__mpi_table {
 } ech__mpi_table;
 
 typedef const ech__mpi_table *(*ech__mpi_plugin_fn)(int version);
-
-#endif

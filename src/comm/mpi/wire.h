@@ -5,8 +5,7 @@
  * Every wait is bounded and names the ranks that have not answered. Sequence numbers are part of
  * the messages' tags, so ranks in different collectives wait for each other in vain instead of
  * taking one another's data. */
-#ifndef ECH_COMM_MPI_WIRE_H
-#define ECH_COMM_MPI_WIRE_H
+#pragma once
 
 #include "base/system/clock.h"
 #include "comm/comm.h"
@@ -80,5 +79,3 @@ ech_status ech__wire_idle(ech__wire *wire, int rounds);
 
 /* Fails with the error message of MPI's error code about a message with peer. */
 ech_status ech__wire_broken(ech__wire *wire, int code, int peer, const char *what);
-
-#endif

@@ -18,8 +18,7 @@
  * write slot t%2 again in turn t+2: it has seen all others in turn t+1 by then, so they are through
  * with reading those of turn t.
  */
-#ifndef ECH_COMM_SHM_INTERNAL_H
-#define ECH_COMM_SHM_INTERNAL_H
+#pragma once
 
 #include "base/system/cpus.h"
 #include "comm/collective/reduce.h"
@@ -239,5 +238,3 @@ ech_status ech__shm_check(ech__shm *s, int64_t left_ns, int rank, const ech__shm
 /* Fails because ranks are in different collectives. */
 ech_status ech__shm_mismatch(ech__shm *s, int rank, const ech__shm_desc *mine,
                              const ech__shm_desc *other);
-
-#endif

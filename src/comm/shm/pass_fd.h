@@ -9,8 +9,7 @@
  *     ECH_TRY(ech__pass_fetch(ctx, name, timeout, &fd));          each of the others
  *
  */
-#ifndef ECH_COMM_SHM_PASS_FD_H
-#define ECH_COMM_SHM_PASS_FD_H
+#pragma once
 
 #include "base/status.h"
 
@@ -22,5 +21,3 @@ ech_status ech__pass_listen(ech_ctx *ctx, int *listener, char name[ECH__PASS_NAM
 ech_status ech__pass_serve(ech_ctx *ctx, int listener, int fd, int receivers, double timeout_s);
 /* A descriptor of this process's own, close-on-exec. */
 ech_status ech__pass_fetch(ech_ctx *ctx, const char *name, double timeout_s, int *fd);
-
-#endif

@@ -18,8 +18,7 @@
  * more), so two ranks may both send before they receive as long as what is in progress fits; more
  * goes through while the other side receives.
  */
-#ifndef ECH_COMM_SHM_SHM_H
-#define ECH_COMM_SHM_SHM_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -57,5 +56,3 @@ ech_status ech__shm_join(ech_ctx *ctx, int fd, int rank, int world, double timeo
                          ech__comm **out);
 /* Before the first collective. inter is copied. */
 void ech__shm_set_inter(ech__comm *comm, const ech__inter *inter);
-
-#endif

@@ -26,8 +26,7 @@
  *
  * Every function here runs on the device's worker thread.
  */
-#ifndef ECH_DEVICE_CPU_CPU_H
-#define ECH_DEVICE_CPU_CPU_H
+#pragma once
 
 #include "device/cpu/loops.h"
 #include "device/device.h"
@@ -173,5 +172,3 @@ void ech__staged_offer(ech__device *device, const ech__kernel_desc *desc, bool b
 
 void ech__simple_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
                        ech__offer *offer);
-
-#endif

@@ -3,8 +3,7 @@
  *     cpu->loops = ech__loops_for(ech__isa_level());     when a device opens
  *     cpu->loops->vec->relu(n, x, y);
  */
-#ifndef ECH_DEVICE_CPU_LOOPS_H
-#define ECH_DEVICE_CPU_LOOPS_H
+#pragma once
 
 #include "device/cpu/conv/direct.h"
 #include "device/cpu/conv/winograd.h"
@@ -29,5 +28,3 @@ typedef struct ech__loops {
 
 /* The widest that the level allows. */
 const ech__loops *ech__loops_for(ech__isa level);
-
-#endif

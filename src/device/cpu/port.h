@@ -10,8 +10,7 @@
  * costs nothing. An output may have the memory of an input: pieces are read before they are
  * written.
  */
-#ifndef ECH_DEVICE_CPU_PORT_H
-#define ECH_DEVICE_CPU_PORT_H
+#pragma once
 
 #include "device/cpu/vec/vec.h"
 #include "plan/kernel.h"
@@ -79,5 +78,3 @@ static inline void ech__port_done(const ech__ports *p, int operand, int64_t firs
         p->vec->narrow(p->dtype[operand], count, ech__port_slot(p, operand),
                        (uint16_t *)p->at[operand] + first);
 }
-
-#endif

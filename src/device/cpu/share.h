@@ -1,6 +1,5 @@
 /* How kernels cut work into pieces and share them out to threads. */
-#ifndef ECH_DEVICE_CPU_SHARE_H
-#define ECH_DEVICE_CPU_SHARE_H
+#pragma once
 
 #include <omp.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ static inline range share_of(int64_t count)
     const int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();
     return (range){count * me / threads, count * (me + 1) / threads};
 }
-
-#endif

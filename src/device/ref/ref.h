@@ -4,8 +4,7 @@
  * double in both, and tensors are row-major; only operators that change their inputs take other layouts,
  * as flat arrays. Tensors of 16 bits are widened to f32 before an operator and rounded after it.
  */
-#ifndef ECH_DEVICE_REF_REF_H
-#define ECH_DEVICE_REF_REF_H
+#pragma once
 
 #include "device/device.h"
 
@@ -28,5 +27,3 @@ struct ech__ref_kernel {
 extern const ech__ref_fn ech__ref_f32[ECH__OP_COUNT], ech__ref_f64[ECH__OP_COUNT];
 /* Operators on integers, whose types are their own (quant.c). */
 extern const ech__ref_fn ech__ref_quant[ECH__OP_COUNT];
-
-#endif

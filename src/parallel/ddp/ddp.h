@@ -1,7 +1,6 @@
 /* Data parallelism as a pass: every rank computes on its own samples, and gradients are added up
  * over the ranks. */
-#ifndef ECH_PARALLEL_DDP_DDP_H
-#define ECH_PARALLEL_DDP_DDP_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -40,5 +39,3 @@ typedef struct ech__ddp_bytes {
     int64_t gradients, buffers, statistics;
 } ech__ddp_bytes;
 ech__ddp_bytes ech__ddp_count(const ech_graph *graph);
-
-#endif

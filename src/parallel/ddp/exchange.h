@@ -7,8 +7,7 @@
  *     ranks->buckets[k].times                          of the last step
  *     ech__ranks_destroy(ranks);                       after the plans
  */
-#ifndef ECH_PARALLEL_DDP_EXCHANGE_H
-#define ECH_PARALLEL_DDP_EXCHANGE_H
+#pragma once
 
 #include "comm/comm.h"
 #include "plan/exchange.h"
@@ -65,5 +64,3 @@ ech_status ech__ranks_broadcast(ech__comm *comm, ech__device *device, void *memo
  * end because of it, and buckets are later by what came before them; over links it is 0. */
 int64_t ech__ranks_emulate(const ech__ranks *ranks, const int64_t *ready_ns, ech__coll_times *out,
                            int64_t *worked_ns);
-
-#endif

@@ -1,6 +1,5 @@
 /* What each rank tells the others after a step: its part of the loss, and where its time went. */
-#ifndef ECH_PARALLEL_DDP_STEP_REPORT_H
-#define ECH_PARALLEL_DDP_STEP_REPORT_H
+#pragma once
 
 #include "parallel/ddp/exchange.h"
 
@@ -43,5 +42,3 @@ void ech__reports_split_buffers(ech__reports *reports);
 void ech__reports_end(ech__reports *reports, int64_t end_ns);
 /* The rank whose last gradient was ready last. */
 int ech__reports_slowest(const ech__reports *reports);
-
-#endif

@@ -16,8 +16,7 @@
  * the running ones are device 0's. Gradients are added in the order of ech__tree_split, so every
  * run gives the same bits.
  */
-#ifndef ECH_PARALLEL_DP_DP_H
-#define ECH_PARALLEL_DP_DP_H
+#pragma once
 
 #include "device/device.h"
 #include "plan/plan.h"
@@ -96,5 +95,3 @@ ech__device *ech__dp_device(const ech__dp *dp, int device);
 /* Planned bytes by kind. Shorter batches use the same memory. */
 void ech__dp_memory(const ech__dp *dp, int device, int64_t out[ECH__MEMORY_COUNT]);
 int64_t ech__dp_planned(const ech__dp *dp, int device); /* the sum over the kinds */
-
-#endif

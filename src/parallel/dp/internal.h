@@ -1,6 +1,5 @@
 /* What an ech__dp is made of. Private to this folder: dp.c makes it, dp_step.c runs it. */
-#ifndef ECH_PARALLEL_DP_INTERNAL_H
-#define ECH_PARALLEL_DP_INTERNAL_H
+#pragma once
 
 #include "parallel/dp/dp.h"
 
@@ -51,5 +50,3 @@ struct ech__dp {
 
 /* Sets replica->now and ->first of every replica for a batch, planning what is not there yet. */
 ech_status ech__dp_cut(ech__dp *dp, int64_t batch);
-
-#endif

@@ -1,7 +1,6 @@
 /* What an ech__pipe is made of. Private to this folder: pipe.c creates it, transfer.c its passes,
  * link.c moves data between devices, run.c runs it. */
-#ifndef ECH_PARALLEL_PIPE_INTERNAL_H
-#define ECH_PARALLEL_PIPE_INTERNAL_H
+#pragma once
 
 #include "parallel/pipe/pipe.h"
 
@@ -55,5 +54,3 @@ void ech__pass_forget_meetings(ech__pipe *pipe, ech__pass *pass);
 ech_status ech__stage_meeting(ech__stage *stage, ech__kernel *inner, ech__kernel **out);
 
 void ech__pass_destroy(ech__pipe *pipe, ech__pass *pass);
-
-#endif

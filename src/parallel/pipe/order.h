@@ -6,8 +6,7 @@
  * others add to them. A model that is merely spread over devices is the pipeline with one
  * micro-batch.
  */
-#ifndef ECH_PARALLEL_PIPE_ORDER_H
-#define ECH_PARALLEL_PIPE_ORDER_H
+#pragma once
 
 #include "parallel/place.h"
 
@@ -59,5 +58,3 @@ typedef struct ech__pipe_times {
 
 ech_status ech__pipe_simulate(ech_ctx *ctx, ech_pipeline order, int devices, int micros,
                               const ech__stage_time *stages, ech__pipe_times *out);
-
-#endif

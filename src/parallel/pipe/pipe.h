@@ -25,8 +25,7 @@
  * (order.h); every micro-batch has inputs of its own. What a device sends stays in its memory, and
  * the receiver copies it when it gets there (message.h), so each transfer is one copy.
  */
-#ifndef ECH_PARALLEL_PIPE_PIPE_H
-#define ECH_PARALLEL_PIPE_PIPE_H
+#pragma once
 
 #include "device/device.h"
 #include "parallel/ddp/exchange.h"
@@ -218,5 +217,3 @@ double ech__pipe_busy_s(const ech__pipe *pipe);
 double ech__pipe_measured_bubble(const ech__pipe *pipe);
 /* Bytes of inputs and targets that a full step takes, and how many moves that are. */
 int64_t ech__pipe_input_bytes(const ech__pipe *pipe, int *moves);
-
-#endif

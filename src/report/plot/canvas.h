@@ -8,8 +8,7 @@
  * Colours are named by what they are for, so that a page can be light or dark. Where memory runs out or a file
  * cannot be written the canvas goes quiet, and whoever made it hears of it at the end.
  */
-#ifndef ECH_REPORT_PLOT_CANVAS_H
-#define ECH_REPORT_PLOT_CANVAS_H
+#pragma once
 
 #include "base/status.h"
 
@@ -141,5 +140,3 @@ typedef struct ech__svg_options {
 ech_status ech__svg_create(ech_ctx *ctx, const ech__svg_options *options, ech__canvas **out);
 /* The whole text, which the caller frees; the canvas is destroyed in any case. */
 ech_status ech__svg_finish(ech__canvas *canvas, char **text, size_t *bytes);
-
-#endif

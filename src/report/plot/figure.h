@@ -4,8 +4,7 @@
  *     ECH_TRY(ech__number_format_parse(ctx, "fixed2", &f));
  *     ech__number_text(f, 1.8231).s                               "1.82"
  */
-#ifndef ECH_REPORT_PLOT_FIGURE_H
-#define ECH_REPORT_PLOT_FIGURE_H
+#pragma once
 
 #include "base/format.h"
 #include "base/status.h"
@@ -67,5 +66,3 @@ typedef struct ech__cell {
 } ech__cell;
 
 bool ech__cell_has_interval(const ech__cell *cell);
-
-#endif

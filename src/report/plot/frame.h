@@ -1,6 +1,5 @@
 /* What the plots share: axes, legends, marks, labels at the ends of lines. Only for plot*.c. */
-#ifndef ECH_REPORT_PLOT_FRAME_H
-#define ECH_REPORT_PLOT_FRAME_H
+#pragma once
 
 #include "report/plot/scale.h"
 
@@ -67,5 +66,3 @@ double ech__plot_histogram_height(const ech__plot *plot, double width);
 void ech__plot_histogram(const ech__plot *plot, ech__canvas *canvas, ech__area area);
 double ech__plot_timeline_height(const ech__plot *plot, double width);
 void ech__plot_timeline(const ech__plot *plot, ech__canvas *canvas, ech__area area);
-
-#endif

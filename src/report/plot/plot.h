@@ -6,8 +6,7 @@
  * A plot borrows all its strings and arrays. Drawing allocates nothing: the limits below bound what it needs.
  * Filled marks are measured, hollow ones emulated, dashed lines and outlines predicted.
  */
-#ifndef ECH_REPORT_PLOT_PLOT_H
-#define ECH_REPORT_PLOT_PLOT_H
+#pragma once
 
 #include "report/plot/canvas.h"
 #include "report/plot/figure.h"
@@ -156,5 +155,3 @@ void ech__plot_draw(const ech__plot *plot, ech__canvas *canvas, ech__area area);
 /* One sentence on how to tell measured, emulated and predicted apart, for what is in it; "" where all is measured or
  * nothing is said. */
 const char *ech__plot_basis_text(const ech__plot *plot);
-
-#endif

@@ -5,8 +5,7 @@
  *     x = ech__scale_at(&s, 4.2);
  *     for (size_t i = 0; i < s.nticks; i++) label(ech__scale_at(&s, s.ticks[i]), ech__scale_tick(&s, i).s);
  */
-#ifndef ECH_REPORT_PLOT_SCALE_H
-#define ECH_REPORT_PLOT_SCALE_H
+#pragma once
 
 #include "report/plot/plot.h"
 
@@ -32,5 +31,3 @@ void ech__scale_place(ech__plot_scale *scale, double start, double end);
 /* Not a number where the value has no place: at 0 or below on a logarithmic scale. */
 double ech__scale_at(const ech__plot_scale *scale, double value);
 ech__text ech__scale_tick(const ech__plot_scale *scale, size_t index);
-
-#endif

@@ -1,6 +1,5 @@
 /* The parts of a study record, each read in a file of its own. Only for study*.c. */
-#ifndef ECH_REPORT_STUDY_INTERNAL_H
-#define ECH_REPORT_STUDY_INTERNAL_H
+#pragma once
 
 #include "report/study/reader.h"
 #include "report/study/study.h"
@@ -22,5 +21,3 @@ ech_status ech__read_plots(const ech__reader *r, const ech_json *study, ech__stu
 /* Notes the error message of the context as a problem of a study, which keeps what it has. Fails
  * only without memory. */
 ech_status ech__book_problem(ech__book *book, ech__study *study);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Strings are copied into the arena.
  */
-#ifndef ECH_REPORT_STUDY_READER_H
-#define ECH_REPORT_STUDY_READER_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/file/json.h"
@@ -61,5 +60,3 @@ ech_status ech__reader_list(const ech__reader *r, const ech_json *object, const 
 const char *ech__reader_shown(const char *text, size_t length, char out[48]);
 /* Zeroed, in the arena; count 0 gives a place too. */
 ech_status ech__reader_array(const ech__reader *r, size_t count, size_t size, void *out);
-
-#endif

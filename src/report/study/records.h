@@ -1,7 +1,6 @@
 /* What plots take from the records of runs: series from steps.jsonl, epochs from run.json, timelines from trace.json.
  * Fields that nobody asks for are passed over. */
-#ifndef ECH_REPORT_STUDY_RECORDS_H
-#define ECH_REPORT_STUDY_RECORDS_H
+#pragma once
 
 #include "report/study/study.h"
 
@@ -19,5 +18,3 @@ ech_status ech__epochs_parse(ech__book *book, const char *what, const char *text
 /* Spans of the step that the trace asks for. */
 ech_status ech__trace_parse(ech__book *book, const char *what, const char *text, size_t bytes,
                             ech__plot_trace *trace);
-
-#endif

@@ -9,8 +9,7 @@
  * a slip of the writer; in run.json, steps.jsonl and trace.json it is passed over, because they serve others too.
  * Everything belongs to the book.
  */
-#ifndef ECH_REPORT_STUDY_STUDY_H
-#define ECH_REPORT_STUDY_STUDY_H
+#pragma once
 
 #include "base/arena.h"
 #include "report/plot/plot.h"
@@ -150,5 +149,3 @@ ech_status ech__book_parse(ech__book *book, const char *what, const char *text, 
 /* Into a study of the book; its id must be the one given. */
 ech_status ech__study_parse(ech__book *book, const char *what, const char *text, size_t bytes,
                             const char *id, ech__study *out);
-
-#endif

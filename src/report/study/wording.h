@@ -1,6 +1,5 @@
 /* Words that the page, the PDF and the CSV files share: cells as they are printed, notes, what marks mean. */
-#ifndef ECH_REPORT_STUDY_WORDING_H
-#define ECH_REPORT_STUDY_WORDING_H
+#pragma once
 
 #include "report/study/study.h"
 
@@ -22,5 +21,3 @@ void ech__book_line(const ech__book *book, char *out, size_t bytes);
 void ech__seeds_print(const ech__book *book, char *out, size_t bytes);
 /* "1.8 % (1.2 to 2.4)" */
 void ech__figure_print(const ech__figure *figure, char *out, size_t bytes);
-
-#endif

@@ -5,8 +5,7 @@
  *     ECH_TRY(ech__buffers_save(trainer, NULL));       the other ranks only hand in what they have
  *     ECH_TRY(ech__buffers_load(trainer, path));       each rank takes its own
  */
-#ifndef ECH_TRAIN_CHECKPOINT_BUFFERS_H
-#define ECH_TRAIN_CHECKPOINT_BUFFERS_H
+#pragma once
 
 #include "train/step/trainer.h"
 
@@ -16,5 +15,3 @@ bool ech__buffers_on_ranks(const ech_trainer *trainer);
 ech_status ech__buffers_save(ech_trainer *trainer, const char *path);
 /* The file must hold the buffers of as many ranks as there are. */
 ech_status ech__buffers_load(ech_trainer *trainer, const char *path);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * dir.h has the files on disk, state.h what is kept besides tensors.
  */
-#ifndef ECH_TRAIN_CHECKPOINT_CHECKPOINT_H
-#define ECH_TRAIN_CHECKPOINT_CHECKPOINT_H
+#pragma once
 
 #include "train/checkpoint/dir.h"
 #include "train/checkpoint/state.h"
@@ -40,5 +39,3 @@ ech_status ech__checkpoint_save(ech__run *run);
 /* At the end of a run that saves: where the newest checkpoint is not of the last step, because no
  * step was left to do and the run goes on from one that is elsewhere. On every rank. */
 ech_status ech__checkpoint_save_last(ech__run *run);
-
-#endif

@@ -23,8 +23,7 @@
  *     ECH_TRY(ech__checkpoint_find(ctx, "ckpt", path));                   "ckpt/step-000120"
  *     ECH_TRY(ech__checkpoint_verify(ctx, path));                         every size and hash
  */
-#ifndef ECH_TRAIN_CHECKPOINT_DIR_H
-#define ECH_TRAIN_CHECKPOINT_DIR_H
+#pragma once
 
 #include "base/file/dir.h"
 
@@ -94,5 +93,3 @@ void ech__checkpoint_abort(ech__checkpoint_dir *dir);
 
 /* The step of the newest checkpoint here that this run saved or goes on from; -1: none. */
 int64_t ech__checkpoint_last(const ech__checkpoint_dir *dir);
-
-#endif

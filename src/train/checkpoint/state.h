@@ -17,8 +17,7 @@
  * Order and augmentation of the data, and the learning rate, are functions of the seed and the
  * position, so these two are all there is to keep of them.
  */
-#ifndef ECH_TRAIN_CHECKPOINT_STATE_H
-#define ECH_TRAIN_CHECKPOINT_STATE_H
+#pragma once
 
 #include "plan/choices.h"
 #include "train/record/epoch.h"
@@ -55,5 +54,3 @@ void ech__checkpoint_state_fini(ech__checkpoint_state *state);
  * option and both values. The order of `config` decides which is named first. */
 ech_status ech__checkpoint_state_agree(ech_ctx *ctx, const ech__checkpoint_state *state,
                                        const ech_json *config);
-
-#endif

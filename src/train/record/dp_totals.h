@@ -1,6 +1,5 @@
 /* What the devices of a DataParallel run did over its timed steps. */
-#ifndef ECH_TRAIN_RECORD_DP_TOTALS_H
-#define ECH_TRAIN_RECORD_DP_TOTALS_H
+#pragma once
 
 #include "parallel/dp/dp.h"
 #include "train/step/trainer.h"
@@ -26,5 +25,3 @@ typedef struct ech__dp_totals {
 
 /* Device 0's own work in a phase, step by step: out[kept]. */
 void ech__dp_totals_own(const ech__dp_totals *totals, ech__dp_phase phase, double *out);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Every statistic is compared with its mean over the ranks: a running mean relative to the standard
  * deviation of its channel, a running variance relative to itself. */
-#ifndef ECH_TRAIN_RECORD_DRIFT_H
-#define ECH_TRAIN_RECORD_DRIFT_H
+#pragma once
 
 #include "base/arena.h"
 #include "echelon/echelon.h"
@@ -48,5 +47,3 @@ ech_status ech__drift_measure(ech__drift_record *record, ech_trainer *trainer, i
 const ech__drift *ech__drift_layers(const ech__drift_record *record, int64_t epoch);
 /* The layer of an epoch whose means or variances differ most. */
 size_t ech__drift_worst(const ech__drift_record *record, int64_t epoch);
-
-#endif

@@ -1,6 +1,5 @@
 /* What is recorded of an epoch. */
-#ifndef ECH_TRAIN_RECORD_EPOCH_H
-#define ECH_TRAIN_RECORD_EPOCH_H
+#pragma once
 
 #include "train/record/drift.h"
 
@@ -36,5 +35,3 @@ typedef struct ech__epoch_sums {
     double loss, correct; /* each step's loss weighs as many times as it has samples */
     double time_s, compute_s, data_s;
 } ech__epoch_sums;
-
-#endif

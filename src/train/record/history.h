@@ -8,8 +8,7 @@
  *     ech__stats s = ech__history_times(&history, samples);            samples[history.timed.count]
  *     ech__history_fini(&history);
  */
-#ifndef ECH_TRAIN_RECORD_HISTORY_H
-#define ECH_TRAIN_RECORD_HISTORY_H
+#pragma once
 
 #include "base/file/sha256.h"
 #include "base/stats.h"
@@ -58,5 +57,3 @@ void ech__history_read(const ech__history *history, ech__history_pick pick, doub
 double ech__history_median(const ech__history *history, ech__history_pick pick, double *samples);
 /* Of time_s. */
 ech__stats ech__history_times(const ech__history *history, double *samples);
-
-#endif

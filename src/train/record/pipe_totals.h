@@ -1,6 +1,5 @@
 /* What the devices of a model that is spread over them did, over the timed steps of a run. */
-#ifndef ECH_TRAIN_RECORD_PIPE_TOTALS_H
-#define ECH_TRAIN_RECORD_PIPE_TOTALS_H
+#pragma once
 
 #include "train/step/trainer.h"
 
@@ -44,5 +43,3 @@ void ech__pipe_totals_add(ech__pipe_totals *totals, const ech_trainer *trainer, 
 /* layer_s has the time of the layers that are in this process. Collective where there are
  * several. */
 ech_status ech__pipe_totals_sum_up(ech__pipe_totals *totals, const ech_trainer *trainer);
-
-#endif

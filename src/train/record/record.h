@@ -1,6 +1,5 @@
 /* The files of a run directory: run.json and steps.jsonl (trace.h has trace.json). */
-#ifndef ECH_TRAIN_RECORD_RECORD_H
-#define ECH_TRAIN_RECORD_RECORD_H
+#pragma once
 
 #include "train/run.h"
 
@@ -19,5 +18,3 @@ void ech__records_trace_failed(ech__records *records, const char *why);
 ech_json *ech__records_incomplete(const ech__records *records);
 /* Closes everything. NULL is fine. */
 void ech__records_close(ech__records *records);
-
-#endif

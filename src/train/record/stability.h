@@ -9,8 +9,7 @@
  *     ech__stability_fini(&s);
  *     ech__baseline_close(run->ctx, f32);
  */
-#ifndef ECH_TRAIN_RECORD_STABILITY_H
-#define ECH_TRAIN_RECORD_STABILITY_H
+#pragma once
 
 #include "base/file/json.h"
 #include "train/record/history.h"
@@ -59,5 +58,3 @@ bool ech__step_is_broken(const ech__run_step *step);
 
 /* The object "stability" of run.json. */
 ech_json *ech__stability_json(const ech__run *run);
-
-#endif

@@ -6,8 +6,7 @@
  *     ech__step_lines_write(&lines, step, json);                   after each step that has a line
  *     ech__step_lines_close(&lines);
  */
-#ifndef ECH_TRAIN_RECORD_STEP_LINES_H
-#define ECH_TRAIN_RECORD_STEP_LINES_H
+#pragma once
 
 #include "base/file/json.h"
 
@@ -33,5 +32,3 @@ void ech__step_lines_close(ech__step_lines *lines);
  * hundred times as many, and so on. */
 bool ech__step_has_line(int64_t step);
 bool ech__step_has_details(int64_t step);
-
-#endif

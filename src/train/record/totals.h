@@ -6,8 +6,7 @@
  *     dp_totals.c      DataParallel
  *     record_pipe.c    layers on several devices
  */
-#ifndef ECH_TRAIN_RECORD_TOTALS_H
-#define ECH_TRAIN_RECORD_TOTALS_H
+#pragma once
 
 #include "train/run.h"
 
@@ -29,5 +28,3 @@ typedef struct ech__totals_row {
 extern const ech__totals_row ech__totals_rank, ech__totals_dp, ech__totals_pipe;
 
 const ech__totals_row *ech__totals_of(const ech_trainer *trainer);
-
-#endif

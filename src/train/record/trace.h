@@ -7,8 +7,7 @@
  *     ECH_TRY(ech__trace_step(trace, trainer, step));         after each step; collective
  *     ECH_TRY(ech__trace_close(trace));
  */
-#ifndef ECH_TRAIN_RECORD_TRACE_H
-#define ECH_TRAIN_RECORD_TRACE_H
+#pragma once
 
 #include "train/run.h"
 
@@ -19,5 +18,3 @@ ech_status ech__trace_step(ech__trace *trace, const ech_trainer *trainer,
                            const ech__run_step *step);
 /* NULL is fine. */
 ech_status ech__trace_close(ech__trace *trace);
-
-#endif

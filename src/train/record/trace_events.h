@@ -1,7 +1,6 @@
 /* Events of a trace (trace.h), for strategies that show what their devices do. Times are of this
  * rank's clock. */
-#ifndef ECH_TRAIN_RECORD_TRACE_EVENTS_H
-#define ECH_TRAIN_RECORD_TRACE_EVENTS_H
+#pragma once
 
 #include "train/record/trace.h"
 
@@ -14,5 +13,3 @@ void ech__trace_arrow(ech__trace *trace, const char *name, int from, int64_t fro
 /* The operators of a plan that ran in this step. */
 void ech__trace_plan(ech__trace *trace, const ech_trainer *trainer, const ech__plan *plan,
                      const ech__exec *exec, int device);
-
-#endif

@@ -1,7 +1,6 @@
 /* What the exchange between ranks cost over the timed steps of a run: every rank's time by what it
  * did, every bucket's way, and the rank that the others waited for. */
-#ifndef ECH_TRAIN_RECORD_TRAFFIC_H
-#define ECH_TRAIN_RECORD_TRAFFIC_H
+#pragma once
 
 #include "parallel/ddp/ddp.h"
 #include "train/step/trainer.h"
@@ -57,5 +56,3 @@ void ech__traffic_fini(ech__traffic *traffic);
 void ech__traffic_add(ech__traffic *traffic, const ech_trainer *trainer, double step_s);
 /* Collective: ranks tell their memory. */
 ech_status ech__traffic_sum_up(ech__traffic *traffic, const ech_trainer *trainer);
-
-#endif

@@ -6,8 +6,7 @@
  *     ECH_TRY(ech__core_share_find(ctx, &options, &share));                collective
  *     ECH_TRY(ech__clock_choose(ctx, &share, &options, &kind));        auto becomes real or virtual
  */
-#ifndef ECH_TRAIN_STEP_CLOCK_H
-#define ECH_TRAIN_STEP_CLOCK_H
+#pragma once
 
 #include "train/step/trainer.h"
 
@@ -48,5 +47,3 @@ ech__emulation ech__emulation_here(ech_ctx *ctx, const ech_graph *graph, int64_t
  * real where they are not set. */
 ech_status ech__clock_asked(ech_ctx *ctx, const ech_graph *graph, int64_t bucket_bytes,
                             ech__clock_kind *kind, ech__emulation *emulation);
-
-#endif

@@ -5,8 +5,7 @@
  * that overflow because the loss is scaled are none of it: the step is skipped, and the loss itself
  * is finite.
  */
-#ifndef ECH_TRAIN_STEP_DIVERGENCE_H
-#define ECH_TRAIN_STEP_DIVERGENCE_H
+#pragma once
 
 #include "train/step/trainer.h"
 
@@ -30,5 +29,3 @@ ech_status ech__run_check_params(ech__run *run);
 
 /* Whether the run has diverged and is to end. */
 bool ech__run_stops(const ech__run *run);
-
-#endif

@@ -11,8 +11,7 @@
  * The samples of a step are split evenly over the ranks, and those of a rank evenly over its
  * micro-steps. Every rank takes as many micro-steps; one that has no sample left for it computes on
  * a black one that does not count. */
-#ifndef ECH_TRAIN_STEP_FEED_H
-#define ECH_TRAIN_STEP_FEED_H
+#pragma once
 
 #include "data/loader.h"
 #include "data/vectors.h"
@@ -79,5 +78,3 @@ ech_status ech__feed_micro(ech__feed *feed, ech_trainer *trainer, int index, ech
  * Collective. */
 ech_status ech__feed_evaluate(ech__feed *feed, ech_trainer *trainer, const ech__model *model,
                               ech__evaluation *out);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Passes and their order are those of passes.h.
  */
-#ifndef ECH_TRAIN_STEP_GRAPHS_H
-#define ECH_TRAIN_STEP_GRAPHS_H
+#pragma once
 
 #include "parallel/pipe/pipe.h"
 #include "parallel/place.h"
@@ -64,5 +63,3 @@ ech_status ech__graphs_of_stage(const ech_graph *whole, int device, ech_ctx *ctx
 
 /* Micro-batches of a model whose layers are on several devices. */
 int ech__micro_batches(const ech_train_options *train);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * A new optimizer is a member of ECH_OPTIMIZER_LIST, a row in optimizer.c and, unless it shares
  * one, an update operator. */
-#ifndef ECH_TRAIN_STEP_OPTIMIZER_H
-#define ECH_TRAIN_STEP_OPTIMIZER_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -27,5 +26,3 @@ int ech__optimizer_states(const ech_train_options *options);
 
 /* After ech__autodiff. */
 ech_status ech__optimize(ech_graph *graph, const ech_train_options *options);
-
-#endif

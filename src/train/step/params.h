@@ -1,6 +1,5 @@
 /* Parameters and inputs of a trainer, in canonical order: initial values, files, hashes. */
-#ifndef ECH_TRAIN_STEP_PARAMS_H
-#define ECH_TRAIN_STEP_PARAMS_H
+#pragma once
 
 #include "train/step/trainer.h"
 
@@ -26,5 +25,3 @@ ech_status ech__variant_take_inputs(ech_trainer *trainer, const ech__variant *fr
 
 /* Fills every parameter and buffer from the trainer's seed and its name. */
 ech_status ech__params_init(ech_trainer *trainer);
-
-#endif

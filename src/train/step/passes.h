@@ -12,8 +12,7 @@
  *     ECH_TRY(ech__passes_backward(graph, (ech__backward_from){loss, -1}, options));
  *     ECH_TRY(ech__passes_step(graph, &(ech__step_passes){.train = options, .updates = true}));
  */
-#ifndef ECH_TRAIN_STEP_PASSES_H
-#define ECH_TRAIN_STEP_PASSES_H
+#pragma once
 
 #include "graph/graph.h"
 #include "parallel/ddp/ddp.h"
@@ -46,5 +45,3 @@ ech_status ech__passes_step(ech_graph *graph, const ech__step_passes *passes);
 ech_status ech__passes_infer(ech_graph *graph);
 ech_status ech__passes_infer_cast(ech_graph *graph, ech_amp amp);
 ech_status ech__passes_infer_end(ech_graph *graph);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Pure state: every rank sees the same sums of gradients and comes to the same scale.
  */
-#ifndef ECH_TRAIN_STEP_SCALER_H
-#define ECH_TRAIN_STEP_SCALER_H
+#pragma once
 
 #include "base/status.h"
 
@@ -40,5 +39,3 @@ ech_status ech__scaler_update(ech_ctx *ctx, ech__scaler *scaler, bool broken);
 
 /* Whether a scaler can be in this state; for what is read from a file. */
 bool ech__scaler_is_sound(const ech__scaler *scaler);
-
-#endif

@@ -3,14 +3,14 @@
 
 #include <math.h>
 
-ECH__NAMES(ech__schedule_name, ech__schedule_kind, ECH__SCHEDULE_LIST)
+ECH__NAMES(ech__lr_schedule_name, ech__lr_schedule_kind, ECH__SCHEDULE_LIST)
 
-double ech__schedule_scale(double lr, int64_t batch, int64_t base)
+double ech__lr_schedule_scale(double lr, int64_t batch, int64_t base)
 {
     return lr * (double)batch / (double)base;
 }
 
-int64_t ech__schedule_warmup(double epochs, int64_t steps_per_epoch)
+int64_t ech__lr_schedule_warmup(double epochs, int64_t steps_per_epoch)
 {
     const double steps = round(epochs * (double)steps_per_epoch);
     if (!(epochs > 0))
@@ -18,18 +18,18 @@ int64_t ech__schedule_warmup(double epochs, int64_t steps_per_epoch)
     return steps < 1 ? 1 : steps < 1e15 ? (int64_t)steps : (int64_t)1e15;
 }
 
-double ech__schedule_warmup_from(double unscaled, double lr, int64_t warmup)
+double ech__lr_schedule_warmup_from(double unscaled, double lr, int64_t warmup)
 {
     return lr > unscaled ? unscaled : lr / (double)(warmup + 1);
 }
 
 /* How much of the steps after the warm-up is done, from 0 to 1. */
-static double done(const ech__schedule *s, int64_t step)
+static double done(const ech__lr_schedule *s, int64_t step)
 {
     return (double)(step - s->warmup) / (double)(s->steps - s->warmup);
 }
 
-double ech__schedule_lr(const ech__schedule *s, int64_t step)
+double ech__lr_schedule_lr(const ech__lr_schedule *s, int64_t step)
 {
     if (step < s->warmup)
         return s->warmup_from + (s->lr - s->warmup_from) * ((double)step / (double)s->warmup);

@@ -1,7 +1,6 @@
 /* A trainer: a graph with its backward and optimizer passes, planned and ready on one device, alone
  * or as one of several ranks. */
-#ifndef ECH_TRAIN_STEP_TRAINER_H
-#define ECH_TRAIN_STEP_TRAINER_H
+#pragma once
 
 #include "base/system/turns.h"
 #include "device/device.h"
@@ -204,5 +203,3 @@ ech_status ech__trainer_nonfinite(const ech_trainer *trainer, const ech__value *
 
 /* Elements of all parameters. */
 int64_t ech__trainer_param_count(const ech_trainer *trainer);
-
-#endif

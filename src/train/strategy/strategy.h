@@ -8,8 +8,7 @@
  *     dp.c       DataParallel
  *     pipe.c     layers on several devices, plain and as a pipeline
  */
-#ifndef ECH_TRAIN_STRATEGY_STRATEGY_H
-#define ECH_TRAIN_STRATEGY_STRATEGY_H
+#pragma once
 
 #include "train/step/trainer.h"
 
@@ -124,5 +123,3 @@ bool ech__rank_home(const ech_trainer *trainer, ech_value value, const ech__plan
 /* Of one plan since the step began. */
 double ech__rank_kernels(const ech_trainer *trainer, const ech__plan *plan, const ech__exec *exec,
                          double *sums_s);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * B  channels in a vector (8 or 16)
  */
-#ifndef ECH_DEVICE_CPU_CONV_DIRECT_H
-#define ECH_DEVICE_CPU_CONV_DIRECT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,5 +65,3 @@ typedef struct ech__direct_loops {
 } ech__direct_loops;
 
 extern const ech__direct_loops ech__direct_generic, ech__direct_avx2, ech__direct_avx512;
-
-#endif

@@ -13,8 +13,7 @@
  *
  * B  channels in a vector (8 or 16)     T  tiles     I, O  input and output channels
  */
-#ifndef ECH_DEVICE_CPU_CONV_WINOGRAD_H
-#define ECH_DEVICE_CPU_CONV_WINOGRAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -74,5 +73,3 @@ typedef struct ech__winograd_loops {
 } ech__winograd_loops;
 
 extern const ech__winograd_loops ech__winograd_generic, ech__winograd_avx2, ech__winograd_avx512;
-
-#endif

@@ -5,8 +5,7 @@
  * channels; a pixel is B neighbours, one vector. The channels that fill up the last block hold
  * zeros. Each channel is summed in an order that depends on no vector width.
  */
-#ifndef ECH_DEVICE_CPU_IMAGE_IMAGE_H
-#define ECH_DEVICE_CPU_IMAGE_IMAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -71,5 +70,3 @@ typedef struct ech__image_loops {
 } ech__image_loops;
 
 extern const ech__image_loops ech__image_generic, ech__image_avx2, ech__image_avx512;
-
-#endif

@@ -1,7 +1,6 @@
 /* What the AVX2 loops of integers share: vector types, and the conversion of sums in 32 bits to
  * bytes. Only files that are compiled for AVX2 include it. */
-#ifndef ECH_DEVICE_CPU_INT8_AVX2_H
-#define ECH_DEVICE_CPU_INT8_AVX2_H
+#pragma once
 
 #include "device/cpu/int8/winograd.h"
 #include "device/cpu/vec/width.h"
@@ -64,5 +63,3 @@ INLINE void store_packed(__m256i all, const int row, void *to)
     else
         _mm_storel_epi64(to, two);
 }
-
-#endif

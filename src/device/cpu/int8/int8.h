@@ -7,8 +7,7 @@
  * A tile is rows x panels * 8 results: a row is a pixel or a sample, a panel is 8 outputs. What a
  * row reads is a few runs of neighbours: the rows of a kernel, with channels innermost.
  */
-#ifndef ECH_DEVICE_CPU_INT8_INT8_H
-#define ECH_DEVICE_CPU_INT8_INT8_H
+#pragma once
 
 #include "echelon/echelon.h"
 
@@ -107,5 +106,3 @@ typedef struct ech__int8_loops {
 
 extern const ech__int8_products ech__int8_products_generic, ech__int8_products_avx2;
 extern const ech__int8_loops ech__int8_loops_generic, ech__int8_loops_avx2, ech__int8_loops_avx512;
-
-#endif

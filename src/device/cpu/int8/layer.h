@@ -7,8 +7,7 @@
  *
  * A linear layer is a convolution of images with one pixel.
  */
-#ifndef ECH_DEVICE_CPU_INT8_LAYER_H
-#define ECH_DEVICE_CPU_INT8_LAYER_H
+#pragma once
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/int8/int8.h"
@@ -45,5 +44,3 @@ void ech__int8_layer_factors(const ech__int8_layer *layer);
 /* Where image n of the batch has its first result of the channels from o on; o is a multiple of
  * 8. */
 char *ech__int8_layer_result(const ech__int8_layer *layer, int64_t n, int64_t o);
-
-#endif

@@ -32,8 +32,7 @@
  * U of the weight [O/16][36][C/2][16][2], V of the image [points][T][C], both s16; M = products
  * [points][T][16], s32; T tiles at a time
  */
-#ifndef ECH_DEVICE_CPU_INT8_WINOGRAD_H
-#define ECH_DEVICE_CPU_INT8_WINOGRAD_H
+#pragma once
 
 #include "echelon/echelon.h"
 
@@ -91,5 +90,3 @@ typedef struct ech__int8_winograd_loops {
 
 extern const ech__int8_winograd_loops ech__int8_winograd_stride1_avx2,
     ech__int8_winograd_stride2_avx2;
-
-#endif

@@ -5,8 +5,7 @@
  * the other side is read number by number, so its order is free. A tile is rows x 16 * panels
  * numbers of the result, kept in registers over the whole inner dimension it is given.
  */
-#ifndef ECH_DEVICE_CPU_LINEAR_PANEL_H
-#define ECH_DEVICE_CPU_LINEAR_PANEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ typedef struct ech__panel_loops {
 } ech__panel_loops;
 
 extern const ech__panel_loops ech__panel_generic, ech__panel_avx2, ech__panel_avx512;
-
-#endif

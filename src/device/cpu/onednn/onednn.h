@@ -1,7 +1,6 @@
 /* oneDNN's v2 C interface, as far as its primitives have things in common. Only this folder may
  * see it. */
-#ifndef ECH_DEVICE_CPU_ONEDNN_ONEDNN_H
-#define ECH_DEVICE_CPU_ONEDNN_ONEDNN_H
+#pragma once
 
 #include "device/cpu/cpu.h"
 
@@ -78,5 +77,3 @@ ech_status ech__onednn_create(ech__device *device, ech__onednn *onednn, dnnl_pri
 ech_status ech__onednn_create_weighted(ech__device *device, const ech__kernel_desc *desc,
                                        const ech__onednn_tensors *tensors, dnnl_primitive_desc_t pd,
                                        const ech__binding *binding, ech__kernel **out);
-
-#endif

@@ -5,8 +5,7 @@
  * Ranges may be split anywhere between threads, but for the sums, which are taken over whole blocks
  * of ECH__SUM_BLOCK.
  */
-#ifndef ECH_DEVICE_CPU_VEC_VEC_H
-#define ECH_DEVICE_CPU_VEC_VEC_H
+#pragma once
 
 #include "tensor/half.h"
 
@@ -55,5 +54,3 @@ typedef struct ech__vec {
 } ech__vec;
 
 extern const ech__vec ech__vec_generic, ech__vec_avx2, ech__vec_avx512;
-
-#endif

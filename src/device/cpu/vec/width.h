@@ -20,8 +20,7 @@
  *   MAX(a, b)        the larger one; b where one is a NaN
  *   HIDE(v)          makes the compiler forget what v holds, so that it keeps no second copy
  */
-#ifndef ECH_DEVICE_CPU_VEC_WIDTH_H
-#define ECH_DEVICE_CPU_VEC_WIDTH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -82,6 +81,4 @@ typedef float vec_unaligned __attribute__((vector_size(4 * LANES), aligned(4), m
 #define FNMA(a, b, c) _mm512_fnmadd_ps(a, b, c)
 #define MAX(a, b) _mm512_max_ps(a, b)
 #define HIDE(v) __asm__("" : "+v"(v))
-#endif
-
 #endif
