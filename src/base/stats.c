@@ -38,7 +38,8 @@ static int by_time(const void *a, const void *b)
 
 size_t ech__central_steps(ech__timed *steps, size_t count, size_t *first)
 {
-    qsort(steps, count, sizeof *steps, by_time);
+    if (count)
+        qsort(steps, count, sizeof *steps, by_time);
     *first = 2 * count / 5;
     if (count && *first == count - *first)
         --*first;

@@ -63,6 +63,11 @@ train() { ECHELON_NODES=$1 mpi -np 4 "$ECHELON" train --dim 64 --depth 2 --globa
 parameters() { train "$@" 2>&1 | grep -E '^parameters '; }
 says "train uses it" '^all-reduce on 2 nodes: ring$' train 2 --algorithm ring
 says "and says so on one node" '^all-reduce on 1 node: direct through shared memory \(ring' train 1 --algorithm ring --clock real
+train 4 --straggle 3:30 --run-dir "$work/late" >/dev/null 2>&1
+check "a rank of another node that is late is waited for" python3 -c '
+import json, sys
+ranks = json.load(open(sys.argv[1]))["summary"]["communication"]["ranks"]
+assert all((r["wait_s"] > 0.02) == (i != 3) and r["comm_exposed_s"] < 0.02 for i, r in enumerate(ranks)), ranks' "$work/late/run.json"
 [[ $(parameters 2 --algorithm tree) == "$(parameters 1)" ]] && same=true || same=false
 check "a tree between nodes trains to the bits of one node" $same
 says "--reproducible refuses another order" \

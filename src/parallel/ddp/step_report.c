@@ -85,6 +85,27 @@ void ech__reports_split_buffers(ech__reports *r)
     }
 }
 
+void ech__reports_split_buckets(ech__reports *r)
+{
+    const int last = r->nbuckets - 1;
+    if (last < 0 || r->ranks->comm->nodes == 1) /* there a bucket starts when all have it ready */
+        return;
+    const int64_t ready = ech__reports_bucket(r, ech__reports_slowest(r), last)->ready_ns;
+    for (int rank = 0; rank < r->ranks->comm->world; rank++) {
+        ech__report *report = ech__reports_change(r, rank);
+        const ech__coll_times *own = ech__reports_bucket(r, rank, last);
+        int64_t from = own->start_ns > own->ready_ns ? own->start_ns : own->ready_ns;
+        for (int b = 0; b < last; b++) { /* until then others move */
+            const int64_t done = ech__reports_bucket(r, rank, b)->done_ns;
+            from = done > from ? done : from;
+        }
+        const int64_t to = ready < own->done_ns ? ready : own->done_ns;
+        const double waited = fmax(0, fmin(ech__seconds(to - from), report->exposed_s));
+        report->wait_s += waited;
+        report->exposed_s -= waited;
+    }
+}
+
 void ech__reports_end(ech__reports *r, int64_t end_ns)
 {
     for (int rank = 0; rank < r->ranks->comm->world; rank++) {

@@ -38,6 +38,8 @@ void ech__reports_set_bucket(ech__reports *reports, int rank, int bucket, int64_
 /* A broadcast that came late counts as waiting: receivers wait for rank 0, which waits for the last
  * of them. */
 void ech__reports_split_buffers(ech__reports *reports);
+/* Between nodes the last bucket starts when it is ready on a node: until it is ready on all ranks, they wait for the last. */
+void ech__reports_split_buckets(ech__reports *reports);
 /* The step ends at once on all ranks, by rank 0's clock: who was done before waited until then. */
 void ech__reports_end(ech__reports *reports, int64_t end_ns);
 /* The rank whose last gradient was ready last. */

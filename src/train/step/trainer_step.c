@@ -163,6 +163,7 @@ static ech_status exchange_reports(ech_trainer *trainer, ech_step *step)
         ECH_TRY(emulate_exchange(trainer));
     } else {
         ech__reports_split_buffers(&trainer->reports);
+        ech__reports_split_buckets(&trainer->reports);
         ech__reports_end(&trainer->reports, ech__clock_wall() + trainer->comm->clock_offset_ns);
     }
     const ech__report *own = ech__reports_of(&trainer->reports, trainer->comm->rank);
