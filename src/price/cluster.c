@@ -139,7 +139,7 @@ ech_status ech__link_parse(ech_ctx *ctx, const char *text, ech__link *out)
         return ech__fail(ctx, ECH_E_INVALID,
                          "link '%s' has no comma: it must be BANDWIDTH,LATENCY, such as 12GB/s,5us",
                          quoted(text, strlen(text)).s);
-    ech__link link;
+    ech__link link = {0};
     const char *second = strchr(comma + 1, ',');
     const size_t bytes = second ? (size_t)(second - comma - 1) : strlen(comma + 1);
     ech_status status =

@@ -1,6 +1,7 @@
 /* N devices on M nodes with D devices each, the last one with L <= D. */
 #include "price/collective.h"
 #include "base/names.h"
+#include "price/tree.h"
 
 #include <assert.h>
 #include <math.h>
@@ -265,7 +266,7 @@ static double pair_seconds(const places *p, int64_t device, int j, double bytes)
 static double visit_part(const places *p, int64_t first, int levels, double bytes)
 {
     double at[MOST_IN_PART] = {0}, last = 0;
-    const int64_t size = (int64_t)1 << levels;
+    const int64_t size = ech__power_of_2(levels);
     for (int j = 0; j < levels; j++) {
         for (int64_t i = 0; i < size; i++) {
             double *one = &at[i], *two = &at[i ^ (int64_t)1 << j];
@@ -289,7 +290,7 @@ static double block_seconds(const places *p, int64_t first, int levels, double b
                            : between(p, ldexp(bytes, -(j + 1)), p->per_node);
     if (alike)
         return seconds;
-    const int64_t size = (int64_t)1 << near, parts = (int64_t)1 << (levels - near);
+    const int64_t size = ech__power_of_2(near), parts = ech__power_of_2(levels - near);
     double visited = 0;
     for (int64_t i = 0; i < parts && i < p->per_node && i * size < MOST_VISITED; i++)
         visited = fmax(visited, size <= MOST_IN_PART

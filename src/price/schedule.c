@@ -117,7 +117,7 @@ static block block_at(int64_t n, int64_t first)
 
 static block block_after(int64_t n, block b)
 {
-    return block_at(n, b.first + ((int64_t)1 << b.levels));
+    return block_at(n, b.first + ech__power_of_2(b.levels));
 }
 
 /* The elements that the place in a block has after so many halving steps. */
@@ -137,7 +137,7 @@ static int64_t halving_steps(int64_t n)
 /* Sums go from `small` to the larger block before it, or come back. */
 static void cross_blocks(const places *p, int64_t me, block large, block small, bool up, moves *m)
 {
-    const int64_t step = (int64_t)1 << small.levels, size = (int64_t)1 << large.levels;
+    const int64_t step = ech__power_of_2(small.levels), size = ech__power_of_2(large.levels);
     if (me < small.first) {
         const int64_t place = me - large.first;
         add(m, up ? ECH__MOVE_ADD : ECH__MOVE_SEND, small.first + place % step,

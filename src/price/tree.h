@@ -18,3 +18,9 @@ ech__range ech__shard(int64_t count, int index, int owners, int64_t grain);
  * and the sum over 2^k terms is the sum over the sums of its aligned parts, whatever their
  * sizes. Returns the size of the first half; n >= 2. */
 int ech__tree_split(int n);
+
+/* 1 for levels that are not there. */
+static inline int64_t ech__power_of_2(int levels)
+{
+    return levels > 0 ? (int64_t)1 << levels : 1;
+}
