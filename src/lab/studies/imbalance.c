@@ -106,7 +106,7 @@ static void tell_waits(ech__sheet *s)
     const int64_t most = ech__tell_most(s);
     const int64_t ranks = most < RANK_COLUMNS ? most : RANK_COLUMNS;
     ech__tell_table(s, "Wait of every rank",
-                    "Medians: from when a rank had its last gradients until the slowest had them.");
+                    "Medians of the time in which a rank waited for another one.");
     ech__tell_column(s, "devices", "integer");
     ech__tell_column(s, "rank 0 is late by", "seconds");
     for (int64_t r = 0; r < ranks; r++)
