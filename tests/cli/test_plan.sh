@@ -2,6 +2,7 @@
 # echelon plan: costs are measured once and kept, memory is what a training plans, prices obey their links, and what it
 # refuses.
 . "$ECH_SRC/tests/support/check.sh"
+. "$ECH_SRC/tests/support/plan.sh"
 export ECHELON_TUNING=$work/tuning.json
 cd "$work" || exit 1
 
@@ -11,17 +12,6 @@ json() {
     local name=$1
     shift
     plan --json "$@" >"$name.json" 2>.output
-}
-# holds WHAT EXPRESSION NAMES...: of the documents d[NAME] and their rows r[NAME], by devices.
-holds() {
-    local what=$1 expression=$2
-    shift 2
-    check "$what" python3 -c '
-import json, sys
-d = {n: json.load(open(n + ".json")) for n in sys.argv[2:]}
-r = {n: {x["devices"]: x for x in d[n].get("rows", [])} for n in d}
-if not eval(sys.argv[1]):
-    sys.exit("not so: " + sys.argv[1] + "\n" + json.dumps(d)[:2500])' "$expression" "$@"
 }
 
 # ---- costs ----

@@ -2,21 +2,11 @@
 # echelon plan at batches that were not measured: memory is that of the plan, times are told with how far they are from what was
 # measured and with an interval, and the parts of a step add up. Costs are written by hand, so that nothing is measured.
 . "$ECH_SRC/tests/support/check.sh"
+. "$ECH_SRC/tests/support/plan.sh"
 [[ -x $ECHELON ]] || skip "no program"
 export ECHELON_TUNING=$work/tuning.json TMPDIR=$work
 cd "$work" || exit 1
 
-# holds WHAT EXPRESSION NAMES...: of the documents d[NAME] and their rows r[NAME], by devices.
-holds() {
-    local what=$1 expression=$2
-    shift 2
-    check "$what" python3 -c '
-import json, sys
-d = {n: json.load(open(n + ".json")) for n in sys.argv[2:]}
-r = {n: {x["devices"]: x for x in d[n].get("rows", []) if "devices" in x} for n in d}
-if not eval(sys.argv[1]):
-    sys.exit("not so: " + sys.argv[1] + "\n" + json.dumps(d)[:2500])' "$expression" "$@"
-}
 
 # ---- costs by hand ----
 

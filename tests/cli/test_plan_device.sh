@@ -1,6 +1,7 @@
 #!/bin/bash
 # echelon plan --device-spec: a device by description is priced at once, without a measurement, and wrong files get one line.
 . "$ECH_SRC/tests/support/check.sh"
+. "$ECH_SRC/tests/support/plan.sh"
 export ECHELON_TUNING=$work/tuning.json
 cd "$work" || exit 1
 
@@ -10,16 +11,6 @@ json() {
     local name=$1
     shift
     plan --json "$@" >"$name.json" 2>.output
-}
-holds() {
-    local what=$1 expression=$2
-    shift 2
-    check "$what" python3 -c '
-import json, sys
-d = {n: json.load(open(n + ".json")) for n in sys.argv[2:]}
-r = {n: {x["devices"]: x for x in d[n]["rows"]} for n in d}
-if not eval(sys.argv[1]):
-    sys.exit("not so: " + sys.argv[1] + "\n" + json.dumps(d)[:2500])' "$expression" "$@"
 }
 
 resnet=(--model resnet18 --momentum 0.9 --batch-size 128)

@@ -1,6 +1,7 @@
 #!/bin/bash
 # echelon plan export, --costs-file and --device-speed: measured costs go to other machines and to faster devices.
 . "$ECH_SRC/tests/support/check.sh"
+. "$ECH_SRC/tests/support/plan.sh"
 export ECHELON_TUNING=$work/tuning.json
 cd "$work" || exit 1
 
@@ -10,16 +11,6 @@ json() {
     local name=$1
     shift
     "$ECHELON" plan --json --measure-seconds 0.05 "$@" >"$name.json" 2>.output
-}
-holds() {
-    local what=$1 expression=$2
-    shift 2
-    check "$what" python3 -c '
-import json, sys
-d = {n: json.load(open(n + ".json")) for n in sys.argv[2:]}
-r = {n: {x["devices"]: x for x in d[n].get("rows", [])} for n in d}
-if not eval(sys.argv[1]):
-    sys.exit("not so: " + sys.argv[1] + "\n" + json.dumps(d)[:2500])' "$expression" "$@"
 }
 # refused WHAT PATTERN COMMAND...: one line that matches, and a failure
 refused() {

@@ -4,25 +4,16 @@
 #include <stdio.h>
 
 /* BEST is a choice by price: echelon plan and emulated runs make it, a real exchange is direct. */
-static const ech__algorithm_row rows[ECH__ALGORITHM_COUNT] = {
-    [ECH__ALGORITHM_BEST] = {"the cheapest of the others by its price", NULL, ech__price_allreduce,
-                             ECH__RUN_NOWHERE},
-    [ECH__ALGORITHM_RING] = {"parts travel around a ring of all ranks", ech__schedule_moves,
-                             ech__price_allreduce, ECH__RUN_RANKS},
-    [ECH__ALGORITHM_TREE] = {"up a binomial tree of all ranks and down again", ech__schedule_moves,
-                             ech__price_allreduce, ECH__RUN_RANKS},
-    [ECH__ALGORITHM_HALVING] = {"pairs of ranks exchange halves, then double what they have",
-                                ech__schedule_moves, ech__price_allreduce, ECH__RUN_RANKS},
-    [ECH__ALGORITHM_HIERARCHICAL] = {"shared memory inside the nodes, a ring between them",
-                                     ech__schedule_moves, ech__price_allreduce, ECH__RUN_NODES},
-    [ECH__ALGORITHM_DIRECT] = {"shared memory inside the nodes, all nodes at once between them",
-                               ech__schedule_moves, ech__price_allreduce, ECH__RUN_NODES},
+static const ech__algorithm_run runs_as[ECH__ALGORITHM_COUNT] = {
+    [ECH__ALGORITHM_BEST] = ECH__RUN_NOWHERE,       [ECH__ALGORITHM_RING] = ECH__RUN_RANKS,
+    [ECH__ALGORITHM_TREE] = ECH__RUN_RANKS,         [ECH__ALGORITHM_HALVING] = ECH__RUN_RANKS,
+    [ECH__ALGORITHM_HIERARCHICAL] = ECH__RUN_NODES, [ECH__ALGORITHM_DIRECT] = ECH__RUN_NODES,
 };
 
-const ech__algorithm_row *ech__algorithm_row_of(ech__algorithm algorithm)
+ech__algorithm_run ech__algorithm_run_of(ech__algorithm algorithm)
 {
     assert((unsigned)algorithm < ECH__ALGORITHM_COUNT);
-    return &rows[algorithm];
+    return runs_as[algorithm];
 }
 
 ech__algorithm_text ech__comm_algorithm(const ech__comm *comm)
@@ -43,7 +34,7 @@ ech__algorithm_text ech__comm_algorithm(const ech__comm *comm)
 
 bool ech__comm_keeps_tree(const ech__comm *comm)
 {
-    const bool ranks = rows[comm->algorithm].run == ECH__RUN_RANKS;
+    const bool ranks = runs_as[comm->algorithm] == ECH__RUN_RANKS;
     if (comm->nodes == 1)
         return true;
     /* Ranks of a node are added up first, so they must follow each other. */

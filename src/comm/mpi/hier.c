@@ -152,7 +152,7 @@ static ech_status check_limits(hier *h, ech__backend backend)
 static ech_status choose_algorithm(hier *h, ech__algorithm asked)
 {
     ech__comm *c = &h->base;
-    const bool runs = ech__algorithm_row_of(asked)->run != ECH__RUN_NOWHERE;
+    const bool runs = ech__algorithm_run_of(asked) != ECH__RUN_NOWHERE;
     c->asked = asked;
     c->algorithm = runs && c->nodes > 1 ? asked : ECH__ALGORITHM_DIRECT;
     if (c->algorithm == ECH__ALGORITHM_HIERARCHICAL && c->per_node == 0)
@@ -199,7 +199,7 @@ static ech_status get_memory(hier *h, int place, int members, int *fd)
 static ech_status join_nodes(hier *h)
 {
     const ech__comm *c = &h->base;
-    const bool flat = ech__algorithm_row_of(c->algorithm)->run == ECH__RUN_RANKS;
+    const bool flat = ech__algorithm_run_of(c->algorithm) == ECH__RUN_RANKS;
     const bool ring = c->algorithm == ECH__ALGORITHM_HIERARCHICAL;
     const ech__between_options all = {.algorithm = c->algorithm,
                                       .places = c->world,
