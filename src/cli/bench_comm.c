@@ -12,19 +12,16 @@
 #include <stdio.h>
 
 typedef struct args {
-    int64_t ranks, min, max, factor, iters, warmup;
-    int op, reduction, dtype, backend, algorithm, in_place;
+    ech__bench_config config; /* its op is the one to time, or ALL_OPS */
+    int64_t ranks;
+    int backend, algorithm, in_place;
     const char *isa;
     bool json;
 } args;
 
 #define ALL_OPS ECH__BENCH_COUNT
 
-#define DTYPE_LIST(X)                                                                              \
-    X(F32, "f32")                                                                                  \
-    X(BF16, "bf16")                                                                                \
-    X(F16, "f16")                                                                                  \
-    X(S32, "s32")
+static const int dtypes[] = {ECH_F32, ECH_BF16, ECH_F16, ECH_S32};
 
 static const ech__option options[] = {
     ECH_ROW(INT, args, ranks, "ranks",
@@ -39,34 +36,34 @@ static const ech__option options[] = {
             "Algorithm of allreduce between nodes; the head of the output says what runs. Inside "
             "one node it is always direct, through shared memory. best: direct.",
             .choices = ECH__ALGORITHM_LIST(ECH_OPTION_WORD), .initial = "best"),
-    ECH_ROW(CHOICE, args, op, "op",
+    ECH_ROW(CHOICE, args, config.op, "op",
             "Collective to time. broadcast sends from rank 0; in sendrecv each rank sends to the "
             "next.",
             .choices = ECH__BENCH_OP_LIST(ECH_OPTION_WORD) "|all", .initial = "allreduce",
             .group = "What to run"),
-    ECH_ROW(CHOICE, args, reduction, "reduction",
+    ECH_ROW(CHOICE, args, config.reduction, "reduction",
             "Reduction of allreduce and reduce_scatter. mean does not support s32.",
             .choices = ECH__REDUCTION_LIST(ECH_OPTION_WORD), .initial = "sum"),
-    ECH_ROW(CHOICE, args, dtype, "dtype", "Data type of the elements.",
-            .choices = DTYPE_LIST(ECH_OPTION_WORD), .initial = "f32"),
+    ECH_ROW(CHOICE, args, config.dtype, "dtype", "Data type of the elements.",
+            .choices = "f32|bf16|f16|s32", .values = dtypes, .initial = "f32"),
     ECH_ROW(CHOICE, args, in_place, "in-place",
             "For allreduce. on: in place in shared memory, as for gradients; off: between private "
             "buffers.",
             .choices = "off|on", .initial = "on"),
-    ECH_ROW(BYTES, args, min, "min",
+    ECH_ROW(BYTES, args, config.min_bytes, "min",
             "Smallest size, rounded down to whole elements. For reduce_scatter and allgather it is "
             "the size on all ranks together.",
             .arg = "BYTES", .initial = "4K", .min = 1, .max = HUGE_VAL, .group = "Sizes and times"),
-    ECH_ROW(BYTES, args, max, "max", "Largest size.", .arg = "BYTES", .initial = "64M", .min = 1,
-            .max = HUGE_VAL),
-    ECH_ROW(INT, args, factor, "factor", "Factor between sizes.", .arg = "N", .initial = "2",
+    ECH_ROW(BYTES, args, config.max_bytes, "max", "Largest size.", .arg = "BYTES", .initial = "64M",
+            .min = 1, .max = HUGE_VAL),
+    ECH_ROW(INT, args, config.factor, "factor", "Factor between sizes.", .arg = "N", .initial = "2",
             .min = 2, .max = 1 << 30),
-    ECH_ROW(INT, args, iters, "iters",
+    ECH_ROW(COUNT, args, config.iters, "iters",
             "Timed iterations per size. Operations that are too short for the clock are timed in "
             "batches; an iteration is then a batch.",
             .arg = "N", .initial = "20", .min = 1, .max = ECH__BENCH_MAX_ITERS),
-    ECH_ROW(INT, args, warmup, "warmup", "Warm-up runs per size.", .arg = "N", .initial = "5",
-            .min = 0, .max = 1e6),
+    ECH_ROW(COUNT, args, config.warmup, "warmup", "Warm-up runs per size.", .arg = "N",
+            .initial = "5", .min = 0, .max = 1e6),
     ECH__ROW_ISA(args, isa),
     ECH_ROW(FLAG, args, json, "json", "Print one JSON object.", .group = "Output"),
 };
@@ -83,35 +80,30 @@ static const ech__option_example examples[] = {
 
 static ech__bench_config config_of(const args *a, ech__bench_op op)
 {
-#define DTYPE(id, text) ECH_##id,
-    static const ech_dtype dtypes[] = {DTYPE_LIST(DTYPE)};
-#undef DTYPE
-    return (ech__bench_config){.op = op,
-                               .reduction = (ech__reduction)a->reduction,
-                               .dtype = dtypes[a->dtype],
-                               .in_place = a->in_place,
-                               .min_bytes = a->min,
-                               .max_bytes = a->max,
-                               .factor = a->factor,
-                               .warmup = (int)a->warmup,
-                               .iters = (int)a->iters};
+    ech__bench_config config = a->config;
+    config.op = op;
+    config.in_place = a->in_place;
+    return config;
 }
 
 /* The ops that are asked for; one rank alone has no peer. */
 static bool wanted(const args *a, int op, int world)
 {
-    return a->op == op || (a->op == ALL_OPS && (world > 1 || op != ECH__BENCH_SENDRECV));
+    const int asked = (int)a->config.op;
+    return asked == op || (asked == ALL_OPS && (world > 1 || op != ECH__BENCH_SENDRECV));
 }
 
-static ech_status check(ech_ctx *ctx, const args *a)
+static ech_status check(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    const ech__bench_config c = config_of(a, ECH__BENCH_ALLREDUCE);
-    if (a->min > a->max)
+    const args *a = given->args;
+    (void)command;
+    const ech__bench_config *c = &a->config;
+    if (c->min_bytes > c->max_bytes)
         return ech__fail(ctx, ECH_E_INVALID, "--min %lld is larger than --max %lld",
-                         (long long)a->min, (long long)a->max);
-    if (c.dtype == ECH_S32 && c.reduction == ECH__REDUCTION_MEAN)
+                         (long long)c->min_bytes, (long long)c->max_bytes);
+    if (c->dtype == ECH_S32 && c->reduction == ECH__REDUCTION_MEAN)
         return ech__fail(ctx, ECH_E_INVALID, "--reduction mean does not support --dtype s32");
-    if (a->op == ECH__BENCH_SENDRECV && a->ranks == 1)
+    if (c->op == ECH__BENCH_SENDRECV && a->ranks == 1)
         return ech__fail(ctx, ECH_E_INVALID, "--op sendrecv needs at least 2 ranks, got 1");
     return ECH_OK;
 }
@@ -131,7 +123,7 @@ static ech_status check_memory(ech_ctx *ctx, const args *a, int ranks, int world
         if (bytes > machine.memory_bytes)
             return ech__fail(ctx, ECH_E_LIMIT,
                              "--max %lld: %s on %d ranks needs %s of memory; this machine has %s",
-                             (long long)a->max, ech__bench_op_name(c.op), ranks,
+                             (long long)c.max_bytes, ech__bench_op_name(c.op), ranks,
                              ech__format_bytes(bytes).s, ech__format_bytes(machine.memory_bytes).s);
     }
     return ECH_OK;
@@ -150,24 +142,15 @@ typedef struct show {
 
 static void append_row(ech_json **results, const ech__bench_row *row)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_string(&json, "op", ech__bench_op_name(row->op));
-    ech__json_set_int(&json, "ranks", row->ranks);
-    ech__json_set_int(&json, "bytes", row->bytes);
-    ech__json_set_int(&json, "count", row->count);
-    ech__json_set_string(&json, "dtype", ech__dtype_name(row->dtype));
-    ech__json_set_string(&json, "reduction",
-                         ech__bench_op_reduces(row->op) ? ech__reduction_name(row->reduction)
-                                                        : NULL);
-    ech__json_set_bool(&json, "in_place", row->in_place);
-    ech__json_set_real(&json, "time_s", row->time_s);
-    ech__json_set_real(&json, "algbw_gbs", row->algbw_gbs);
-    ech__json_set_real(&json, "busbw_gbs", row->busbw_gbs);
-    ech__json_set_int(&json, "wrong", row->wrong);
-    ech_json *samples = ech__json_array();
-    for (int i = 0; i < row->iters; i++)
-        ech__json_append_real(&samples, row->samples_s[i]);
-    ech__json_set(&json, "samples_s", samples);
+    ech_json *json = ECH__JSON(
+        ech__string("op", ech__bench_op_name(row->op)), ech__int("ranks", row->ranks),
+        ech__int("bytes", row->bytes), ech__int("count", row->count),
+        ech__string("dtype", ech__dtype_name(row->dtype)),
+        ech__string("reduction",
+                    ech__bench_op_reduces(row->op) ? ech__reduction_name(row->reduction) : NULL),
+        ech__bool("in_place", row->in_place), ech__real("time_s", row->time_s),
+        ech__real("algbw_gbs", row->algbw_gbs), ech__real("busbw_gbs", row->busbw_gbs),
+        ech__int("wrong", row->wrong), ech__reals("samples_s", row->samples_s, (size_t)row->iters));
     ech__json_append(results, json);
 }
 
@@ -213,8 +196,8 @@ static void print_head(const ech__comm *comm, ech__bench_place place, const args
            place.cores == 1 ? "" : "s");
     if (place.hosts > 1)
         printf("%d machines, ", place.hosts);
-    printf("transport %s; %lld warm-up runs, median of %lld iterations\n", transport_of(comm),
-           (long long)a->warmup, (long long)a->iters);
+    printf("transport %s; %d warm-up runs, median of %d iterations\n", transport_of(comm),
+           a->config.warmup, a->config.iters);
     if (comm->world > 1 && (comm->nodes > 1 || a->algorithm))
         printf("# allreduce: %s\n", ech__comm_algorithm(comm).s);
 }
@@ -222,17 +205,13 @@ static void print_head(const ech__comm *comm, ech__bench_place place, const args
 /* Takes s->results over. */
 static ech_status print_json(const ech__comm *comm, ech__bench_place place, show *s, double average)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_int(&json, "ranks", comm->world);
-    ech__json_set_int(&json, "machines", place.hosts);
-    ech__json_set_int(&json, "cores", place.cores);
-    ech__json_set_string(&json, "transport", transport_of(comm));
-    ech__json_set_int(&json, "nodes", comm->nodes);
-    ech__json_set_string(&json, "algorithm",
-                         comm->world > 1 ? ech__algorithm_name(comm->algorithm) : NULL);
-    ech__json_set(&json, "results", s->results);
+    ech_json *json = ECH__JSON(
+        ech__int("ranks", comm->world), ech__int("machines", place.hosts),
+        ech__int("cores", place.cores), ech__string("transport", transport_of(comm)),
+        ech__int("nodes", comm->nodes),
+        ech__string("algorithm", comm->world > 1 ? ech__algorithm_name(comm->algorithm) : NULL),
+        ech__member("results", s->results), ech__real("average_busbw_gbs", average));
     s->results = NULL;
-    ech__json_set_real(&json, "average_busbw_gbs", average);
     return ech__cli_json(comm->ctx, json);
 }
 
@@ -266,8 +245,7 @@ static int run_rank(ech_ctx *ctx, const ech__command *command, const args *a)
     ech__comm *comm;
     const ech__comm_options o = {.backend = (ech__backend)a->backend,
                                  .algorithm = (ech__algorithm)a->algorithm};
-    if (ech__comm_open(ctx, &o, &comm) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    ECH_TRY(ech__comm_open(ctx, &o, &comm));
     show s = {.json = a->json, .quiet = comm->rank != 0, .op = -1, .results = ech__json_array()};
     ech_status status;
     if (a->ranks && a->ranks != comm->world)
@@ -290,21 +268,17 @@ static int launch(ech_ctx *ctx, const ech__command *command, const args *a, char
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     }
     ech__cores own;
-    if (ech__machine_cores(ctx, &own) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    ECH_TRY(ech__machine_cores(ctx, &own));
     const int cores = own.cores > 2 ? own.cores : 2;
     const int most = cores < ECH__MAX_RANKS_PER_NODE ? cores : ECH__MAX_RANKS_PER_NODE;
     const int ranks = a->ranks ? (int)a->ranks : most;
-    if (check_memory(ctx, a, ranks, ranks) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    ECH_TRY(check_memory(ctx, a, ranks, ranks));
     return ech__cli_launch(ctx, command, ranks, 0, argv, false);
 }
 
 static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
     const args *a = given->args;
-    if (check(ctx, a) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     if (a->ranks == 1 || ech__cli_is_rank() || ech__mpi_wanted())
         return run_rank(ctx, command, a);
     return launch(ctx, command, a, given->argv);
@@ -322,4 +296,5 @@ const ech__command ech__cli_bench_comm = {
     ECH_OPTION_ROWS(options),
     ECH_OPTION_EXAMPLES(examples),
     ECH__CLI_RUN(args, run),
+    .check = check,
 };

@@ -46,8 +46,6 @@ void ech__cli_strategies(void);
 
 /* Prints "echelon COMMAND: error message" on stderr and returns code. */
 int ech__cli_fail(const ech_ctx *ctx, const ech__command *command, int code);
-/* The exit code of a command that came to this status. A failure is printed as ech__cli_fail does. */
-int ech__cli_end(const ech_ctx *ctx, const ech__command *command, ech_status status);
 /* Prints json on stdout and destroys it. */
 ech_status ech__cli_json(ech_ctx *ctx, ech_json *json);
 /* The command line as it was typed, quoted where needed; lives as long as the program. */

@@ -432,14 +432,10 @@ static ech_status judge_pool(ech_ctx *ctx, const args *a)
     if (count < 2)
         return ech__fail(ctx, ECH_E_INVALID, "%d starts: a pool needs at least 2", count);
     if (a->json) {
-        ech_json *json = ech__json_object();
-        ech__json_set_int(&json, "comparisons", a->pool.count);
-        ech__json_set_int(&json, "starts", count);
-        ech__json_set_real(&json, "ratio", r.ratio);
-        ech__json_set_real(&json, "low", r.low);
-        ech__json_set_real(&json, "high", r.high);
-        ech__json_set_real(&json, "spread", r.spread);
-        ech__json_set_bool(&json, "biased", biased);
+        ech_json *json = ECH__JSON(ech__int("comparisons", a->pool.count),
+                                   ech__int("starts", count), ech__real("ratio", r.ratio),
+                                   ech__real("low", r.low), ech__real("high", r.high),
+                                   ech__real("spread", r.spread), ech__bool("biased", biased));
         return ech__cli_json(ctx, json);
     }
     printf("%s in %d comparisons of an arm with itself (%d starts): ratio %.4f (99 %% interval "
@@ -477,11 +473,9 @@ static int compare(ech_ctx *ctx, const ech__command *command, const args *a, con
     o.user = &s;
     if (parse_time(ctx, a->budget, &o.budget_s) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    if (catch_signals(ctx) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    ECH_TRY(catch_signals(ctx));
     o.stop_fd = stop_fd;
-    if (ech__compare_create(ctx, &o, &c) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    ECH_TRY(ech__compare_create(ctx, &o, &c));
     const ech_status status = ech__compare_run(c);
     wipe(&s);
     int code = status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
@@ -503,7 +497,7 @@ static int run(ech_ctx *ctx, const ech__command *command, const ech__option_resu
     const args *a = given->args;
     static all_arms all;
     if (a->pool.count)
-        return ech__cli_end(ctx, command, judge_pool(ctx, a));
+        return judge_pool(ctx, a);
     if (parse_arms(ctx, &a->arms, &all) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     return compare(ctx, command, a, &all);

@@ -102,13 +102,14 @@ static int run(ech_ctx *ctx, const ech__command *command, const ech__option_resu
     const args *a = given->args;
     ech_graph *graph;
     watcher w = {.args = a};
+    (void)command;
     ech_status status = ech_graph_create(ctx, &graph);
     if (status == ECH_OK) {
         status = show(ctx, a, &w, graph);
         ech_graph_destroy(graph);
     }
     free(w.dot);
-    return ech__cli_end(ctx, command, status);
+    return status;
 }
 
 const ech__command ech__cli_graph = {

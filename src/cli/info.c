@@ -50,42 +50,39 @@ static ech_json *left_out(void)
     for (size_t i = 0; i < ech__build_part_count; i++) {
         if (ech__build_parts[i].is_here)
             continue;
-        ech_json *part = ech__json_object();
-        ech__json_set_string(&part, "part", ech__build_parts[i].name);
-        ech__json_set_string(&part, "package", ech__build_parts[i].package);
-        ech__json_set_string(&part, "cost", ech__build_parts[i].cost);
-        ech__json_append(&list, part);
+        const ech__build_part *part = &ech__build_parts[i];
+        ech__json_append(&list, ECH__JSON(ech__string("part", part->name),
+                                          ech__string("package", part->package),
+                                          ech__string("cost", part->cost)));
     }
     return list;
 }
 
-static int print_json(ech_ctx *ctx, const ech__command *command, const ech__machine *m,
-                      ech__device_kind kind)
+static ech_status print_json(ech_ctx *ctx, const ech__machine *m, ech__device_kind kind)
 {
-    ech_json *json = ech__json_object(), *devices = ech__json_array(), *device = ech__json_object();
-    ech__json_set_string(&device, "kind", ech__device_name(kind));
-    ech__json_set_int(&device, "count", m->usable);
-    ech__json_append(&devices, device);
-    ech__json_set_string(&json, "version", ech_version());
-    ech__json_set(&json, "machine", ech__machine_json(m));
-    ech__json_set(&json, "devices", devices);
-    ech__json_set(&json, "left_out", left_out());
-    return ech__cli_end(ctx, command, ech__cli_json(ctx, json));
+    ech_json *devices = ech__json_array();
+    ech__json_append(&devices, ECH__JSON(ech__string("kind", ech__device_name(kind)),
+                                         ech__int("count", m->usable)));
+    ech_json *json = ECH__JSON(
+        ech__string("version", ech_version()), ech__member("machine", ech__machine_json(m)),
+        ech__member("devices", devices), ech__member("left_out", left_out()));
+    return ech__cli_json(ctx, json);
 }
 
 static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
     const args *a = given->args;
+    (void)command;
     if (a->strategies) {
         ech__cli_strategies();
         return ECH__EXIT_GOOD;
     }
     ech__machine machine;
     ech__device_kind kind;
-    if (ech__device_asked(ctx, &kind) < 0 || ech__machine_read(ctx, &machine) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    ECH_TRY(ech__device_asked(ctx, &kind));
+    ECH_TRY(ech__machine_read(ctx, &machine));
     if (a->json)
-        return print_json(ctx, command, &machine, kind);
+        return print_json(ctx, &machine, kind);
     print(&machine, kind);
     return ECH__EXIT_GOOD;
 }

@@ -115,11 +115,6 @@ static ech_status hold_isa(ech_ctx *ctx, const ech__command *command, const void
     return ECH_OK;
 }
 
-int ech__cli_end(const ech_ctx *ctx, const ech__command *command, ech_status status)
-{
-    return status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
-}
-
 ech_status ech__cli_json(ech_ctx *ctx, ech_json *json)
 {
     const ech_status status = ech__json_print(ctx, json, ECH_JSON_INDENT, stdout);
@@ -133,20 +128,28 @@ static int run(ech_ctx *ctx, const ech__program *program, const ech__command *co
     ech__option_result given;
     if (command->defaults)
         command->defaults(args);
-    if (ech__option_parse(ctx, command, argv, args, &given) < 0 ||
-        (!given.help && hold_isa(ctx, command, args) < 0))
+    ech_status status = ech__option_parse(ctx, command, argv, args, &given);
+    if (status == ECH_OK && given.help) {
+        ech__option_help(stdout, program, command, terminal_width());
+        return ECH__EXIT_GOOD;
+    }
+    if (status == ECH_OK)
+        status = hold_isa(ctx, command, args);
+    if (status == ECH_OK && command->check)
+        status = command->check(ctx, command, &given);
+    if (status < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    if (!given.help)
-        return command->run(ctx, command, &given);
-    ech__option_help(stdout, program, command, terminal_width());
-    return ECH__EXIT_GOOD;
+    const int code = command->run(ctx, command, &given);
+    return code < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : code;
 }
 
 static int call(ech_ctx *ctx, const ech__program *program, const ech__command *command, char **argv)
 {
     void *args = calloc(1, command->args_bytes);
-    if (!args)
-        return ech__cli_end(ctx, command, ech__no_memory(ctx, "the options"));
+    if (!args) {
+        ech__no_memory(ctx, "the options");
+        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    }
     const int code = run(ctx, program, command, argv, args);
     free(args);
     return code;

@@ -47,10 +47,14 @@ static const ech__option_example examples[] = {
      "print the environment of the ranks"},
 };
 
-/* The library reads it where the program makes a trainer. */
-static ech_status set_clock(ech_ctx *ctx, const args *a)
+/* And sets the clock, which the library reads where the program makes a trainer. */
+static ech_status check(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
+    const args *a = given->args;
     ech__link link;
+    (void)command;
+    if (!*a->program.word[0])
+        return ech__fail(ctx, ECH_E_INVALID, "the program's name is empty");
     if (a->link && a->clock == ECH__CLOCK_REAL)
         return ech__fail(ctx, ECH_E_INVALID, "--link requires --clock virtual");
     if (a->link)
@@ -79,12 +83,6 @@ static void say_whose_times(const ech__command *command, const args *a)
 static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
     const args *a = given->args;
-    if (!*a->program.word[0]) {
-        ech__fail(ctx, ECH_E_INVALID, "the program's name is empty");
-        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    }
-    if (set_clock(ctx, a) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     say_whose_times(command, a);
     ech__launch_options launch = ech__launch_defaults();
     launch.ranks = (int)a->ranks;
@@ -109,4 +107,5 @@ const ech__command ech__cli_run = {
     ECH_OPTION_ROWS(options),
     ECH_OPTION_EXAMPLES(examples),
     ECH__CLI_RUN(args, run),
+    .check = check,
 };

@@ -101,6 +101,54 @@ void ech__json_set(ech_json **object, const char *key, ech_json *value)
     put(object, key, inside(value));
 }
 
+ech__json_member ech__int(const char *key, int64_t value)
+{
+    return (ech__json_member){key, outside(json_integer(value))};
+}
+
+ech__json_member ech__real(const char *key, double value)
+{
+    return (ech__json_member){key, outside(make_real(value))};
+}
+
+ech__json_member ech__bool(const char *key, bool value)
+{
+    return (ech__json_member){key, outside(json_boolean(value))};
+}
+
+ech__json_member ech__string(const char *key, const char *value)
+{
+    return (ech__json_member){key, outside(make_string(value))};
+}
+
+ech__json_member ech__ints(const char *key, const int64_t *values, size_t count)
+{
+    ech_json *array = ech__json_array();
+    for (size_t i = 0; i < count; i++)
+        ech__json_append_int(&array, values[i]);
+    return (ech__json_member){key, array};
+}
+
+ech__json_member ech__reals(const char *key, const double *values, size_t count)
+{
+    ech_json *array = ech__json_array();
+    for (size_t i = 0; i < count; i++)
+        ech__json_append_real(&array, values[i]);
+    return (ech__json_member){key, array};
+}
+
+ech__json_member ech__member(const char *key, ech_json *value)
+{
+    return (ech__json_member){key, value};
+}
+
+ech_json *ech__json_add(ech_json *object, const ech__json_member *members)
+{
+    for (; members->key; members++)
+        ech__json_set(&object, members->key, members->value);
+    return object;
+}
+
 /* Takes value over. */
 static void add(ech_json **array, json_t *value)
 {

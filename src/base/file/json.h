@@ -1,8 +1,6 @@
 /* JSON records: built, dumped, parsed and read. The one place that knows the JSON library.
  *
- *     ech_json *rec = ech__json_object();
- *     ech__json_set_int(&rec, "step", 3);
- *     ech__json_set_real(&rec, "loss", 0.25);
+ *     ech_json *rec = ECH__JSON(ech__int("step", 3), ech__real("loss", 0.25), ech__string("model", "lenet"));
  *     ech_json *times = ech__json_array();
  *     ech__json_append_real(&times, 0.01);
  *     ech__json_set(&rec, "times", times);                  rec owns times now
@@ -50,6 +48,27 @@ void ech__json_set_bool(ech_json **object, const char *key, bool value);
 void ech__json_set_string(ech_json **object, const char *key, const char *value);
 /* Takes value over, also when it fails. */
 void ech__json_set(ech_json **object, const char *key, ech_json *value);
+
+/* Members of an object, and their values: a number, true or false, text, numbers[count], or what it takes over. */
+typedef struct ech__json_member {
+    const char *key;
+    ech_json *value;
+} ech__json_member;
+ech__json_member ech__int(const char *key, int64_t value);
+ech__json_member ech__real(const char *key, double value);
+ech__json_member ech__bool(const char *key, bool value);
+ech__json_member ech__string(const char *key, const char *value);
+ech__json_member ech__ints(const char *key, const int64_t *values, size_t count);
+ech__json_member ech__reals(const char *key, const double *values, size_t count);
+ech__json_member ech__member(const char *key, ech_json *value);
+
+/* Sets members up to one without a key; returns the object, NULL where memory ran out. */
+ech_json *ech__json_add(ech_json *object, const ech__json_member *members);
+#define ECH__JSON_MEMBERS(...) ((const ech__json_member[]){__VA_ARGS__, {NULL, NULL}})
+/* An object with these members; the same for one that is there. */
+#define ECH__JSON(...) ech__json_add(ech__json_object(), ECH__JSON_MEMBERS(__VA_ARGS__))
+#define ECH__JSON_SET(object, ...)                                                                 \
+    (*(object) = ech__json_add(*(object), ECH__JSON_MEMBERS(__VA_ARGS__)))
 
 void ech__json_append_int(ech_json **array, int64_t value);
 void ech__json_append_real(ech_json **array, double value);

@@ -134,9 +134,11 @@ struct ech__command {
     const ech__option_example *examples;
     size_t example_count;
     /* For a program that calls commands through their tables: the size of args, what is in args before it is parsed
-     * (NULL: zeros), and the command itself, which returns its exit code. */
+     * (NULL: zeros), a check of what was given (NULL: none), whose failure is wrong usage, and the command itself,
+     * which returns its exit code, or a status below 0 where the program is to print the error message. */
     size_t args_bytes;
     void (*defaults)(void *args);
+    ech_status (*check)(ech_ctx *ctx, const ech__command *command, const ech__option_result *given);
     int (*run)(ech_ctx *ctx, const ech__command *command, const ech__option_result *given);
 };
 

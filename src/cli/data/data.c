@@ -43,21 +43,19 @@ static void print(const args *a, const ech__fetch_result *r)
     printf("%s: CIFAR-10 is complete; the files %s\n", a->dir, r->how);
 }
 
-static int print_json(ech_ctx *ctx, const ech__command *command, const args *a,
-                      const ech__fetch_result *r)
+static ech_status print_json(ech_ctx *ctx, const args *a, const ech__fetch_result *r)
 {
-    ech_json *json = ech__json_object(), *files = ech__json_object(), *means = ech__json_array();
+    ech_json *files = ech__json_object();
+    double means[ECH__CIFAR_CHANNELS];
     for (int file = 0; file < ECH__CIFAR_FILES; file++)
         ech__json_set_string(&files, ech__cifar_file_name(file), r->sha256[file]);
     for (int c = 0; c < ECH__CIFAR_CHANNELS; c++)
-        ech__json_append_real(&means, ech__cifar_mean(&r->train, c));
-    ech__json_set_string(&json, "dir", a->dir);
-    ech__json_set_string(&json, "how", r->how);
-    ech__json_set_int(&json, "train", r->train.count);
-    ech__json_set_int(&json, "test", r->test.count);
-    ech__json_set(&json, "means", means);
-    ech__json_set(&json, "sha256", files);
-    return ech__cli_end(ctx, command, ech__cli_json(ctx, json));
+        means[c] = ech__cifar_mean(&r->train, c);
+    ech_json *json =
+        ECH__JSON(ech__string("dir", a->dir), ech__string("how", r->how),
+                  ech__int("train", r->train.count), ech__int("test", r->test.count),
+                  ech__reals("means", means, ECH__CIFAR_CHANNELS), ech__member("sha256", files));
+    return ech__cli_json(ctx, json);
 }
 
 static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
@@ -66,10 +64,10 @@ static int run(ech_ctx *ctx, const ech__command *command, const ech__option_resu
     const ech__fetch_options fetch = {
         .dir = a->dir, .archive = a->archive, .from = (ech__fetch_from)a->from, .force = a->force};
     ech__fetch_result r;
-    if (ech__fetch_cifar10(ctx, &fetch, &r) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    (void)command;
+    ECH_TRY(ech__fetch_cifar10(ctx, &fetch, &r));
     if (a->json)
-        return print_json(ctx, command, a, &r);
+        return print_json(ctx, a, &r);
     print(a, &r);
     return ECH__EXIT_GOOD;
 }

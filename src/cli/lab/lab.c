@@ -199,8 +199,7 @@ static int conclude(ech_ctx *ctx, const ech__command *command, const args *a,
         return code;
     const ech__report_request request = {.dir = a->out, .format = a->format, .csv = a->csv};
     ech__report_files files;
-    if (ech__cli_report_write(ctx, command, &request, &files) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    ECH_TRY(ech__cli_report_write(ctx, command, &request, &files));
     ech__cli_report_print(&request, &files);
     if (lacks_results(ctx, command, shown) || files.problems)
         code = ECH__EXIT_FAILED;
@@ -224,9 +223,8 @@ static int perform(ech_ctx *ctx, const ech__command *command, const args *a, ech
 {
     ech__lab_server *server;
     struct sigaction old[SIGNALS];
-    if (ech__lab_shown_init(ctx, shown, ech__lab_studies(lab)) < 0 ||
-        serve(ctx, a, lab, &server) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    ECH_TRY(ech__lab_shown_init(ctx, shown, ech__lab_studies(lab)));
+    ECH_TRY(serve(ctx, a, lab, &server));
     catch_signals(lab, old);
     const ech_status status = ech__lab_execute(lab);
     release_signals(old);

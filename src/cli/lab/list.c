@@ -66,7 +66,7 @@ static int run(ech_ctx *ctx, const ech__command *command, const ech__option_resu
     size_t count = 0;
     if (choose(ctx, a, cards, &count) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    return ech__cli_end(ctx, command, print(ctx, a, cards, count));
+    return print(ctx, a, cards, count);
 }
 
 const ech__command ech__cli_lab_list = {

@@ -42,18 +42,19 @@ static ech_status print_json(ech_ctx *ctx, const ech__report_request *a, const e
     if (*r->pdf)
         ech__json_set_string(&json, "pdf", r->pdf);
     if (a->csv) {
-        ech__json_set_string(&json, "csv", r->csv);
-        ech__json_set_int(&json, "tables", (int64_t)r->tables);
+        ECH__JSON_SET(&json, ech__string("csv", r->csv), ech__int("tables", (int64_t)r->tables));
     }
     if (a->pictures) {
-        ech__json_set_string(&json, "pictures", r->pictures);
-        ech__json_set_int(&json, "plots", (int64_t)r->plots);
+        ECH__JSON_SET(&json, ech__string("pictures", r->pictures),
+                      ech__int("plots", (int64_t)r->plots));
     }
     return ech__cli_json(ctx, json);
 }
 
-static ech_status check(ech_ctx *ctx, const ech__report_request *a)
+static ech_status check(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
+    const ech__report_request *a = &((const args *)given->args)->request;
+    (void)command;
     const char *const paths[] = {a->dir, a->out ? a->out : a->dir};
     for (int i = 0; i < 2; i++) {
         if (!*paths[i] || strlen(paths[i]) >= ECH_DIR_MAX_PATH)
@@ -67,16 +68,12 @@ static ech_status check(ech_ctx *ctx, const ech__report_request *a)
 static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
     const args *a = given->args;
-    if (check(ctx, &a->request) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     ech__report_files files;
-    ech_status status = ech__cli_report_write(ctx, command, &a->request, &files);
-    if (status == ECH_OK && a->json)
-        status = print_json(ctx, &a->request, &files);
-    else if (status == ECH_OK)
+    ECH_TRY(ech__cli_report_write(ctx, command, &a->request, &files));
+    if (a->json)
+        ECH_TRY(print_json(ctx, &a->request, &files));
+    else
         ech__cli_report_print(&a->request, &files);
-    if (status < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     return files.problems ? ECH__EXIT_FAILED : ECH__EXIT_GOOD;
 }
 
@@ -94,4 +91,5 @@ const ech__command ech__cli_report = {
     ECH_OPTION_ROWS(options),
     ECH_OPTION_EXAMPLES(examples),
     ECH__CLI_RUN(args, run),
+    .check = check,
 };

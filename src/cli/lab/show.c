@@ -234,32 +234,23 @@ void ech__lab_show_card(const ech__study_card *card)
 static ech_json *card_json(const ech__study_card *card)
 {
     const char group[2] = {card->group, '\0'};
-    ech_json *json = ech__json_object(), *params = ech__json_array();
-    ech__json_set_string(&json, "id", card->id);
-    ech__json_set_string(&json, "group", group);
-    ech__json_set_string(&json, "title", card->title);
-    ech__json_set_string(&json, "about", card->about);
-    ech__json_set_real(&json, "quick_seconds", card->quick_seconds);
-    ech__json_set_real(&json, "full_seconds", card->full_seconds);
+    ech_json *params = ech__json_array();
     for (const ech__lab_param *p = card->params; p && p->name; p++) {
-        ech_json *param = ech__json_object();
-        ech__json_set_string(&param, "name", p->name);
-        ech__json_set_int(&param, "quick", p->quick);
-        ech__json_set_int(&param, "full", p->full);
-        ech__json_set_int(&param, "min", p->min);
-        ech__json_set_int(&param, "max", p->max);
-        ech__json_set_string(&param, "help", p->help);
+        ech_json *param = ECH__JSON(ech__string("name", p->name), ech__int("quick", p->quick),
+                                    ech__int("full", p->full), ech__int("min", p->min),
+                                    ech__int("max", p->max), ech__string("help", p->help));
         ech__json_append(&params, param);
     }
-    ech__json_set(&json, "params", params);
-    return json;
+    return ECH__JSON(ech__string("id", card->id), ech__string("group", group),
+                     ech__string("title", card->title), ech__string("about", card->about),
+                     ech__real("quick_seconds", card->quick_seconds),
+                     ech__real("full_seconds", card->full_seconds), ech__member("params", params));
 }
 
 ech_json *ech__lab_list_json(const ech__study_card *const *cards, size_t count)
 {
-    ech_json *json = ech__json_object(), *list = ech__json_array();
+    ech_json *list = ech__json_array();
     for (size_t i = 0; i < count; i++)
         ech__json_append(&list, card_json(cards[i]));
-    ech__json_set(&json, "studies", list);
-    return json;
+    return ECH__JSON(ech__member("studies", list));
 }

@@ -23,24 +23,19 @@ static const ech__option_example examples[] = {
      "On another machine: predict with them."},
 };
 
-static ech_status export_costs(ech_ctx *ctx, const args *a)
+static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
+    const args *a = given->args;
     char store[4096];
     ech__costs *costs;
+    (void)command;
     ECH_TRY(ech__plan_costs_file(ctx, a->costs_file, store, sizeof store));
     ECH_TRY(ech__costs_open(ctx, store, NULL, &costs));
     const ech_status status = ech__costs_export(costs, a->file);
     ech__costs_close(costs);
-    return status;
-}
-
-static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
-{
-    const args *a = given->args;
-    const ech_status status = export_costs(ctx, a);
     if (status == ECH_OK)
         printf("costs of this machine: %s\n", a->file);
-    return ech__cli_end(ctx, command, status);
+    return status;
 }
 
 const ech__command ech__cli_plan_export = {

@@ -58,8 +58,10 @@ static ech_status parse_counts(ech_ctx *ctx, const char *name, const char *text,
     return ech__option_read_numbers(ctx, &option, text, out->value, &out->count);
 }
 
-static ech_status check(ech_ctx *ctx, args *a)
+static ech_status check(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
+    args *a = given->args;
+    (void)command;
     if (a->predict)
         ECH_TRY(parse_counts(ctx, "predict", a->predict, ECH__TABLE_MAX_DEVICES, &a->devices));
     if (a->batch)
@@ -246,21 +248,17 @@ static void print_laws(const ech__fit *fit, const args *a)
 
 static ech_json *value_json(ech__fit_value v)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_real(&json, "value", v.value);
-    ech__json_set_real(&json, "low", v.low);
-    ech__json_set_real(&json, "high", v.high);
-    return json;
+    return ECH__JSON(ech__real("value", v.value), ech__real("low", v.low),
+                     ech__real("high", v.high));
 }
 
 static ech_json *compute_json(const ech__fit *fit)
 {
     ech_json *list = ech__json_array();
     for (int i = 0; i < fit->knots; i++) {
-        ech_json *json = ech__json_object();
-        ech__json_set_int(&json, "batch", fit->knot[i]);
-        ech__json_set(&json, "step_s", value_json(ech__fit_step(fit, 1, fit->knot[i], 0, false)));
-        ech__json_append(&list, json);
+        const ech__fit_value step = ech__fit_step(fit, 1, fit->knot[i], 0, false);
+        ech__json_append(&list, ECH__JSON(ech__int("batch", fit->knot[i]),
+                                          ech__member("step_s", value_json(step))));
     }
     return list;
 }
@@ -273,12 +271,11 @@ static ech_json *forms_json(const ech__fit *fit)
     for (int f = 0; f < ECH__FIT_FORMS; f++) {
         const ech__fit_result *r = &fit->result[f];
         const bool tried = r->refusal == ECH__FIT_TRIED;
-        ech_json *json = ech__json_object();
-        ech__json_set_string(&json, "form", ech__fit_form_name((ech__fit_form)f));
-        ech__json_set_bool(&json, "kept", r->kept);
-        ech__json_set_string(&json, "why_not", tried ? NULL : verdict(r));
-        ech__json_set_real(&json, "residual", tried ? r->residual : NAN);
-        ech__json_set_real(&json, "left_out", tried ? r->left_out : NAN);
+        ech_json *json =
+            ECH__JSON(ech__string("form", ech__fit_form_name((ech__fit_form)f)),
+                      ech__bool("kept", r->kept), ech__string("why_not", tried ? NULL : verdict(r)),
+                      ech__real("residual", tried ? r->residual : NAN),
+                      ech__real("left_out", tried ? r->left_out : NAN));
         for (int t = 0; tried && t < ECH__FIT_TERMS; t++) {
             if (ech__fit_form_has((ech__fit_form)f, (ech__fit_term)t))
                 ech__json_set(&json, keys[t], value_json(r->term[t]));
@@ -293,13 +290,12 @@ static ech_json *alike_json(const ech__fit *fit)
     ech_json *list = ech__json_array();
     for (int a = 0; a < ECH__FIT_TERMS; a++) {
         for (int b = 0; b < a; b++) {
+            if (!fit->alike[a][b])
+                continue;
             ech_json *pair = ech__json_array();
             ech__json_append_string(&pair, ech__fit_term_name((ech__fit_term)b));
             ech__json_append_string(&pair, ech__fit_term_name((ech__fit_term)a));
-            if (fit->alike[a][b])
-                ech__json_append(&list, pair);
-            else
-                ech__json_destroy(pair);
+            ech__json_append(&list, pair);
         }
     }
     return list;
@@ -311,14 +307,10 @@ static ech_json *rows_json(const ech__fit *fit)
     for (size_t i = 0; i < fit->table.count; i++) {
         const ech__table_row *row = &fit->table.row[i];
         const double time = fitted_time(fit, row);
-        ech_json *json = ech__json_object();
-        ech__json_set_int(&json, "devices", row->devices);
-        ech__json_set_int(&json, "batch", row->batch);
-        ech__json_set_int(&json, "samples", row->samples);
-        ech__json_set_int(&json, "bytes", row->bytes);
-        ech__json_set_real(&json, "measured_s", row->time);
-        ech__json_set_real(&json, "fitted_s", time);
-        ech__json_set_real(&json, "error", time / row->time - 1);
+        ech_json *json = ECH__JSON(ech__int("devices", row->devices), ech__int("batch", row->batch),
+                                   ech__int("samples", row->samples), ech__int("bytes", row->bytes),
+                                   ech__real("measured_s", row->time), ech__real("fitted_s", time),
+                                   ech__real("error", time / row->time - 1));
         ech__json_append(&list, json);
     }
     return list;
@@ -326,10 +318,7 @@ static ech_json *rows_json(const ech__fit *fit)
 
 static ech_json *law_json(const ech__fit_law *law)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set(&json, "fraction", value_json(law->f));
-    ech__json_set_real(&json, "time_s", law->time);
-    return json;
+    return ECH__JSON(ech__member("fraction", value_json(law->f)), ech__real("time_s", law->time));
 }
 
 static ech_json *predictions_json(const ech__fit *fit, const args *a)
@@ -338,19 +327,15 @@ static ech_json *predictions_json(const ech__fit *fit, const args *a)
     for (size_t i = 0; i < a->batches.count * a->devices.count; i++) {
         const ech__fit_prediction p = ech__fit_predict(fit, a->devices.value[i % a->devices.count],
                                                        a->batches.value[i / a->devices.count]);
-        ech_json *json = ech__json_object();
-        ech__json_set_string(&json, "clock", "predicted");
-        ech__json_set_int(&json, "devices", p.devices);
-        ech__json_set_int(&json, "batch", p.batch);
-        ech__json_set_int(&json, "samples", p.samples);
-        ech__json_set_int(&json, "bytes", p.bytes);
-        ech__json_set(&json, "time_s", value_json(p.time));
-        ech__json_set(&json, "speedup", value_json(p.speedup));
-        ech__json_set(&json, "efficiency", value_json(p.efficiency));
-        ech__json_set_real(&json, "exposed_share", p.exposed);
-        ech__json_set_real(&json, "measured_s", p.measured);
-        ech__json_set(&json, "amdahl", law_json(&p.amdahl));
-        ech__json_set(&json, "gustafson", law_json(&p.gustafson));
+        ech_json *json =
+            ECH__JSON(ech__string("clock", "predicted"), ech__int("devices", p.devices),
+                      ech__int("batch", p.batch), ech__int("samples", p.samples),
+                      ech__int("bytes", p.bytes), ech__member("time_s", value_json(p.time)),
+                      ech__member("speedup", value_json(p.speedup)),
+                      ech__member("efficiency", value_json(p.efficiency)),
+                      ech__real("exposed_share", p.exposed), ech__real("measured_s", p.measured),
+                      ech__member("amdahl", law_json(&p.amdahl)),
+                      ech__member("gustafson", law_json(&p.gustafson)));
         ech__json_append(&list, json);
     }
     return list;
@@ -358,20 +343,14 @@ static ech_json *predictions_json(const ech__fit *fit, const args *a)
 
 static ech_status print_json(ech_ctx *ctx, const ech__fit *fit, const args *a)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_string(&json, "table", a->table);
-    ech__json_set_real(&json, "confidence", a->confidence / 100);
-    ech__json_set_real(&json, "noise", a->noise / 100);
-    ech__json_set_real(&json, "sigma", fit->sigma);
-    ech__json_set_int(&json, "freedom", fit->freedom);
-    ech__json_set_real(&json, "t", fit->t);
-    ech__json_set(&json, "compute", compute_json(fit));
-    ech__json_set_real(&json, "affine_step_s", fit->step_s);
-    ech__json_set_real(&json, "affine_sample_s", fit->sample_s);
-    ech__json_set(&json, "forms", forms_json(fit));
-    ech__json_set(&json, "alike", alike_json(fit));
-    ech__json_set(&json, "rows", rows_json(fit));
-    ech__json_set(&json, "predictions", predictions_json(fit, a));
+    ech_json *json = ECH__JSON(
+        ech__string("table", a->table), ech__real("confidence", a->confidence / 100),
+        ech__real("noise", a->noise / 100), ech__real("sigma", fit->sigma),
+        ech__int("freedom", fit->freedom), ech__real("t", fit->t),
+        ech__member("compute", compute_json(fit)), ech__real("affine_step_s", fit->step_s),
+        ech__real("affine_sample_s", fit->sample_s), ech__member("forms", forms_json(fit)),
+        ech__member("alike", alike_json(fit)), ech__member("rows", rows_json(fit)),
+        ech__member("predictions", predictions_json(fit, a)));
     return ech__cli_json(ctx, json);
 }
 
@@ -380,15 +359,13 @@ static int run(ech_ctx *ctx, const ech__command *command, const ech__option_resu
     args *a = given->args;
     ech__table table;
     ech__fit fit;
-    if (check(ctx, a) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    (void)command;
     const ech__fit_options o = {.noise = a->noise / 100, .confidence = a->confidence / 100};
-    if (ech__table_load(ctx, a->table, &table) < 0 ||
-        ech__fit_table(ctx, a->table, &table, &o, &fit) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    ECH_TRY(ech__table_load(ctx, a->table, &table));
+    ECH_TRY(ech__fit_table(ctx, a->table, &table, &o, &fit));
     take_defaults(a, &table);
     if (a->json)
-        return ech__cli_end(ctx, command, print_json(ctx, &fit, a));
+        return print_json(ctx, &fit, a);
     print_compute(&fit);
     print_forms(&fit);
     print_alike(&fit);
@@ -412,4 +389,5 @@ const ech__command ech__cli_plan_fit = {
     ECH_OPTION_ROWS(options),
     ECH_OPTION_EXAMPLES(examples),
     ECH__CLI_RUN(args, run),
+    .check = check,
 };

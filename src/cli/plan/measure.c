@@ -41,8 +41,7 @@ static ech_status measure(ech__comm *comm, const args *a)
 int ech__plan_measure_as_rank(ech_ctx *ctx, const ech__command *command, const args *a)
 {
     ech__comm *comm;
-    if (ech__comm_open(ctx, &(ech__comm_options){.backend = ECH__BACKEND_SHM}, &comm) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    ECH_TRY(ech__comm_open(ctx, &(ech__comm_options){.backend = ECH__BACKEND_SHM}, &comm));
     const int code =
         measure(comm, a) < 0 ? ech__cli_fail_rank(comm, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
     ech__comm_close(comm);
@@ -91,7 +90,7 @@ static int launch(work *w, int ranks, const char *what)
     const ech_status status = code ? ECH_OK : ech__costs_add_file(w->costs, w->file);
     unlink(w->file);
     keep(w);
-    return status < 0 ? ech__cli_fail(m->ctx, m->command, ECH__EXIT_FAILED) : code;
+    return status < 0 ? status : code;
 }
 
 /* ---- what must be measured ---- */
@@ -207,13 +206,10 @@ static int measure_all(work *w)
     const ech__run_config config = ech__plan_config(m->args);
     ech__costs_budget budget = {
         .seconds = m->args->seconds, .most_s = MOST_SECONDS, .fits = fits_alone, .user = w};
+    ECH_TRY(ech__costs_guess(m->ctx, &config, &budget));
     int64_t *batches = malloc(CAPACITY * sizeof *batches);
     if (!batches)
-        ech__no_memory(m->ctx, "%d batches", CAPACITY);
-    if (!batches || ech__costs_guess(m->ctx, &config, &budget) < 0) {
-        free(batches);
-        return ech__cli_fail(m->ctx, m->command, ECH__EXIT_FAILED);
-    }
+        return ech__no_memory(m->ctx, "%d batches", CAPACITY);
     const size_t count = wanted_batches(m->args, m->load, m->devices, batches);
     if (m->args->measure)
         ech__costs_forget(w->costs, m->key);
@@ -230,14 +226,11 @@ int ech__plan_measure(const ech__plan_measuring *m, ech__costs *costs)
     work w = {.m = m, .costs = costs};
     const int length =
         snprintf(w.dir, sizeof w.dir, "%s/echelon-plan-XXXXXX", temp && *temp ? temp : "/tmp");
-    if ((size_t)length >= sizeof w.dir || !mkdtemp(w.dir)) {
-        ech__fail(m->ctx, ECH_E_IO, "%.200s: cannot create a directory: %s", w.dir,
-                  strerror(errno));
-        return ech__cli_fail(m->ctx, m->command, ECH__EXIT_FAILED);
-    }
+    if ((size_t)length >= sizeof w.dir || !mkdtemp(w.dir))
+        return ech__fail(m->ctx, ECH_E_IO, "%.200s: cannot create a directory: %s", w.dir,
+                         strerror(errno));
     snprintf(w.file, sizeof w.file, "%s/costs.json", w.dir);
     const int code = measure_all(&w);
-    if (ech__dir_remove(m->ctx, w.dir) < 0)
-        m->ctx->error[0] = 0;
+    ech__dir_remove(NULL, w.dir);
     return code;
 }

@@ -119,9 +119,9 @@ static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const ar
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     char file[4096] = "";
     ech__costs *costs;
-    if ((!device && ech__plan_costs_file(ctx, a->costs_file, file, sizeof file) < 0) ||
-        ech__costs_open(ctx, file, NULL, &costs) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    if (!device)
+        ECH_TRY(ech__plan_costs_file(ctx, a->costs_file, file, sizeof file));
+    ECH_TRY(ech__costs_open(ctx, file, NULL, &costs));
     const bool given = t->link || t->cluster || device;
     const ech__run_config config = ech__plan_config(a);
     const ech__run_config single = ech__pricing_single(&config, t->parallel, 1);
@@ -149,8 +149,8 @@ static int plan(ech_ctx *ctx, const ech__command *command, char **argv, const ar
     }
     if (a->device_speed != 1)
         ech__costs_speed_up(costs, a->device_speed);
-    if (code == ECH__EXIT_GOOD && price(&m, costs, given ? &cluster : NULL, file) < 0)
-        code = ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    if (code == ECH__EXIT_GOOD)
+        code = price(&m, costs, given ? &cluster : NULL, file);
     ech__costs_close(costs);
     return code;
 }
@@ -190,7 +190,7 @@ int ech__plan_run(ech_ctx *ctx, const ech__command *command, const ech__option_r
         return memory(ctx, command, a);
     counts *devices = malloc(sizeof *devices);
     if (!devices)
-        return ech__cli_end(ctx, command, ech__no_memory(ctx, "the numbers of devices"));
+        return ech__no_memory(ctx, "the numbers of devices");
     if (ech__plan_devices(ctx, a->devices, devices) < 0)
         code = ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     else

@@ -263,88 +263,64 @@ void ech__plan_show(const ech__plan_result *r)
 
 /* ---- JSON ---- */
 
+/* 0 becomes null. */
+static ech__json_member count_or_null(const char *key, int64_t count)
+{
+    return count ? ech__int(key, count) : ech__string(key, NULL);
+}
+
 static ech_json *row_json(const ech__scaled *s)
 {
     const ech__price *p = &s->price;
-    ech_json *row = ech__json_object();
-    ech__json_set_int(&row, "devices", p->devices);
-    ech__json_set_string(&row, "clock", clock_of(p));
-    ech__json_set_int(&row, "batch", p->batch);
-    ech__json_set_int(&row, "global_batch", p->global);
-    ech__json_set_bool(&row, "batch_measured", !p->between);
-    ech__json_set_real(&row, "extrapolated", p->extrapolated);
-    if (p->from)
-        ech__json_set_int(&row, "extrapolated_from", p->from);
-    else
-        ech__json_set_string(&row, "extrapolated_from", NULL);
-    ech__json_set_real(&row, "step_time_s", p->step.step_s);
-    ech__json_set_real(&row, "step_time_low_s", p->low_s);
-    ech__json_set_real(&row, "step_time_high_s", p->high_s);
-    ech__json_set_real(&row, "compute_s", p->step.compute_s);
-    ech__json_set_real(&row, "overhead_s", p->overhead_s);
-    ech__json_set_real(&row, "comm_s", p->step.comm_s);
-    ech__json_set_real(&row, "comm_exposed_s", p->step.exposed_s);
-    ech__json_set_real(&row, "comm_hidden_s", p->step.hidden_s);
-    ech__json_set_real(&row, "wait_s", p->wait_s);
-    ech__json_set_real(&row, "other_s", p->other_s);
-    ech__json_set_real(&row, "loading_s", p->loading_s);
-    ech__json_set_int(&row, "micro_batches", p->micros);
-    ech__json_set_real(&row, "bubble", p->bubble);
-    ech__json_set_real(&row, "speedup", s->speedup);
-    ech__json_set_real(&row, "efficiency", s->efficiency);
-    ech__json_set_real(&row, "samples_per_s", p->samples_per_s);
-    ech__json_set_int(&row, "planned_memory_bytes", s->memory);
-    ech__json_set_int(&row, "busiest_link_bytes", (int64_t)p->step.busiest_bytes);
-    ech__json_set_string(&row, "algorithm",
-                         p->devices > 1 ? ech__algorithm_name(p->algorithm) : NULL);
-    return row;
+    return ECH__JSON(
+        ech__int("devices", p->devices), ech__string("clock", clock_of(p)),
+        ech__int("batch", p->batch), ech__int("global_batch", p->global),
+        ech__bool("batch_measured", !p->between), ech__real("extrapolated", p->extrapolated),
+        count_or_null("extrapolated_from", p->from), ech__real("step_time_s", p->step.step_s),
+        ech__real("step_time_low_s", p->low_s), ech__real("step_time_high_s", p->high_s),
+        ech__real("compute_s", p->step.compute_s), ech__real("overhead_s", p->overhead_s),
+        ech__real("comm_s", p->step.comm_s), ech__real("comm_exposed_s", p->step.exposed_s),
+        ech__real("comm_hidden_s", p->step.hidden_s), ech__real("wait_s", p->wait_s),
+        ech__real("other_s", p->other_s), ech__real("loading_s", p->loading_s),
+        ech__int("micro_batches", p->micros), ech__real("bubble", p->bubble),
+        ech__real("speedup", s->speedup), ech__real("efficiency", s->efficiency),
+        ech__real("samples_per_s", p->samples_per_s), ech__int("planned_memory_bytes", s->memory),
+        ech__int("busiest_link_bytes", (int64_t)p->step.busiest_bytes),
+        ech__string("algorithm", p->devices > 1 ? ech__algorithm_name(p->algorithm) : NULL));
 }
 
 static ech_json *device_json(const ech__plan_result *r)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_string(&json, "name", r->device->name);
-    ech__json_set_string(&json, "file", r->device_file);
-    ech__json_set_string(&json, "calibration",
-                         r->device->calibrated ? r->device->calibration : NULL);
-    ech__json_set_real(&json, "error", r->device->calibrated ? r->device->error : NAN);
-    return json;
+    return ECH__JSON(
+        ech__string("name", r->device->name), ech__string("file", r->device_file),
+        ech__string("calibration", r->device->calibrated ? r->device->calibration : NULL),
+        ech__real("error", r->device->calibrated ? r->device->error : NAN));
 }
 
 static ech_json *costs_json(const ech__plan_result *r)
 {
     int64_t batches[64];
     const int count = ech__pricing_batches(r->pricing, batches, 64);
-    ech_json *json = ech__json_object(), *list = ech__json_array();
-    for (int i = 0; i < count; i++)
-        ech__json_append_int(&list, batches[i]);
-    ech__json_set_string(&json, "file", r->costs);
-    ech__json_set_string(&json, "machine", r->machine);
-    ech__json_set_string(&json, "other_machine", r->exported ? r->machine : NULL);
-    ech__json_set_real(&json, "device_speed", r->device_speed);
-    ech__json_set(&json, "batches", list);
-    ech__json_set_int(&json, "beside", r->beside);
-    return json;
+    return ECH__JSON(ech__string("file", r->costs), ech__string("machine", r->machine),
+                     ech__string("other_machine", r->exported ? r->machine : NULL),
+                     ech__real("device_speed", r->device_speed),
+                     ech__ints("batches", batches, (size_t)count), ech__int("beside", r->beside));
 }
 
 static ech_json *advice_json(const ech__plan_result *r)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_real(&json, "efficiency", r->efficiency);
-    ech__json_set_bool(&json, "possible", r->advice.possible);
-    ech__json_set_int(&json, "devices", r->advice.devices);
-    ech__json_set(&json, "best", row_json(&r->advice.best));
-    return json;
+    return ECH__JSON(
+        ech__real("efficiency", r->efficiency), ech__bool("possible", r->advice.possible),
+        ech__int("devices", r->advice.devices), ech__member("best", row_json(&r->advice.best)));
 }
 
 static ech_json *crossings_json(const ech__plan_result *r)
 {
     ech_json *list = ech__json_array();
     for (int i = 0; i < r->ncrossings; i++) {
-        ech_json *json = ech__json_object();
-        ech__json_set_int(&json, "devices", r->crossings[i].devices);
-        ech__json_set_string(&json, "what", r->crossings[i].what);
-        ech__json_append(&list, json);
+        const ech__crossing *c = &r->crossings[i];
+        ech__json_append(&list,
+                         ECH__JSON(ech__int("devices", c->devices), ech__string("what", c->what)));
     }
     return list;
 }
@@ -352,43 +328,39 @@ static ech_json *crossings_json(const ech__plan_result *r)
 ech_json *ech__plan_json(const ech__plan_result *r)
 {
     char model[64];
-    ech_json *json = ech__json_object(), *rows = ech__json_array(), *half = ech__json_object();
-    ech__json_set_string(&json, "model", ech__plan_model(r->config, model, sizeof model));
-    ech__json_set_int(&json, "parameters", ech__pricing_params(r->pricing));
-    ech__json_set_string(&json, "parallel", ech__strategy_name(r->strategy));
-    ech__json_set_string(&json, "optimizer", ech__optimizer_name(r->config->train.optimizer.kind));
-    ech__json_set_int(&json, "threads", r->config->train.threads);
-    ech__json_set_int(&json, "accum", r->config->train.accum);
-    ech__json_set_string(&json, "amp", ech__amp_name(r->config->train.amp.type));
-    ech__json_set_string(&json, "grad_dtype", ech__dtype_name(r->config->train.ddp.grad_dtype));
-    ech__json_set_int(&json, "exchanged_bytes", ech__pricing_exchanged(r->pricing));
-    ech__json_set(&json, "links", ech__cluster_json(ech__pricing_cluster(r->pricing)));
-    ech__json_set_string(&json, "algorithm",
-                         ech__algorithm_name(ech__pricing_algorithm(r->pricing)));
+    const ech_train_options *o = &r->config->train;
+    const ech__strategy_row *strategy = ech__strategy_row_of(r->strategy);
+    ech_json *json = ECH__JSON(
+        ech__string("model", ech__plan_model(r->config, model, sizeof model)),
+        ech__int("parameters", ech__pricing_params(r->pricing)),
+        ech__string("parallel", ech__strategy_name(r->strategy)),
+        ech__string("optimizer", ech__optimizer_name(o->optimizer.kind)),
+        ech__int("threads", o->threads), ech__int("accum", o->accum),
+        ech__string("amp", ech__amp_name(o->amp.type)),
+        ech__string("grad_dtype", ech__dtype_name(o->ddp.grad_dtype)),
+        ech__int("exchanged_bytes", ech__pricing_exchanged(r->pricing)),
+        ech__member("links", ech__cluster_json(ech__pricing_cluster(r->pricing))),
+        ech__string("algorithm", ech__algorithm_name(ech__pricing_algorithm(r->pricing))));
     if (r->device)
         ech__json_set(&json, "device", device_json(r));
     else
         ech__json_set(&json, "costs", costs_json(r));
+    ech_json *rows = ech__json_array();
     for (size_t i = 0; i < r->count; i++)
         ech__json_append(&rows, row_json(&r->rows[i]));
     ech__json_set(&json, "rows", rows);
     if (r->need.batch) {
         ech_json *memory = ech__json_object();
         ech__need_json(&memory, &r->need);
-        ech__json_set_int(&memory, "device_memory", r->limit);
-        ech__json_set_int(&memory, "largest_batch", r->largest);
+        ECH__JSON_SET(&memory, ech__int("device_memory", r->limit),
+                      ech__int("largest_batch", r->largest));
         ech__json_set(&json, "memory", memory);
     }
-    if (r->half.devices)
-        ech__json_set_int(&half, "devices", r->half.devices);
-    else
-        ech__json_set_string(&half, "devices", NULL);
-    ech__json_set_int(&half, "batch_on_2_devices", r->half.batch);
-    if (ech__strategy_row_of(r->strategy)->cuts_model)
-        ech__json_destroy(half);
-    else
-        ech__json_set(&json, "communication_is_half", half);
-    if (ech__strategy_row_of(r->strategy)->has_ranks)
+    if (!strategy->cuts_model)
+        ech__json_set(&json, "communication_is_half",
+                      ECH__JSON(count_or_null("devices", r->half.devices),
+                                ech__int("batch_on_2_devices", r->half.batch)));
+    if (strategy->has_ranks)
         ech__json_set(&json, "crossings", crossings_json(r));
     if (r->advised)
         ech__json_set(&json, "advice", advice_json(r));

@@ -8,75 +8,74 @@
 #include <unistd.h>
 
 typedef struct args {
-    int model, weights, per, activations, tune, turns;
-    const char *init, *load, *data, *data_dir, *out, *isa;
-    int64_t limit, samples, sensitivity, seed, batch, threads, timed;
-    double weight_percentile, percentile;
+    ech__quantization_config config;
+    int per, tune, turns;
+    const char *isa;
     bool json;
 } args;
 
 static const ech__option options[] = {
-    ECH_ROW(CHOICE, args, model, "model",
+    ECH_ROW(CHOICE, args, config.model.kind, "model",
             "Model of the trained network. It must be an image model.",
             .choices = ECH__MODEL_LIST(ECH_OPTION_WORD), .initial = "lenet", .group = "Network"),
-    ECH_ROW(STRING, args, init, "init",
+    ECH_ROW(STRING, args, config.init, "init",
             "Trained f32 weights: a safetensors file, or the directory of echelon train --save, "
             "from which the newest checkpoint is read.",
             .arg = "FILE|DIR"),
-    ECH_ROW(STRING, args, load, "load",
+    ECH_ROW(STRING, args, config.load, "load",
             "A quantized network (int8.safetensors). It is evaluated without calibration.",
             .arg = "FILE.safetensors"),
-    ECH_ROW(STRING, args, data, "data",
+    ECH_ROW(STRING, args, config.data, "data",
             "Data set. Calibration uses the training set; accuracy is measured on the test set.",
             .choices = "synthetic|cifar10", .initial = "synthetic", .group = "Data"),
-    ECH_ROW(STRING, args, data_dir, "data-dir",
+    ECH_ROW(STRING, args, config.data_dir, "data-dir",
             "Directory of the CIFAR-10 files; echelon data cifar10 fetches them.", .arg = "DIR"),
-    ECH_ROW(INT, args, limit, "limit",
+    ECH_ROW(INT, args, config.limit, "limit",
             "Number of test images, balanced over classes; 0: all 10,000.", .arg = "N",
             .initial = "0", .min = 0, .max = HUGE_VAL),
-    ECH_ROW(INT, args, samples, "samples", "Number of training images for calibration.", .arg = "N",
-            .initial = "1000", .min = 0, .max = HUGE_VAL),
-    ECH_ROW(INT, args, seed, "seed", "Random seed for the choice of these images.", .arg = "N",
-            .initial = "0", .min = 0, .max = HUGE_VAL),
-    ECH_ROW(CHOICE, args, weights, "weights",
+    ECH_ROW(INT, args, config.samples, "samples", "Number of training images for calibration.",
+            .arg = "N", .initial = "1000", .min = 0, .max = HUGE_VAL),
+    ECH_ROW(INT, args, config.seed, "seed", "Random seed for the choice of these images.",
+            .arg = "N", .initial = "0", .min = 0, .max = HUGE_VAL),
+    ECH_ROW(CHOICE, args, config.scales.weights, "weights",
             "Range of the weights that -127 to 127 cover; values outside are clamped. max: "
             "min-max; 3sigma: three standard deviations; percentile: see --weight-percentile; "
             "mse: MSE-optimal.",
             .choices = ECH_CLIP_LIST(ECH_OPTION_WORD), .initial = "mse", .group = "Scales"),
     ECH_ROW(CHOICE, args, per, "per", "One weight scale per tensor or one per output channel.",
             .choices = "tensor|channel", .initial = "channel"),
-    ECH_ROW(REAL, args, weight_percentile, "weight-percentile",
+    ECH_ROW(REAL, args, config.scales.weight_percentile, "weight-percentile",
             "Percentage of the weights inside the range, with --weights percentile.", .arg = "P",
             .initial = "99.9", .min = 50, .max = 100),
-    ECH_ROW(CHOICE, args, activations, "activations",
+    ECH_ROW(CHOICE, args, config.scales.activations, "activations",
             "Range of the activations, from calibration. max: min-max; percentile: see "
             "--percentile; entropy: entropy calibration (Kullback-Leibler). After a ReLU the range "
             "maps to 0 to 255, elsewhere to -128 to 127.",
             .choices = ECH_OBSERVE_LIST(ECH_OPTION_WORD), .initial = "entropy"),
-    ECH_ROW(REAL, args, percentile, "percentile",
+    ECH_ROW(REAL, args, config.scales.percentile, "percentile",
             "Percentage of the values inside the range, with --activations percentile.", .arg = "P",
             .initial = "99.99", .min = 50, .max = 100),
-    ECH_ROW(INT, args, batch, "batch-size", "Images per batch.", .arg = "N", .initial = "128",
-            .min = 1, .max = 1 << 20, .group = "Running"),
-    ECH_ROW(INT, args, threads, "threads", "Threads of the device; 0: all cores.", .arg = "T",
-            .initial = "1", .min = 0, .max = 1024),
+    ECH_ROW(INT, args, config.batch, "batch-size", "Images per batch.", .arg = "N",
+            .initial = "128", .min = 1, .max = 1 << 20, .group = "Running"),
+    ECH_ROW(COUNT, args, config.threads, "threads", "Threads of the device; 0: all cores.",
+            .arg = "T", .initial = "1", .min = 0, .max = 1024),
     ECH__ROW_ISA(args, isa),
     ECH_ROW(CHOICE, args, tune, "tune",
             "Time the candidate kernels of the f32 network, so that int8 is compared with the "
             "fastest f32 kernels.",
             .choices = "off|on", .initial = "on"),
-    ECH_ROW(INT, args, sensitivity, "sensitivity",
+    ECH_ROW(INT, args, config.sensitivity, "sensitivity",
             "Number of test images for the sensitivity of each layer (only that layer in int8); "
             "0: skip it.",
             .arg = "N", .initial = "1000", .min = 0, .max = HUGE_VAL),
-    ECH_ROW(INT, args, timed, "timed",
+    ECH_ROW(INT, args, config.timed, "timed",
             "Number of extra f32 and int8 batches to time on the same images; their times are in "
             "the record.",
             .arg = "N", .initial = "0", .min = 0, .max = 100000),
     ECH_ROW(CHOICE, args, turns, "turns",
             "As an arm of echelon compare: the network to time. Nothing is evaluated.",
             .choices = "int8|f32", .initial = "int8"),
-    ECH_ROW(STRING, args, out, "out",
+    ECH_ROW(STRING, args, config.out, "out",
             "Directory for int8.safetensors, int8.onnx, f32.onnx, quantize.json, predictions.csv, "
             "histograms and plots. '' writes nothing.",
             .arg = "DIR", .initial = "quantized", .group = "Output"),
@@ -101,33 +100,6 @@ static void progress(void *user, const char *what)
         fprintf(stderr, "\r\033[K%s", what);
 }
 
-static ech__quantization_config config_of(const args *a)
-{
-    return (ech__quantization_config){
-        .model = {.kind = (ech__model_kind)a->model},
-        .init = a->init,
-        .load = a->load,
-        .data = strcmp(a->data, "synthetic") != 0 ? a->data : NULL,
-        .data_dir = a->data_dir,
-        .limit = a->limit,
-        .samples = a->samples,
-        .sensitivity = a->sensitivity,
-        .seed = (uint64_t)a->seed,
-        .scales = {.weights = (ech_clip)a->weights,
-                   .per_channel = a->per == 1,
-                   .weight_percentile = a->weight_percentile,
-                   .activations = (ech_observe)a->activations,
-                   .percentile = a->percentile},
-        .batch = a->batch,
-        .threads = (int)a->threads,
-        .tune = a->tune == 1,
-        .timed = a->timed,
-        .turns_f32 = a->turns == 1,
-        .out = *a->out ? a->out : NULL,
-        .progress = progress,
-    };
-}
-
 static ech_status report(ech_ctx *ctx, const args *a, const ech__quantization *study)
 {
     if (a->json)
@@ -139,18 +111,26 @@ static ech_status report(ech_ctx *ctx, const args *a, const ech__quantization *s
 
 static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
-    const args *a = given->args;
-    const ech__quantization_config config = config_of(a);
+    args *a = given->args;
+    ech__quantization_config *c = &a->config;
     ech__quantization study;
-    const ech_status status = ech__quantization_run(ctx, &config, &study);
+    if (!strcmp(c->data, "synthetic"))
+        c->data = NULL;
+    if (!*c->out)
+        c->out = NULL;
+    c->scales.per_channel = a->per == 1;
+    c->tune = a->tune == 1;
+    c->turns_f32 = a->turns == 1;
+    c->progress = progress;
+    const ech_status status = ech__quantization_run(ctx, c, &study);
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\r\033[K");
     if (status < 0)
         return ech__cli_fail(ctx, command,
                              status == ECH_E_INVALID ? ECH__EXIT_USAGE : ECH__EXIT_FAILED);
-    const int code = ech__cli_end(ctx, command, report(ctx, a, &study));
+    const ech_status reported = report(ctx, a, &study);
     ech__quantization_fini(&study);
-    return code;
+    return reported;
 }
 
 const ech__command ech__cli_quantize = {

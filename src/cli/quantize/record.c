@@ -15,34 +15,25 @@
 static ech_json *config_json(const ech__quantization *study)
 {
     const ech__quantization_config *c = &study->config;
-    ech_json *json = ech__json_object();
-    ech__json_set_string(&json, "model", ech__model_name(c->model.kind));
-    ech__json_set_string(&json, "init", c->init);
-    ech__json_set_string(&json, "load", c->load);
-    ech__json_set_string(&json, "data", c->data ? c->data : "synthetic");
-    ech__json_set_int(&json, "limit", c->limit);
-    ech__json_set_int(&json, "samples", c->samples);
-    ech__json_set_int(&json, "seed", (int64_t)c->seed);
-    ech__json_set_string(&json, "weights", ech__clip_name(c->scales.weights));
-    ech__json_set_string(&json, "per", c->scales.per_channel ? "channel" : "tensor");
-    ech__json_set_real(&json, "weight_percentile", c->scales.weight_percentile);
-    ech__json_set_string(&json, "activations", ech__observe_name(c->scales.activations));
-    ech__json_set_real(&json, "percentile", c->scales.percentile);
-    ech__json_set_int(&json, "batch_size", study->ladder.options.batch);
-    ech__json_set_int(&json, "threads", study->device->threads);
-    ech__json_set_bool(&json, "tune", c->tune);
-    return json;
+    return ECH__JSON(ech__string("model", ech__model_name(c->model.kind)),
+                     ech__string("init", c->init), ech__string("load", c->load),
+                     ech__string("data", c->data ? c->data : "synthetic"),
+                     ech__int("limit", c->limit), ech__int("samples", c->samples),
+                     ech__int("seed", (int64_t)c->seed),
+                     ech__string("weights", ech__clip_name(c->scales.weights)),
+                     ech__string("per", c->scales.per_channel ? "channel" : "tensor"),
+                     ech__real("weight_percentile", c->scales.weight_percentile),
+                     ech__string("activations", ech__observe_name(c->scales.activations)),
+                     ech__real("percentile", c->scales.percentile),
+                     ech__int("batch_size", study->ladder.options.batch),
+                     ech__int("threads", study->device->threads), ech__bool("tune", c->tune));
 }
 
 static ech_json *share_json(const ech__share *s)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_real(&json, "share", s->share);
-    ech__json_set_real(&json, "low", s->low);
-    ech__json_set_real(&json, "high", s->high);
-    ech__json_set_int(&json, "hits", s->hits);
-    ech__json_set_int(&json, "count", s->count);
-    return json;
+    return ECH__JSON(ech__real("share", s->share), ech__real("low", s->low),
+                     ech__real("high", s->high), ech__int("hits", s->hits),
+                     ech__int("count", s->count));
 }
 
 static ech_json *ladder_json(const ech__quantization *study)
@@ -50,13 +41,11 @@ static ech_json *ladder_json(const ech__quantization *study)
     ech_json *rows = ech__json_array();
     for (int i = 0; i < study->ladder.count; i++) {
         const ech__rung *r = &study->ladder.rungs[i];
-        ech_json *row = ech__json_object();
-        ech__json_set_string(&row, "name", ech__rung_name(r->kind));
-        ech__json_set_string(&row, "what", ech__rung_what(r->kind));
-        ech__json_set(&row, "accuracy", share_json(&r->accuracy));
-        ech__json_set(&row, "agreement", share_json(&r->agreement));
-        ech__json_set_int(&row, "lost", r->lost);
-        ech__json_set_int(&row, "gained", r->gained);
+        ech_json *row = ECH__JSON(ech__string("name", ech__rung_name(r->kind)),
+                                  ech__string("what", ech__rung_what(r->kind)),
+                                  ech__member("accuracy", share_json(&r->accuracy)),
+                                  ech__member("agreement", share_json(&r->agreement)),
+                                  ech__int("lost", r->lost), ech__int("gained", r->gained));
         if (r->bytes)
             ech__json_set_int(&row, "bytes", r->bytes);
         ech__json_set_real(&row, "time_per_image_s", r->image_s);
@@ -68,18 +57,15 @@ static ech_json *ladder_json(const ech__quantization *study)
 static ech_json *sensitivity_json(const ech__quantization *study)
 {
     const ech__ladder *l = &study->ladder;
-    ech_json *json = ech__json_object(), *rows = ech__json_array();
+    ech_json *rows = ech__json_array();
     for (size_t i = 0; l->layer_samples && i < study->scales.nlayers; i++) {
-        ech_json *row = ech__json_object();
-        ech__json_set_string(&row, "layer", l->layers[i].name);
-        ech__json_set(&row, "accuracy", share_json(&l->layers[i].accuracy));
-        ech__json_set(&row, "agreement", share_json(&l->layers[i].agreement));
-        ech__json_append(&rows, row);
+        const ech__layer_rung *r = &l->layers[i];
+        ech__json_append(&rows, ECH__JSON(ech__string("layer", r->name),
+                                          ech__member("accuracy", share_json(&r->accuracy)),
+                                          ech__member("agreement", share_json(&r->agreement))));
     }
-    ech__json_set_int(&json, "samples", l->layer_samples);
-    ech__json_set(&json, "f32", share_json(&l->layers_f32));
-    ech__json_set(&json, "layers", rows);
-    return json;
+    return ECH__JSON(ech__int("samples", l->layer_samples),
+                     ech__member("f32", share_json(&l->layers_f32)), ech__member("layers", rows));
 }
 
 /* The scales of a weight: one for each output channel, or the same for all. */
@@ -93,42 +79,33 @@ static void set_weight_scales(ech_json **json, const ech__quantization *study, c
     ech_json *scales = ech__json_array();
     for (int64_t o = 0; l && o < l->outputs; o++)
         ech__json_append_real(&scales, (double)l->scale[o]);
-    ech__json_set_string(json, "type", ech__dtype_name(ECH_S8));
-    ech__json_set(json, "scales", scales);
+    ECH__JSON_SET(json, ech__string("type", ech__dtype_name(ECH_S8)),
+                  ech__member("scales", scales));
 }
 
 /* Bars of equal width, the zeros among them: they are zeros times count. */
 static void set_bars(ech_json **json, const ech__histogram *histogram)
 {
     const ech__bars bars = ech__histogram_bars(histogram);
-    ech_json *counts = ech__json_array();
-    for (int b = 0; b < bars.count; b++)
-        ech__json_append_int(&counts, bars.height[b]);
-    ech__json_set_real(json, "first_bin", bars.low);
-    ech__json_set_real(json, "bin_width", bars.width);
-    ech__json_set_int(json, "zero_bin", bars.zero);
-    ech__json_set(json, "counts", counts);
+    ECH__JSON_SET(json, ech__real("first_bin", bars.low), ech__real("bin_width", bars.width),
+                  ech__int("zero_bin", bars.zero),
+                  ech__ints("counts", bars.height, (size_t)bars.count));
 }
 
 static ech_json *seen_json(const ech__quantization *study, const ech__seen *seen)
 {
     const ech__histogram_stats s = ech__histogram_stats_of(seen->histogram);
-    ech_json *json = ech__json_object();
-    ech__json_set_string(&json, "layer", seen->layer);
-    ech__json_set_string(&json, "what", seen->what);
-    ech__json_set_int(&json, "count", seen->histogram->count);
-    ech__json_set_real(&json, "min", s.min);
-    ech__json_set_real(&json, "max", s.max);
-    ech__json_set_real(&json, "mean", s.mean);
-    ech__json_set_real(&json, "sigma", s.sigma);
-    ech__json_set_real(&json, "outliers", s.outliers);
-    ech__json_set_real(&json, "zeros", s.zeros);
+    ech_json *json =
+        ECH__JSON(ech__string("layer", seen->layer), ech__string("what", seen->what),
+                  ech__int("count", seen->histogram->count), ech__real("min", s.min),
+                  ech__real("max", s.max), ech__real("mean", s.mean), ech__real("sigma", s.sigma),
+                  ech__real("outliers", s.outliers), ech__real("zeros", s.zeros));
     if (seen->value < 0)
         set_weight_scales(&json, study, seen->layer);
     if (seen->value >= 0 && ech__has_scale(&study->model, seen->value)) {
         const ech_dtype type = ech__scale_type(study->model.fused, seen->value);
-        ech__json_set_string(&json, "type", ech__dtype_name(type));
-        ech__json_set_real(&json, "scale", (double)study->scales.activation[seen->value]);
+        ECH__JSON_SET(&json, ech__string("type", ech__dtype_name(type)),
+                      ech__real("scale", (double)study->scales.activation[seen->value]));
     }
     set_bars(&json, seen->histogram);
     return json;
@@ -148,39 +125,31 @@ static ech_json *spreads_json(const ech__quantization *study)
 /* Seconds of each batch that was timed by itself. */
 static ech_json *timings_json(const ech__quantization *study)
 {
-    const double *all[] = {study->f32_s, study->int8_s};
-    static const char *const names[] = {"f32", "int8"};
-    ech_json *json = ech__json_object();
-    for (int k = 0; k < 2; k++) {
-        ech_json *list = ech__json_array();
-        for (int64_t i = 0; all[k] && i < study->config.timed; i++)
-            ech__json_append_real(&list, all[k][i]);
-        ech__json_set(&json, names[k], list);
-    }
-    return json;
+    const size_t count = (size_t)study->config.timed;
+    return ECH__JSON(ech__reals("f32", study->f32_s, study->f32_s ? count : 0),
+                     ech__reals("int8", study->int8_s, study->int8_s ? count : 0));
 }
 
 ech_json *ech__quantize_json(const ech__quantization *study)
 {
     ech_json *json = ech__json_object();
     ech__machine machine;
-    ech__json_set_string(&json, "command", ech__cli_command_line());
-    ech__json_set_string(&json, "version", ech_version());
-    ech__json_set_string(&json, "clock", "measured");
+    ECH__JSON_SET(&json, ech__string("command", ech__cli_command_line()),
+                  ech__string("version", ech_version()), ech__string("clock", "measured"));
     if (ech__machine_read(study->ctx, &machine) == ECH_OK)
         ech__json_set(&json, "machine", ech__machine_json(&machine));
     ech__json_set(&json, "config", config_json(study));
     if (study->config.init) {
-        ech__json_set_real(&json, "calibration_s", study->calibration_s);
-        ech__json_set_int(&json, "calibration_samples", study->calibration.samples);
+        ECH__JSON_SET(&json, ech__real("calibration_s", study->calibration_s),
+                      ech__int("calibration_samples", study->calibration.samples));
     }
-    ech__json_set(&json, "values", spreads_json(study));
-    ech__json_set(&json, "ladder", ladder_json(study));
-    ech__json_set(&json, "sensitivity", sensitivity_json(study));
+    ECH__JSON_SET(&json, ech__member("values", spreads_json(study)),
+                  ech__member("ladder", ladder_json(study)),
+                  ech__member("sensitivity", sensitivity_json(study)));
     if (study->config.timed)
         ech__json_set(&json, "timings", timings_json(study));
-    ech__json_set_int(&json, "f32_file_bytes", study->f32_bytes);
-    ech__json_set_int(&json, "int8_file_bytes", study->int8_bytes);
+    ECH__JSON_SET(&json, ech__int("f32_file_bytes", study->f32_bytes),
+                  ech__int("int8_file_bytes", study->int8_bytes));
     return json;
 }
 

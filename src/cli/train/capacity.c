@@ -58,35 +58,31 @@ static void show_rows(const ech__capacity *c, const ech__need *needs, size_t cou
 
 void ech__need_json(ech_json **json, const ech__need *need)
 {
-    ech_json *kinds = ech__json_object();
-    ech__json_set_int(json, "batch", need->batch);
-    ech__json_set_bool(json, "fits", need->fits);
-    if (!need->countable) {
-        ech__json_destroy(kinds);
+    ECH__JSON_SET(json, ech__int("batch", need->batch), ech__bool("fits", need->fits));
+    if (!need->countable)
         return;
-    }
+    ech_json *kinds = ech__json_object();
     for (int k = 0; k < ECH__MEMORY_COUNT; k++)
         ech__json_set_int(&kinds, ech__memory_name((ech__memory_kind)k), need->memory[k]);
-    ech__json_set_int(json, "planned_memory_bytes", need->total);
-    ech__json_set(json, "memory_by_kind", kinds);
+    ECH__JSON_SET(json, ech__int("planned_memory_bytes", need->total),
+                  ech__member("memory_by_kind", kinds));
 }
 
 static ech_status print_json(const ech__capacity *c, const ech__need *needs, size_t count,
                              int64_t largest)
 {
     char model[64];
-    ech_json *json = ech__json_object(), *rows = ech__json_array();
-    ech__json_set_string(&json, "model", ech__plan_model(&c->config, model, sizeof model));
-    ech__json_set_string(&json, "optimizer", ech__optimizer_name(c->config.train.optimizer.kind));
-    ech__json_set_bool(&json, "recompute", c->config.train.recompute);
-    ech__json_set_int(&json, "device_memory", c->limit);
-    ech__json_set_int(&json, "largest_batch", largest);
+    ech_json *rows = ech__json_array();
     for (size_t i = 0; i < count; i++) {
         ech_json *row = ech__json_object();
         ech__need_json(&row, &needs[i]);
         ech__json_append(&rows, row);
     }
-    ech__json_set(&json, "rows", rows);
+    ech_json *json = ECH__JSON(
+        ech__string("model", ech__plan_model(&c->config, model, sizeof model)),
+        ech__string("optimizer", ech__optimizer_name(c->config.train.optimizer.kind)),
+        ech__bool("recompute", c->config.train.recompute), ech__int("device_memory", c->limit),
+        ech__int("largest_batch", largest), ech__member("rows", rows));
     return ech__cli_json(c->ctx, json);
 }
 
@@ -114,7 +110,7 @@ static ech_status show_devices(const ech__capacity *c)
     return ECH_OK;
 }
 
-static ech_status memory_of_batch(ech_ctx *ctx, const ech__run_config *config, int devices)
+ech_status ech__cli_memory(ech_ctx *ctx, const ech__run_config *config, int devices)
 {
     ech__capacity c;
     ech__need need;
@@ -138,22 +134,20 @@ static ech_status memory_of_batch(ech_ctx *ctx, const ech__run_config *config, i
     return need.fits ? ECH_OK : too_large(&c, &need);
 }
 
-int ech__cli_memory(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
-                    int devices)
-{
-    return ech__cli_end(ctx, command, memory_of_batch(ctx, config, devices));
-}
-
 /* ---- echelon plan --memory LIST ---- */
 
 enum { MOST_BATCHES = 64, LARGEST_BATCH = 1 << 30 };
 
-static ech_status memory_of_list(ech_ctx *ctx, const ech__run_config *config,
-                                 const int64_t *batches, size_t count, bool json)
+int ech__cli_memory_list(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
+                         const char *list, bool json)
 {
+    static const ech__option_numbers option = {"memory", LARGEST_BATCH, MOST_BATCHES};
     ech__capacity c;
     ech__need needs[MOST_BATCHES];
-    int64_t largest;
+    int64_t largest, batches[MOST_BATCHES];
+    size_t count;
+    if (ech__option_read_numbers(ctx, &option, list, batches, &count) < 0)
+        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     ECH_TRY(ech__capacity_init(ctx, config, 1, &c));
     for (size_t i = 0; i < count; i++)
         ECH_TRY(ech__capacity_need(&c, batches[i], &needs[i]));
@@ -162,15 +156,4 @@ static ech_status memory_of_list(ech_ctx *ctx, const ech__run_config *config,
         return print_json(&c, needs, count, largest);
     show_rows(&c, needs, count, largest);
     return ECH_OK;
-}
-
-int ech__cli_memory_list(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
-                         const char *list, bool json)
-{
-    static const ech__option_numbers option = {"memory", LARGEST_BATCH, MOST_BATCHES};
-    int64_t batches[MOST_BATCHES];
-    size_t count;
-    if (ech__option_read_numbers(ctx, &option, list, batches, &count) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    return ech__cli_end(ctx, command, memory_of_list(ctx, config, batches, count, json));
 }

@@ -4,11 +4,10 @@
 #include "base/option/option.h"
 #include "predict/capacity.h"
 
-/* echelon train --memory: the batch of the configuration. Returns an exit code: failed where it does not fit. */
-int ech__cli_memory(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
-                    int devices);
+/* echelon train --memory: the batch of the configuration. Fails where it does not fit. */
+ech_status ech__cli_memory(ech_ctx *ctx, const ech__run_config *config, int devices);
 
-/* echelon plan --memory LIST: a row for each batch of a list such as "32,128,512". Returns an exit code. */
+/* echelon plan --memory LIST: a row for each batch of a list such as "32,128,512". As the run of a command. */
 int ech__cli_memory_list(ech_ctx *ctx, const ech__command *command, const ech__run_config *config,
                          const char *list, bool json);
 

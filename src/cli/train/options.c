@@ -45,6 +45,7 @@ const ech__command ech__cli_train = {
     ECH_OPTION_ROWS(train_options),
     ECH_OPTION_EXAMPLES(train_examples),
     ECH__CLI_RUN(ech__train_args, ech__train_run),
+    .check = ech__train_settle,
     .defaults = ech__training_defaults,
 };
 
@@ -61,5 +62,6 @@ const ech__command ech__cli_bench_step = {
     ECH_OPTION_ROWS(bench_options),
     ECH_OPTION_EXAMPLES(bench_examples),
     ECH__CLI_RUN(ech__train_args, ech__bench_step_run),
+    .check = ech__train_settle,
     .defaults = ech__training_defaults,
 };

@@ -108,13 +108,12 @@ int ech__cli_launch(ech_ctx *ctx, const ech__command *command, int ranks, int ma
     char path[4096], name[64];
     size_t count = 0, n = 0;
     double timeout_s;
-    if (ech__comm_timeout(ctx, &timeout_s) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    ECH_TRY(ech__comm_timeout(ctx, &timeout_s));
     while (argv[count])
         count++;
     char **all = calloc(count + 8, sizeof *all);
     if (!all)
-        return ech__cli_end(ctx, command, ech__no_memory(ctx, "%zu arguments", count));
+        return ech__no_memory(ctx, "%zu arguments", count);
     all[n++] = (char *)"echelon";
     snprintf(name, sizeof name, "%s", command->name);
     char *rest = name;

@@ -88,8 +88,7 @@ static int train_as_rank(ech_ctx *ctx, const ech__command *command, const ech__t
     ech__train_args all = *a;
     ech_pipeline_options *pipeline = &all.run.train.pipeline;
     int code;
-    if (ech__comm_open(ctx, &options, &group.comm) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+    ECH_TRY(ech__comm_open(ctx, &options, &group.comm));
     if (pipeline->ranks && !pipeline->devices) { /* as many devices as there are ranks */
         const int64_t batch = a->run.train.batch    ? a->run.train.batch
                               : a->run.global_batch ? a->run.global_batch
@@ -119,9 +118,8 @@ static int run_it(ech_ctx *ctx, const ech__command *command, const ech__train_ar
         const int ranks = a->ranks ? a->ranks : 1;
         if (check_world(ctx, a, ranks) < 0)
             return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-        if (ech__run_check(ctx, c) < 0 ||
-            ech__run_check_places(ctx, c) < 0) /* ranks would fail as well, later */
-            return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
+        ECH_TRY(ech__run_check(ctx, c)); /* ranks would fail as well, later */
+        ECH_TRY(ech__run_check_places(ctx, c));
         const int code = ech__cli_launch(ctx, command, ranks, (int)c->max_restarts, argv, false);
         if (code != ECH__EXIT_GOOD)
             ech__run_clean_up(ctx, c);
@@ -133,12 +131,10 @@ static int run_it(ech_ctx *ctx, const ech__command *command, const ech__train_ar
 int ech__train_run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
     const ech__train_args *a = given->args;
-    if (ech__train_settle(ctx, command, given) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     if (a->run.memory) {
         const bool one = ech__strategy_row_of(a->run.parallel)->one_process ||
                          a->run.train.pipeline.ranks || !a->ranks;
-        return ech__cli_memory(ctx, command, &a->run, one ? 1 : a->ranks);
+        return ech__cli_memory(ctx, &a->run, one ? 1 : a->ranks);
     }
     return run_it(ctx, command, a, given->argv, ech__show_run);
 }
@@ -146,8 +142,6 @@ int ech__train_run(ech_ctx *ctx, const ech__command *command, const ech__option_
 int ech__bench_step_run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
     ech__train_args *a = given->args;
-    if (ech__train_settle(ctx, command, given) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
     a->run.keep_going = true; /* times are what counts */
     return run_it(ctx, command, a, given->argv, ech__show_kernels);
 }
