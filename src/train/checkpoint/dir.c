@@ -116,14 +116,12 @@ static ech_json *manifest_json(const ech__manifest *manifest)
     for (int p = 0; p < ECH__CHECKPOINT_COUNT; p++) {
         if (manifest->bytes[p] < 0)
             continue;
-        ech_json *file = ech__json_object();
-        ech__json_set_int(&file, "bytes", manifest->bytes[p]);
-        ech__json_set_string(&file, "sha256", manifest->sha256[p]);
+        ech_json *file = ECH__JSON(ech__int("bytes", manifest->bytes[p]),
+                                   ech__string("sha256", manifest->sha256[p]));
         ech__json_set(&files, file_name(p), file);
     }
-    ech__json_set_int(&json, "format", ECH__CHECKPOINT_FORMAT);
-    ech__json_set(&json, "files", files);
-    return json;
+    return ECH__JSON_SET(&json, ech__int("format", ECH__CHECKPOINT_FORMAT),
+                         ech__member("files", files));
 }
 
 static ech_status parse_file(ech_ctx *ctx, const ech_json *files, int part, ech__manifest *out)

@@ -10,68 +10,44 @@ enum { MAX_STEPS = 1000000000 };
 
 static ech_json *position_json(const ech__checkpoint_state *s)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_int(&json, "step", s->step);
-    ech__json_set_int(&json, "epoch", s->epoch);
-    ech__json_set_int(&json, "epoch_step", s->epoch_step);
-    ech__json_set_int(&json, "updates", s->updates);
-    return json;
+    return ECH__JSON(ech__int("step", s->step), ech__int("epoch", s->epoch),
+                     ech__int("epoch_step", s->epoch_step), ech__int("updates", s->updates));
 }
 
 static ech_json *scaler_json(const ech__scaler *s)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_real(&json, "scale", s->scale);
-    ech__json_set_int(&json, "good", s->good);
-    ech__json_set_int(&json, "skipped", s->skipped);
-    ech__json_set_int(&json, "stuck", s->stuck);
-    return json;
+    return ECH__JSON(ech__real("scale", s->scale), ech__int("good", s->good),
+                     ech__int("skipped", s->skipped), ech__int("stuck", s->stuck));
 }
 
 static ech_json *losses_json(const ech__checkpoint_state *s)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_real(&json, "first", s->first_loss);
-    ech__json_set_real(&json, "last", s->last_loss);
-    return json;
+    return ECH__JSON(ech__real("first", s->first_loss), ech__real("last", s->last_loss));
 }
 
 static ech_json *sums_json(const ech__epoch_sums *sums)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_int(&json, "samples", sums->samples);
-    ech__json_set_real(&json, "loss", sums->loss);
-    ech__json_set_real(&json, "correct", sums->correct);
-    ech__json_set_real(&json, "time_s", sums->time_s);
-    ech__json_set_real(&json, "compute_s", sums->compute_s);
-    ech__json_set_real(&json, "data_s", sums->data_s);
-    return json;
+    return ECH__JSON(ech__int("samples", sums->samples), ech__real("loss", sums->loss),
+                     ech__real("correct", sums->correct), ech__real("time_s", sums->time_s),
+                     ech__real("compute_s", sums->compute_s), ech__real("data_s", sums->data_s));
 }
 
 static ech_json *drift_json(const ech__drift *d)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_int(&json, "ranks", d->ranks);
-    ech__json_set_real(&json, "mean_largest", d->mean_largest);
-    ech__json_set_real(&json, "mean_rms", d->mean_rms);
-    ech__json_set_real(&json, "variance_largest", d->variance_largest);
-    ech__json_set_real(&json, "variance_rms", d->variance_rms);
-    return json;
+    return ECH__JSON(ech__int("ranks", d->ranks), ech__real("mean_largest", d->mean_largest),
+                     ech__real("mean_rms", d->mean_rms),
+                     ech__real("variance_largest", d->variance_largest),
+                     ech__real("variance_rms", d->variance_rms));
 }
 
 static ech_json *epoch_json(const ech__run_epoch *e)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_real(&json, "time_s", e->time_s);
-    ech__json_set_real(&json, "compute_s", e->compute_s);
-    ech__json_set_real(&json, "data_s", e->data_s);
-    ech__json_set_real(&json, "evaluation_s", e->evaluation_s);
-    ech__json_set_int(&json, "samples", e->samples);
-    ech__json_set_real(&json, "loss", e->loss);
-    ech__json_set_real(&json, "train_accuracy", e->train_accuracy);
-    ech__json_set_int(&json, "test_samples", e->test.samples);
-    ech__json_set_real(&json, "test_loss", e->test.loss);
-    ech__json_set_real(&json, "test_accuracy", e->test.accuracy);
+    ech_json *json = ECH__JSON(
+        ech__real("time_s", e->time_s), ech__real("compute_s", e->compute_s),
+        ech__real("data_s", e->data_s), ech__real("evaluation_s", e->evaluation_s),
+        ech__int("samples", e->samples), ech__real("loss", e->loss),
+        ech__real("train_accuracy", e->train_accuracy), ech__int("test_samples", e->test.samples),
+        ech__real("test_loss", e->test.loss), ech__real("test_accuracy", e->test.accuracy));
     if (e->drift.ranks)
         ech__json_set(&json, "drift", drift_json(&e->drift));
     return json;
@@ -108,18 +84,14 @@ static ech_json *copy_config(const ech_json *config)
 
 ech_json *ech__checkpoint_state_json(const ech__checkpoint_state *s, ech_json *choices)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_int(&json, "format", ECH__CHECKPOINT_FORMAT);
-    ech__json_set_string(&json, "version", ech_version());
-    ech__json_set(&json, "config", copy_config(s->config));
-    ech__json_set(&json, "position", position_json(s));
+    ech_json *json = ECH__JSON(
+        ech__int("format", ECH__CHECKPOINT_FORMAT), ech__string("version", ech_version()),
+        ech__member("config", copy_config(s->config)), ech__member("position", position_json(s)));
     if (s->scaler.on)
         ech__json_set(&json, "scaler", scaler_json(&s->scaler));
-    ech__json_set(&json, "losses", losses_json(s));
-    ech__json_set(&json, "now", sums_json(&s->now));
-    ech__json_set(&json, "epochs", epochs_json(s));
-    ech__json_set(&json, "choices", choices);
-    return json;
+    return ECH__JSON_SET(&json, ech__member("losses", losses_json(s)),
+                         ech__member("now", sums_json(&s->now)),
+                         ech__member("epochs", epochs_json(s)), ech__member("choices", choices));
 }
 
 /* ---- in ---- */

@@ -66,8 +66,8 @@ static ech_json *config_json(const ech__run *run)
     if (c.schedule.warmup)
         ech__json_set_int(&json, "lr_warmup_steps", c.schedule.warmup);
     if (c.straggle_ms > 0) {
-        ech__json_set_int(&json, "straggle_rank", c.straggler);
-        ech__json_set_real(&json, "straggle_ms", c.straggle_ms);
+        ECH__JSON_SET(&json, ech__int("straggle_rank", c.straggler),
+                      ech__real("straggle_ms", c.straggle_ms));
     }
     return json;
 }
@@ -110,66 +110,50 @@ static ech_json *utilisation_list(const ech__run *run)
 
 static ech_json *rank_json(const ech__rank_traffic *r)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_real(&json, "step_s", r->step_s);
-    ech__json_set_real(&json, "forward_s", r->forward_s);
-    ech__json_set_real(&json, "backward_s", r->backward_s);
-    ech__json_set_real(&json, "optimizer_s", r->optimizer_s);
-    ech__json_set_real(&json, "comm_exposed_s", r->exposed_s);
-    ech__json_set_real(&json, "wait_s", r->wait_s);
-    ech__json_set_real(&json, "other_s", r->other_s);
-    ech__json_set_real(&json, "comm_hidden_s", r->hidden_s);
-    ech__json_set_real(&json, "sync_s", r->sync_s);
-    ech__json_set_real(&json, "buffers_s", r->buffers_s);
-    return json;
+    return ECH__JSON(ech__real("step_s", r->step_s), ech__real("forward_s", r->forward_s),
+                     ech__real("backward_s", r->backward_s),
+                     ech__real("optimizer_s", r->optimizer_s),
+                     ech__real("comm_exposed_s", r->exposed_s), ech__real("wait_s", r->wait_s),
+                     ech__real("other_s", r->other_s), ech__real("comm_hidden_s", r->hidden_s),
+                     ech__real("sync_s", r->sync_s), ech__real("buffers_s", r->buffers_s));
 }
 
 static ech_json *bucket_json(const ech__bucket_traffic *b)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_int(&json, "bytes", b->bytes);
-    ech__json_set_real(&json, "ready_s", b->ready_s);
-    ech__json_set_real(&json, "transfer_s", b->transfer_s);
-    ech__json_set_real(&json, "busbw_gbs", b->bus_bytes_per_s * 1e-9);
-    return json;
+    return ECH__JSON(ech__int("bytes", b->bytes), ech__real("ready_s", b->ready_s),
+                     ech__real("transfer_s", b->transfer_s),
+                     ech__real("busbw_gbs", b->bus_bytes_per_s * 1e-9));
 }
 
 static ech_json *communication_json(const ech__run *run)
 {
     const ech__traffic *t = &run->traffic;
     ech_json *json = ech__json_object(), *ranks = ech__json_array(), *buckets = ech__json_array();
-    ech__json_set_string(&json, "backend", ech__backend_name(run->trainer->comm->backend));
-    ech__json_set_int(&json, "nodes", run->trainer->comm->nodes);
-    ech__json_set_string(&json, "algorithm", ech__algorithm_name(run->trainer->comm->algorithm));
-    ech__json_set_int(&json, "gradient_bytes", t->bytes.gradients);
-    ech__json_set_int(&json, "buffer_bytes", t->bytes.buffers);
-    ech__json_set_int(&json, "statistics_bytes", t->bytes.statistics);
+    ECH__JSON_SET(&json, ech__string("backend", ech__backend_name(run->trainer->comm->backend)),
+                  ech__int("nodes", run->trainer->comm->nodes),
+                  ech__string("algorithm", ech__algorithm_name(run->trainer->comm->algorithm)),
+                  ech__int("gradient_bytes", t->bytes.gradients),
+                  ech__int("buffer_bytes", t->bytes.buffers),
+                  ech__int("statistics_bytes", t->bytes.statistics));
     for (int rank = 0; rank < t->world; rank++)
         ech__json_append(&ranks, rank_json(&t->ranks[rank]));
     for (int b = 0; b < t->nbuckets; b++)
         ech__json_append(&buckets, bucket_json(&t->bucket_totals[b]));
-    ech__json_set(&json, "ranks", ranks);
-    ech__json_set(&json, "buckets", buckets);
+    ECH__JSON_SET(&json, ech__member("ranks", ranks), ech__member("buckets", buckets));
     if (t->straggler.rank >= 0) {
-        ech_json *late = ech__json_object();
-        ech__json_set_int(&late, "rank", t->straggler.rank);
-        ech__json_set_string(&late, "phase", ech__phase_name(t->straggler.phase));
-        ech__json_set_real(&late, "ms", t->straggler.seconds * 1e3);
-        ech__json_set_real(&late, "share_of_steps", t->straggler.share);
-        ech__json_set(&json, "straggler", late);
+        ech__json_set(&json, "straggler",
+                      ECH__JSON(ech__int("rank", t->straggler.rank),
+                                ech__string("phase", ech__phase_name(t->straggler.phase)),
+                                ech__real("ms", t->straggler.seconds * 1e3),
+                                ech__real("share_of_steps", t->straggler.share)));
     }
     return json;
 }
 
 static ech_json *stats_json(const ech__stats *s)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_real(&json, "median", s->median);
-    ech__json_set_real(&json, "mean", s->mean);
-    ech__json_set_real(&json, "std", s->std);
-    ech__json_set_real(&json, "p95", s->p95);
-    ech__json_set_real(&json, "min", s->min);
-    return json;
+    return ECH__JSON(ech__real("median", s->median), ech__real("mean", s->mean),
+                     ech__real("std", s->std), ech__real("p95", s->p95), ech__real("min", s->min));
 }
 
 /* For every device. Ranks have made the same plan. */
@@ -198,11 +182,11 @@ static ech_json *kernels_json(const ech__run *run)
         ech_json *op = ech__json_object();
         if (ech__strategy_row_of(run->trainer->by.strategy)->cuts_model)
             ech__json_set_int(&op, "device", run->ops[n].device);
-        ech__json_set_string(&op, "op", ech__op_name(instr->node->op));
-        ech__json_set_string(&op, "name", instr->node->name);
-        ech__json_set_string(&op, "phase", ech__phase_name(instr->node->phase));
-        ech__json_set_string(&op, "kernel", instr->choice.name);
-        ech__json_set_real(&op, "median_s", run->ops[n].median_s);
+        ECH__JSON_SET(&op, ech__string("op", ech__op_name(instr->node->op)),
+                      ech__string("name", instr->node->name),
+                      ech__string("phase", ech__phase_name(instr->node->phase)),
+                      ech__string("kernel", instr->choice.name),
+                      ech__real("median_s", run->ops[n].median_s));
         ech__json_append(&array, op);
     }
     return array;
@@ -210,10 +194,10 @@ static ech_json *kernels_json(const ech__run *run)
 
 static void set_drift(ech_json **json, const ech__drift *d)
 {
-    ech__json_set_real(json, "mean_largest", d->mean_largest);
-    ech__json_set_real(json, "mean_rms", d->mean_rms);
-    ech__json_set_real(json, "variance_largest", d->variance_largest);
-    ech__json_set_real(json, "variance_rms", d->variance_rms);
+    ECH__JSON_SET(json, ech__real("mean_largest", d->mean_largest),
+                  ech__real("mean_rms", d->mean_rms),
+                  ech__real("variance_largest", d->variance_largest),
+                  ech__real("variance_rms", d->variance_rms));
 }
 
 /* Of running statistics between ranks: over all layers, and of each layer where this process has
@@ -224,8 +208,7 @@ static ech_json *drift_json(const ech__run *run, const ech__run_epoch *e)
     const ech__drift *layers = ech__drift_layers(&run->drift, e->epoch - 1);
     set_drift(&json, &e->drift);
     for (size_t k = 0; layers && k < run->drift.nlayers; k++) {
-        ech_json *layer = ech__json_object();
-        ech__json_set_string(&layer, "layer", run->drift.names[k]);
+        ech_json *layer = ECH__JSON(ech__string("layer", run->drift.names[k]));
         set_drift(&layer, &layers[k]);
         ech__json_append(&array, layer);
     }
@@ -235,19 +218,16 @@ static ech_json *drift_json(const ech__run *run, const ech__run_epoch *e)
 
 static ech_json *epoch_json(const ech__run *run, const ech__run_epoch *e)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_real(&json, "time_s", e->time_s);
-    ech__json_set_real(&json, "compute_s", e->compute_s);
-    ech__json_set_real(&json, "data_s", e->data_s);
-    ech__json_set_real(&json, "overhead_s", ech__epoch_overhead(e));
-    ech__json_set_int(&json, "samples", e->samples);
-    ech__json_set_real(&json, "loss", e->loss);
-    ech__json_set_real(&json, "train_accuracy", e->train_accuracy);
+    ech_json *json =
+        ECH__JSON(ech__real("time_s", e->time_s), ech__real("compute_s", e->compute_s),
+                  ech__real("data_s", e->data_s), ech__real("overhead_s", ech__epoch_overhead(e)),
+                  ech__int("samples", e->samples), ech__real("loss", e->loss),
+                  ech__real("train_accuracy", e->train_accuracy));
     if (e->test.samples) { /* the accuracy of an epoch is that on the test set */
-        ech__json_set_real(&json, "accuracy", e->test.accuracy);
-        ech__json_set_real(&json, "test_accuracy", e->test.accuracy);
-        ech__json_set_real(&json, "test_loss", e->test.loss);
-        ech__json_set_real(&json, "evaluation_s", e->evaluation_s);
+        ECH__JSON_SET(&json, ech__real("accuracy", e->test.accuracy),
+                      ech__real("test_accuracy", e->test.accuracy),
+                      ech__real("test_loss", e->test.loss),
+                      ech__real("evaluation_s", e->evaluation_s));
     }
     if (e->drift.ranks)
         ech__json_set(&json, "statistics_drift", drift_json(run, e));
@@ -260,70 +240,59 @@ static void set_epochs(ech_json **json, const ech__run *run)
     const ech__epoch_shares shares = ech__run_epoch_shares(run);
     for (int64_t i = 0; i < run->epochs_done; i++)
         ech__json_append(&array, epoch_json(run, &run->epochs[i]));
-    ech__json_set(json, "epochs", array);
-    ech__json_set_real(json, "epoch_data_share", shares.data);
-    ech__json_set_real(json, "epoch_overhead_share", shares.overhead);
+    ECH__JSON_SET(json, ech__member("epochs", array), ech__real("epoch_data_share", shares.data),
+                  ech__real("epoch_overhead_share", shares.overhead));
 }
 
 static ech_json *diverged_json(const ech__divergence *d)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_int(&json, "step", d->step);
-    ech__json_set_string(&json, "operator", d->what[0] ? d->what : NULL);
-    ech__json_set_string(&json, "message", d->text);
-    return json;
+    return ECH__JSON(ech__int("step", d->step),
+                     ech__string("operator", d->what[0] ? d->what : NULL),
+                     ech__string("message", d->text));
 }
 
 /* What the virtual clock counts with. */
 static ech_json *emulation_json(const ech__emulation *e)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set(&json, "links", ech__cluster_json(&e->cluster));
-    ech__json_set_string(&json, "algorithm", ech__algorithm_name(e->algorithm));
-    return json;
+    return ECH__JSON(ech__member("links", ech__cluster_json(&e->cluster)),
+                     ech__string("algorithm", ech__algorithm_name(e->algorithm)));
 }
 
 static ech_json *summary_json(const ech__run *run)
 {
     const ech__run_summary *s = &run->summary;
-    ech_json *json = ech__json_object();
-    ech__json_set_string(&json, "clock", ech__run_clock(run));
+    ech_json *json = ECH__JSON(ech__string("clock", ech__run_clock(run)));
     if (run->trainer->emulated)
         ech__json_set(&json, "emulation", emulation_json(&run->trainer->emulation));
-    ech__json_set_bool(&json, "oversubscribed", run->trainer->oversubscribed);
-    ech__json_set_int(&json, "world_size", run->world);
-    ech__json_set_int(&json, "devices", ech__run_devices(run));
-    ech__json_set(&json, "step_time_s", stats_json(&s->step_time));
-    ech__json_set_real(&json, "forward_s", s->forward_s);
-    ech__json_set_real(&json, "backward_s", s->backward_s);
-    ech__json_set_real(&json, "optimizer_s", s->optimizer_s);
-    ech__json_set_real(&json, "comm_exposed_s", s->comm_exposed_s);
-    ech__json_set_real(&json, "wait_s", s->wait_s);
-    ech__json_set_real(&json, "other_s", s->other_s);
-    ech__json_set_real(&json, "comm_hidden_s", s->comm_hidden_s);
+    ECH__JSON_SET(&json, ech__bool("oversubscribed", run->trainer->oversubscribed),
+                  ech__int("world_size", run->world), ech__int("devices", ech__run_devices(run)),
+                  ech__member("step_time_s", stats_json(&s->step_time)),
+                  ech__real("forward_s", s->forward_s), ech__real("backward_s", s->backward_s),
+                  ech__real("optimizer_s", s->optimizer_s),
+                  ech__real("comm_exposed_s", s->comm_exposed_s), ech__real("wait_s", s->wait_s),
+                  ech__real("other_s", s->other_s), ech__real("comm_hidden_s", s->comm_hidden_s));
     if (run->trainer->nroles > 1)
         ech__json_set_real(&json, "sums_s", s->sums_s);
-    ech__json_set_real(&json, "outside_kernels", s->outside_kernels);
-    ech__json_set_real(&json, "samples_per_s", s->samples_per_s);
+    ECH__JSON_SET(&json, ech__real("outside_kernels", s->outside_kernels),
+                  ech__real("samples_per_s", s->samples_per_s));
     const ech__ddp_bytes *bytes = &run->traffic.bytes;
     const ech__totals_row *totals = ech__totals_of(run->trainer);
     ech__json_set_int(&json, "comm_bytes_per_step", totals->bytes(run));
     if (totals->json)
         totals->json(run, &json);
     if (run->world > 1) {
-        ech__json_set_int(&json, "buffer_bytes_per_step", bytes->buffers);
-        ech__json_set_real(&json, "buffer_s", run->traffic.buffers_s);
-        ech__json_set(&json, "communication", communication_json(run));
+        ECH__JSON_SET(&json, ech__int("buffer_bytes_per_step", bytes->buffers),
+                      ech__real("buffer_s", run->traffic.buffers_s),
+                      ech__member("communication", communication_json(run)));
     }
-    ech__json_set(&json, "peak_memory_bytes", memory_list(run, false));
-    ech__json_set(&json, "planned_memory_bytes", memory_list(run, true));
-    ech__json_set(&json, "memory_by_kind", memory_json(run));
-    ech__json_set(&json, "utilisation", utilisation_list(run));
-    ech__json_set_int(&json, "parameters", ech__trainer_param_count(run->trainer));
-    ech__json_set_real(&json, "planning_s", run->trainer->planning_s);
-    ech__json_set_int(&json, "timed_kernels", run->trainer->timed_kernels);
-    ech__json_set_real(&json, "first_loss", s->first_loss);
-    ech__json_set_real(&json, "final_loss", s->final_loss);
+    ECH__JSON_SET(&json, ech__member("peak_memory_bytes", memory_list(run, false)),
+                  ech__member("planned_memory_bytes", memory_list(run, true)),
+                  ech__member("memory_by_kind", memory_json(run)),
+                  ech__member("utilisation", utilisation_list(run)),
+                  ech__int("parameters", ech__trainer_param_count(run->trainer)),
+                  ech__real("planning_s", run->trainer->planning_s),
+                  ech__int("timed_kernels", run->trainer->timed_kernels),
+                  ech__real("first_loss", s->first_loss), ech__real("final_loss", s->final_loss));
     if (run->diverged.step)
         ech__json_set(&json, "diverged", diverged_json(&run->diverged));
     if (ech__run_is_watched(run))
@@ -335,39 +304,34 @@ static ech_json *summary_json(const ech__run *run)
         set_epochs(&json, run);
     }
     if (run->saves) {
-        ech__json_set_int(&json, "checkpoints", run->saves);
-        ech__json_set_real(&json, "checkpoint_s", run->save_s / (double)run->saves);
+        ECH__JSON_SET(&json, ech__int("checkpoints", run->saves),
+                      ech__real("checkpoint_s", run->save_s / (double)run->saves));
     }
-    ech__json_set_string(&json, "losses_sha256", s->losses_sha256);
-    ech__json_set_string(&json, "params_sha256", s->params_sha256);
+    ECH__JSON_SET(&json, ech__string("losses_sha256", s->losses_sha256),
+                  ech__string("params_sha256", s->params_sha256));
     if (run->config.params_against) {
-        ech_json *gap = ech__json_object();
-        ech__json_set_string(&gap, "file", run->config.params_against);
-        ech__json_set_real(&gap, "distance", s->gap.distance);
-        ech__json_set_real(&gap, "norm", s->gap.norm);
-        ech__json_set(&json, "params_against", gap);
+        ech__json_set(&json, "params_against",
+                      ECH__JSON(ech__string("file", run->config.params_against),
+                                ech__real("distance", s->gap.distance),
+                                ech__real("norm", s->gap.norm)));
     }
     return json;
 }
 
 static ech_json *resumed_json(const ech__run *run)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_string(&json, "checkpoint", run->resumed->path);
-    ech__json_set_int(&json, "step", run->first);
-    ech__json_set_string(&json, "kernels", run->trainer->chosen_anew ? "chosen anew" : "the same");
-    return json;
+    return ECH__JSON(
+        ech__string("checkpoint", run->resumed->path), ech__int("step", run->first),
+        ech__string("kernels", run->trainer->chosen_anew ? "chosen anew" : "the same"));
 }
 
 ech_json *ech__run_json(const ech__run *run, const char *state)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_string(&json, "state", state);
-    ech__json_set_string(&json, "version", ech_version());
-    ech__json_set_string(&json, "command", run->config.command);
-    ech__json_set_int(&json, "seed", (int64_t)run->config.train.seed);
-    ech__json_set(&json, "config", config_json(run));
-    ech__json_set(&json, "machine", ech__machine_json(&run->machine));
+    ech_json *json = ECH__JSON(ech__string("state", state), ech__string("version", ech_version()),
+                               ech__string("command", run->config.command),
+                               ech__int("seed", (int64_t)run->config.train.seed),
+                               ech__member("config", config_json(run)),
+                               ech__member("machine", ech__machine_json(&run->machine)));
     if (run->resumed)
         ech__json_set(&json, "resumed", resumed_json(run));
     ech_json *incomplete = ech__records_incomplete(run->records);
@@ -418,36 +382,31 @@ static void set_exchange(ech_json **json, const ech__run *run)
 {
     ech_json *buckets = ech__json_array();
     for (int b = 0; b < run->trainer->reports.nbuckets; b++) {
-        ech_json *bucket = ech__json_object();
-        ech__json_set(&bucket, "ready_s", stamps_json(run, b, offsetof(ech__coll_times, ready_ns)));
-        ech__json_set(&bucket, "start_s", stamps_json(run, b, offsetof(ech__coll_times, start_ns)));
-        ech__json_set(&bucket, "done_s", stamps_json(run, b, offsetof(ech__coll_times, done_ns)));
-        ech__json_append(&buckets, bucket);
+        ech__json_append(
+            &buckets,
+            ECH__JSON(
+                ech__member("ready_s", stamps_json(run, b, offsetof(ech__coll_times, ready_ns))),
+                ech__member("start_s", stamps_json(run, b, offsetof(ech__coll_times, start_ns))),
+                ech__member("done_s", stamps_json(run, b, offsetof(ech__coll_times, done_ns)))));
     }
-    ech__json_set_int(json, "slowest_rank", ech__reports_slowest(&run->trainer->reports));
-    ech__json_set(json, "rank_wait_s", waits_json(run));
-    ech__json_set(json, "buckets", buckets);
+    ECH__JSON_SET(json, ech__int("slowest_rank", ech__reports_slowest(&run->trainer->reports)),
+                  ech__member("rank_wait_s", waits_json(run)), ech__member("buckets", buckets));
 }
 
 static ech_json *step_json(const ech__run *run, const ech__run_step *step)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_int(&json, "step", step->step);
-    ech__json_set_int(&json, "epoch", step->epoch);
-    ech__json_set_real(&json, "loss", step->result.loss);
-    ech__json_set_real(&json, "time_s", step->result.time_s);
-    ech__json_set_real(&json, "data_s", step->data_s);
-    ech__json_set_real(&json, "forward_s", step->result.forward_s);
-    ech__json_set_real(&json, "backward_s", step->result.backward_s);
-    ech__json_set_real(&json, "optimizer_s", step->result.optimizer_s);
-    ech__json_set_real(&json, "comm_exposed_s", step->result.comm_exposed_s);
-    ech__json_set_real(&json, "wait_s", step->result.wait_s);
-    ech__json_set_real(&json, "other_s", step->result.other_s);
-    ech__json_set_real(&json, "comm_hidden_s", step->result.comm_hidden_s);
-    ech__json_set_real(&json, "lr", step->lr);
+    ech_json *json = ECH__JSON(
+        ech__int("step", step->step), ech__int("epoch", step->epoch),
+        ech__real("loss", step->result.loss), ech__real("time_s", step->result.time_s),
+        ech__real("data_s", step->data_s), ech__real("forward_s", step->result.forward_s),
+        ech__real("backward_s", step->result.backward_s),
+        ech__real("optimizer_s", step->result.optimizer_s),
+        ech__real("comm_exposed_s", step->result.comm_exposed_s),
+        ech__real("wait_s", step->result.wait_s), ech__real("other_s", step->result.other_s),
+        ech__real("comm_hidden_s", step->result.comm_hidden_s), ech__real("lr", step->lr));
     if (run->config.train.amp.type != ECH_AMP_OFF || run->trainer->scaler.on) {
-        ech__json_set_real(&json, "scale", step->result.scale);
-        ech__json_set_bool(&json, "skipped", step->result.skipped);
+        ECH__JSON_SET(&json, ech__real("scale", step->result.scale),
+                      ech__bool("skipped", step->result.skipped));
     }
     if (run->trainer->checks)
         ech__json_set_real(&json, "grad_norm", step->result.grad_norm);
@@ -474,9 +433,7 @@ void ech__records_trace_failed(ech__records *r, const char *why)
 
 static void append_incomplete(ech_json **array, const char *file, const char *why)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_string(&json, "file", file);
-    ech__json_set_string(&json, "reason", why);
+    ech_json *json = ECH__JSON(ech__string("file", file), ech__string("reason", why));
     ech__json_append(array, json);
 }
 
