@@ -1,6 +1,7 @@
 /* Measures what a step costs: trains for a second or two, alone or beside copies of itself. */
 #include "parallel/place.h"
 #include "predict/measure.h"
+#include "train/record/totals.h"
 
 #include <math.h>
 #include <string.h>
@@ -176,10 +177,10 @@ static ech_status wait_in_phases(const ech__run *run, ech__comm *comm, double *s
                                  ech__step_cost *cost)
 {
     static const ech__dp_phase common[] = {ECH__DP_FORWARD, ECH__DP_BACKWARD};
-    const size_t count = (size_t)run->dp_totals.kept;
+    const size_t count = (size_t)ech__run_dp_totals(run)->kept;
     cost->wait_s = 0;
     for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
-        ech__dp_totals_own(&run->dp_totals, common[i], samples);
+        ech__dp_totals_own(ech__run_dp_totals(run), common[i], samples);
         ECH_TRY(slowest_of(comm, samples, count));
         const double slowest = ech__stats_of(samples, count).median;
         const double middle = cost->phase_s[common[i]];
@@ -197,10 +198,10 @@ static ech_status sum_up_phases(const ech__run *run, ech__comm *comm, double *sa
     if (!first_has_loss(&run->config.train))
         return ECH_OK;
     for (int p = 0; p < ECH__DP_PHASES; p++) {
-        cost->phase_s[p] = run->dp_totals.own_s[p];
+        cost->phase_s[p] = ech__run_dp_totals(run)->own_s[p];
         ECH_TRY(middle_of(comm, &cost->phase_s[p], samples));
     }
-    cost->hand_over_s = run->dp_totals.hand_over_s;
+    cost->hand_over_s = ech__run_dp_totals(run)->hand_over_s;
     ECH_TRY(wait_in_phases(run, comm, samples, cost));
     cost->overhead_s = 0;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)

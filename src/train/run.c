@@ -247,10 +247,10 @@ static ech_status allocate(ech__run *run)
     if (run->nepochs >
         MOST_EPOCHS) /* steps were asked for, of which each is an epoch or nearly so */
         run->nepochs = MOST_EPOCHS;
-    run->epochs = ech__new(run->ctx, (size_t)run->nepochs * sizeof *run->epochs);
-    run->ops = ech__new(run->ctx, run->nops * sizeof *run->ops);
+    run->epochs = ech__arena_array(&run->arena, (size_t)run->nepochs, sizeof *run->epochs);
+    run->ops = ech__arena_array(&run->arena, run->nops, sizeof *run->ops);
     run->op_seconds =
-        ech__new(run->ctx, (size_t)run->op_steps * run->nops * sizeof *run->op_seconds);
+        ech__arena_array(&run->arena, (size_t)run->op_steps, run->nops * sizeof *run->op_seconds);
     if (!run->epochs || !run->ops || !run->op_seconds)
         return ech__no_memory(run->ctx, "the records of %lld steps", (long long)c->steps);
     size_t n = 0;
@@ -266,10 +266,10 @@ static ech_status allocate_totals(ech__run *run)
 {
     const int64_t steps = run->config.steps;
     ECH_TRY(ech__history_init(run->ctx, &run->history, steps - remaining(run), steps));
-    ECH_TRY(ech__stability_init(run->ctx, &run->stability));
-    ECH_TRY(ech__traffic_init(&run->traffic, run->trainer, run->op_steps));
+    ECH_TRY(ech__stability_init(&run->stability, run->ctx, &run->arena));
+    ECH_TRY(ech__traffic_init(&run->traffic, run->trainer, run->op_steps, &run->arena));
     if (!run->config.train.ddp.broadcast_buffers)
-        ECH_TRY(ech__drift_init(&run->drift, run->trainer, run->nepochs));
+        ECH_TRY(ech__drift_init(&run->drift, run->trainer, run->nepochs, &run->arena));
     const ech__totals_row *totals = ech__totals_of(run->trainer);
     return totals->init ? totals->init(run) : ECH_OK;
 }
@@ -379,6 +379,7 @@ ech_status ech__run_create(ech_ctx *ctx, const ech__run_config *config, ech__run
         return ech__no_memory(ctx, "a run");
     run->ctx = ctx;
     run->config = *config;
+    ech__arena_init(&run->arena, ctx->alloc);
     run->rank = config->train.ddp.group ? ech_group_rank(config->train.ddp.group) : 0;
     /* Ranks that have the layers of one model have the same samples. */
     run->world = config->train.ddp.group && !config->train.pipeline.ranks
@@ -398,21 +399,13 @@ void ech__run_destroy(ech__run *run)
     if (!run)
         return;
     ech__baseline_close(run->ctx, run->baseline);
-    ech__traffic_fini(&run->traffic);
-    ech__drift_fini(&run->drift);
-    if (run->trainer && ech__totals_of(run->trainer)->fini)
-        ech__totals_of(run->trainer)->fini(run);
     ech__trace_close(run->trace);
     ech__records_close(run->records);
     ech__claim_release(&run->claim);
     ech__checkpoint_dir_close(
         run->checkpoints); /* which was opened before, and made what both are in */
     ech__checkpoint_close(run->resumed);
-    ech__delete(run->ctx, run->op_seconds,
-                (size_t)run->op_steps * run->nops * sizeof *run->op_seconds);
-    ech__delete(run->ctx, run->ops, run->nops * sizeof *run->ops);
-    ech__delete(run->ctx, run->epochs, (size_t)run->nepochs * sizeof *run->epochs);
-    ech__stability_fini(&run->stability);
+    ech__arena_fini(&run->arena);
     ech__history_fini(&run->history);
     ech__feed_close(&run->feed);
     ech_trainer_destroy(run->trainer);

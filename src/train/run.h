@@ -14,9 +14,7 @@
 #include "base/file/dir.h"
 #include "device/machine.h"
 #include "train/options.h"
-#include "train/record/dp_totals.h"
 #include "train/record/history.h"
-#include "train/record/pipe_totals.h"
 #include "train/record/stability.h"
 #include "train/record/traffic.h"
 #include "train/step/divergence.h"
@@ -83,8 +81,8 @@ struct ech__run {
     ech__baseline *baseline;  /* losses of config.against; NULL: none, and on other ranks than 0 */
     ech__stability stability; /* of the steps of this run */
     ech__traffic traffic;     /* between ranks */
-    ech__dp_totals dp_totals; /* between devices of one process */
-    ech__pipe_totals pipe_totals; /* where a model is spread over them */
+    void *totals;             /* of the strategy's devices (record/totals.h); NULL: it has none */
+    ech__arena arena;         /* of the records of steps and epochs */
     ech__run_summary summary;
     bool is_complete; /* all steps are done and summed up; only writing that down may have failed */
 };

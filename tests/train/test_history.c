@@ -190,9 +190,11 @@ static void events_are_bounded(void **state)
 {
     (void)state;
     ech_ctx *ctx;
-    ech__stability s;
+    ech__stability s = {.steps = 0};
+    ech__arena arena;
     assert_int_equal(ech_ctx_create(NULL, &ctx), ECH_OK);
-    assert_int_equal(ech__stability_init(ctx, &s), ECH_OK);
+    ech__arena_init(&arena, ctx->alloc);
+    assert_int_equal(ech__stability_init(&s, ctx, &arena), ECH_OK);
     for (int64_t i = 1; i <= ECH__STABILITY_EVENTS + 7; i++) {
         const ech__run_step step = {.step = i, .result = {.scale = (double)i, .skipped = true}};
         ech__stability_add(&s, NULL, &step);
@@ -202,7 +204,7 @@ static void events_are_bounded(void **state)
     assert_int_equal(s.events[ECH__STABILITY_EVENTS - 1], ECH__STABILITY_EVENTS);
     assert_int_equal(s.changes[ECH__STABILITY_EVENTS - 1].step, ECH__STABILITY_EVENTS);
     assert_true(s.least == 1 && s.most == ECH__STABILITY_EVENTS + 7);
-    ech__stability_fini(&s);
+    ech__arena_fini(&arena);
     ech_ctx_destroy(ctx);
 }
 

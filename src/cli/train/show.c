@@ -4,6 +4,7 @@
 #include "graph/flops.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/record/record.h"
+#include "train/record/totals.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,7 +227,7 @@ static void show_exchange(const ech__run *run)
 
 static void show_dp(const ech__dp_totals *t)
 {
-    if (!t->devices)
+    if (!t)
         return;
     printf("\n%8s  %10s  %10s  %10s  %6s  %10s\n", "device", "in", "out", "busy", "share",
            "memory");
@@ -332,7 +333,7 @@ static void show_times(const ech__run *run)
 static void show_summary(const ech__run *run)
 {
     show_exchange(run);
-    show_dp(&run->dp_totals);
+    show_dp(ech__run_dp_totals(run));
     ech__show_pipe(run);
     show_times(run);
     const ech__run_summary *s = &run->summary;

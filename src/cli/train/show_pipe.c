@@ -1,5 +1,6 @@
 #include "base/format.h"
 #include "cli/train/show.h"
+#include "train/record/totals.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,13 +17,13 @@ static void show_layers(const ech__run *run)
         const ech__layer *layer = &layers->at[i];
         printf("%*s  %8d  %12lld  %10s  %10s\n", (int)wide, layer->name, layer->device,
                (long long)layer->params, ech__format_bytes(layer->bytes).s,
-               ech__format_seconds(run->pipe_totals.layer_s[i]).s);
+               ech__format_seconds(ech__run_pipe_totals(run)->layer_s[i]).s);
     }
 }
 
 static void show_moves(const ech__run *run)
 {
-    const ech__pipe_totals *t = &run->pipe_totals;
+    const ech__pipe_totals *t = ech__run_pipe_totals(run);
     printf("\n%8s  %8s  %10s  %10s  %10s  %s\n", "from", "to", "pass", "bytes", "time", "after");
     for (int i = 0; i < t->nmoves; i++) {
         const ech__move_total *m = &t->moves[i];
@@ -42,7 +43,7 @@ static void show_moves(const ech__run *run)
 
 static void show_devices(const ech__run *run)
 {
-    const ech__pipe_totals *t = &run->pipe_totals;
+    const ech__pipe_totals *t = ech__run_pipe_totals(run);
     printf("\n%8s  %10s  %10s  %10s  %10s  %10s  %6s\n", "device", "forward", "backward",
            "optimizer", "fetching", "waiting", "busy");
     for (int d = 0; d < t->devices; d++) {
@@ -73,17 +74,17 @@ void ech__show_memory_of_devices(const ech_trainer *trainer)
 void ech__show_pipe_head(const ech__run *run)
 {
     const ech_pipeline_options *o = &run->config.train.pipeline;
-    const int micros = run->pipe_totals.micros;
+    const int micros = ech__run_pipe_totals(run)->micros;
     printf("%d layers on %d devices%s, placement %s, %d micro-batch%s%s%s\n",
-           run->pipe_totals.nlayers, o->devices, run->world > 1 ? " per group" : "",
+           ech__run_pipe_totals(run)->nlayers, o->devices, run->world > 1 ? " per group" : "",
            o->placement ? o->placement : "even", micros, micros == 1 ? "" : "es",
            micros == 1 ? "" : ", ", micros == 1 ? "" : ech__pipeline_name(o->schedule));
 }
 
 void ech__show_pipe(const ech__run *run)
 {
-    const ech__pipe_totals *t = &run->pipe_totals;
-    if (!t->devices)
+    const ech__pipe_totals *t = ech__run_pipe_totals(run);
+    if (!t)
         return;
     show_layers(run);
     show_moves(run);

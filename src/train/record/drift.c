@@ -76,14 +76,14 @@ static size_t count_layers(const ech_graph *graph)
     return count;
 }
 
-static ech_status find_layers(ech__drift_record *r, const ech_graph *graph)
+static ech_status find_layers(ech__drift_record *r, const ech_graph *graph, ech__arena *arena)
 {
     size_t k = 0;
     for (size_t v = 0; v < graph->nvalues; v++) {
         const int length = (int)layer_length(&graph->values[v]);
         if (!length)
             continue;
-        r->names[k] = ech__arena_printf(&r->arena, "%.*s", length, graph->values[v].name);
+        r->names[k] = ech__arena_printf(arena, "%.*s", length, graph->values[v].name);
         if (!r->names[k])
             return ech__no_memory(r->ctx, "the names of layers");
         ech__shape_elems(&graph->values[v].type.shape, &r->channels[k]);
@@ -92,39 +92,33 @@ static ech_status find_layers(ech__drift_record *r, const ech_graph *graph)
     return ECH_OK;
 }
 
-static ech_status allocate(ech__drift_record *r, const ech_trainer *trainer, int64_t epochs)
+static ech_status allocate(ech__drift_record *r, const ech_trainer *trainer, int64_t epochs,
+                           ech__arena *arena)
 {
-    r->names = ech__arena_array(&r->arena, r->nlayers, sizeof *r->names);
-    r->channels = ech__arena_array(&r->arena, r->nlayers, sizeof *r->channels);
+    r->names = ech__arena_array(arena, r->nlayers, sizeof *r->names);
+    r->channels = ech__arena_array(arena, r->nlayers, sizeof *r->channels);
     if (!r->names || !r->channels)
         return ech__no_memory(r->ctx, "the statistics of %zu layers", r->nlayers);
-    ECH_TRY(find_layers(r, trainer->model));
+    ECH_TRY(find_layers(r, trainer->model, arena));
     const size_t both = 2 * (size_t)r->total;
-    r->rows = ech__arena_array(&r->arena, (size_t)epochs, r->nlayers * sizeof *r->rows);
-    r->mine = ech__arena_array(&r->arena, both, sizeof *r->mine);
-    r->all = ech__arena_array(&r->arena, both * (size_t)r->world, sizeof *r->all);
+    r->rows = ech__arena_array(arena, (size_t)epochs, r->nlayers * sizeof *r->rows);
+    r->mine = ech__arena_array(arena, both, sizeof *r->mine);
+    r->all = ech__arena_array(arena, both * (size_t)r->world, sizeof *r->all);
     return r->rows && r->mine && r->all
                ? ECH_OK
                : ech__no_memory(r->ctx, "the statistics of %zu layers in %lld epochs", r->nlayers,
                                 (long long)epochs);
 }
 
-ech_status ech__drift_init(ech__drift_record *r, const ech_trainer *trainer, int64_t epochs)
+ech_status ech__drift_init(ech__drift_record *r, const ech_trainer *trainer, int64_t epochs,
+                           ech__arena *arena)
 {
     *r = (ech__drift_record){.ctx = trainer->ctx, .epochs = epochs};
-    ech__arena_init(&r->arena, trainer->ctx->alloc);
     if (!trainer->comm || epochs < 1)
         return ECH_OK;
     r->world = trainer->comm->world;
     r->nlayers = count_layers(trainer->model);
-    return r->nlayers ? allocate(r, trainer, epochs) : ECH_OK;
-}
-
-void ech__drift_fini(ech__drift_record *r)
-{
-    if (r->ctx)
-        ech__arena_fini(&r->arena);
-    *r = (ech__drift_record){.ctx = NULL};
+    return r->nlayers ? allocate(r, trainer, epochs, arena) : ECH_OK;
 }
 
 static ech_status read_one(ech_trainer *trainer, const char *layer, const char *which, float *out,

@@ -1,10 +1,9 @@
 /* How much the running statistics of batch norms differ between ranks that train on different
  * samples: a record at the end of each epoch, for ranks whose buffers are not broadcast.
  *
- *     ECH_TRY(ech__drift_init(&record, trainer, epochs));       allocates; empty if there is nothing to compare
+ *     ECH_TRY(ech__drift_init(&record, trainer, epochs, &arena));       allocates; empty if there is nothing to compare
  *     ECH_TRY(ech__drift_measure(&record, trainer, epoch, &all));
  *     ech__drift_layers(&record, epoch)[k]                      of layer k, named record.names[k]
- *     ech__drift_fini(&record);
  *
  * Every statistic is compared with its mean over the ranks: a running mean relative to the standard
  * deviation of its channel, a running variance relative to itself. */
@@ -26,7 +25,6 @@ ech__drift ech__drift_of(const float *mean, const float *variance, int world, in
 
 typedef struct ech__drift_record {
     ech_ctx *ctx;
-    ech__arena arena; /* of what follows */
     int world;
     size_t nlayers;     /* 0: there is nothing to compare */
     const char **names; /* [nlayers]: "layer1.0.bn1" */
@@ -38,8 +36,8 @@ typedef struct ech__drift_record {
 } ech__drift_record;
 
 /* epochs: how many there will be. */
-ech_status ech__drift_init(ech__drift_record *record, const ech_trainer *trainer, int64_t epochs);
-void ech__drift_fini(ech__drift_record *record);
+ech_status ech__drift_init(ech__drift_record *record, const ech_trainer *trainer, int64_t epochs,
+                           ech__arena *arena);
 /* Compares the ranks after epoch number `epoch`, from 0. Collective. out: over all layers. */
 ech_status ech__drift_measure(ech__drift_record *record, ech_trainer *trainer, int64_t epoch,
                               ech__drift *out);

@@ -191,28 +191,19 @@ bool ech__run_is_watched(const ech__run *run)
     return run->config.train.amp.type != ECH_AMP_OFF || run->trainer->checks || run->config.against;
 }
 
-bool ech__step_is_broken(const ech__run_step *step)
+/* Whether its gradient or loss was not finite. */
+static bool is_broken(const ech__run_step *step)
 {
     const ech_step *r = &step->result;
     return r->skipped || !isfinite(r->loss) || !isfinite(r->grad_norm);
 }
 
-ech_status ech__stability_init(ech_ctx *ctx, ech__stability *s)
+ech_status ech__stability_init(ech__stability *s, ech_ctx *ctx, ech__arena *arena)
 {
-    *s = (ech__stability){.ctx = ctx};
-    s->events = ech__new(ctx, ECH__STABILITY_EVENTS * sizeof *s->events);
-    s->changes = ech__new(ctx, ECH__STABILITY_EVENTS * sizeof *s->changes);
+    s->events = ech__arena_array(arena, ECH__STABILITY_EVENTS, sizeof *s->events);
+    s->changes = ech__arena_array(arena, ECH__STABILITY_EVENTS, sizeof *s->changes);
     return s->events && s->changes ? ECH_OK
                                    : ech__no_memory(ctx, "%d events", ECH__STABILITY_EVENTS);
-}
-
-void ech__stability_fini(ech__stability *s)
-{
-    if (s->events)
-        ech__delete(s->ctx, s->events, ECH__STABILITY_EVENTS * sizeof *s->events);
-    if (s->changes)
-        ech__delete(s->ctx, s->changes, ECH__STABILITY_EVENTS * sizeof *s->changes);
-    *s = (ech__stability){.ctx = NULL};
 }
 
 static void compare(ech__stability *s, ech__baseline *b, const ech__run_step *step)
@@ -241,7 +232,7 @@ void ech__stability_add(ech__stability *s, ech__baseline *baseline, const ech__r
     }
     s->scale = scale;
     s->steps++;
-    if (!ech__step_is_broken(step)) {
+    if (!is_broken(step)) {
         s->largest = fmax(s->largest, step->result.grad_max);
     } else {
         if (s->broken < ECH__STABILITY_EVENTS)
@@ -281,27 +272,22 @@ static ech_json *events_json(const ech__stability *s)
 
 static ech_json *against_json(const ech__run *run, const ech__stability *s)
 {
-    ech_json *json = ech__json_object();
-    ech__json_set_string(&json, "run", run->config.against);
-    ech__json_set_int(&json, "steps", s->compared);
-    ech__json_set_real(&json, "largest", s->worst);
-    ech__json_set_int(&json, "largest_at_step", s->worst_step);
-    ech__json_set_real(&json, "final", s->final);
-    return json;
+    return ECH__JSON(ech__string("run", run->config.against), ech__int("steps", s->compared),
+                     ech__real("largest", s->worst), ech__int("largest_at_step", s->worst_step),
+                     ech__real("final", s->final));
 }
 
 ech_json *ech__stability_json(const ech__run *run)
 {
     const ech__stability *s = &run->stability;
-    ech_json *json = ech__json_object();
-    ech__json_set_int(&json, "skipped_steps", run->trainer->scaler.skipped);
-    ech__json_set(&json, "scale_history", history_json(s));
+    ech_json *json = ECH__JSON(ech__int("skipped_steps", run->trainer->scaler.skipped),
+                               ech__member("scale_history", history_json(s)));
     if (s->nchanges > ECH__STABILITY_EVENTS)
         ech__json_set_int(&json, "scale_changes", s->nchanges);
     if (run->trainer->checks)
         ech__json_set_real(&json, "largest_gradient", s->largest);
-    ech__json_set_int(&json, "nonfinite_steps", s->broken);
-    ech__json_set(&json, "nonfinite_events", events_json(s));
+    ECH__JSON_SET(&json, ech__int("nonfinite_steps", s->broken),
+                  ech__member("nonfinite_events", events_json(s)));
     if (run->baseline)
         ech__json_set(&json, "loss_against_f32", against_json(run, s));
     return json;

@@ -4,13 +4,13 @@
  *
  *     ech__baseline *f32;
  *     ECH_TRY(ech__baseline_open(run, "runs/f32", &f32));     refuses a run of another training
- *     ECH_TRY(ech__stability_init(ctx, &s));
+ *     ECH_TRY(ech__stability_init(&s, ctx, &arena));
  *     ech__stability_add(&s, f32, &step);                     after each step; f32 may be NULL
- *     ech__stability_fini(&s);
  *     ech__baseline_close(run->ctx, f32);
  */
 #pragma once
 
+#include "base/arena.h"
 #include "base/file/json.h"
 #include "train/record/history.h"
 
@@ -31,7 +31,6 @@ typedef struct ech__scale_change {
 } ech__scale_change;
 
 typedef struct ech__stability {
-    ech_ctx *ctx;
     int64_t steps;      /* of this run, so far */
     double least, most; /* loss scale in them */
     double largest;     /* magnitude in a finite gradient; 0 if gradients were not checked */
@@ -45,16 +44,13 @@ typedef struct ech__stability {
     double worst, final;
 } ech__stability;
 
-ech_status ech__stability_init(ech_ctx *ctx, ech__stability *stability);
-void ech__stability_fini(ech__stability *stability);
+ech_status ech__stability_init(ech__stability *stability, ech_ctx *ctx, ech__arena *arena);
 /* Steps come in their order. */
 void ech__stability_add(ech__stability *stability, ech__baseline *baseline,
                         const ech__run_step *step);
 
 /* Whether a run has something to say about it. */
 bool ech__run_is_watched(const ech__run *run);
-/* Whether a step's gradient or loss was not finite. */
-bool ech__step_is_broken(const ech__run_step *step);
 
 /* The object "stability" of run.json. */
 ech_json *ech__stability_json(const ech__run *run);

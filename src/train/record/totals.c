@@ -1,5 +1,5 @@
 #include "train/record/totals.h"
-#include "train/record/trace_events.h"
+#include "train/record/trace.h"
 
 static const ech__totals_row *const rows[] = {
     [ECH__STRATEGY_DDP] = &ech__totals_rank,

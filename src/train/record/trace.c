@@ -1,7 +1,6 @@
 #include "train/record/trace.h"
 #include "base/file/json.h"
 #include "train/record/totals.h"
-#include "train/record/trace_events.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -60,12 +59,8 @@ static void add_event(ech__trace *t, ech_json *event)
 
 static ech_json *new_event(const ech__trace *t, const char *name, const char *kind, int thread)
 {
-    ech_json *event = ech__json_object();
-    ech__json_set_string(&event, "name", name);
-    ech__json_set_string(&event, "ph", kind);
-    ech__json_set_int(&event, "pid", t->rank);
-    ech__json_set_int(&event, "tid", thread);
-    return event;
+    return ECH__JSON(ech__string("name", name), ech__string("ph", kind), ech__int("pid", t->rank),
+                     ech__int("tid", thread));
 }
 
 static void add_name(ech__trace *t, const char *what, int thread, const char *name)
@@ -81,9 +76,9 @@ static void add_span(ech__trace *t, const char *name, const char *category, int 
                      ech__span span, ech_json *args)
 {
     ech_json *event = new_event(t, name, "X", thread);
-    ech__json_set_string(&event, "cat", category);
-    ech__json_set_real(&event, "ts", (double)(span.start_ns - t->origin_ns) * 1e-3);
-    ech__json_set_real(&event, "dur", (double)(span.end_ns - span.start_ns) * 1e-3);
+    ECH__JSON_SET(&event, ech__string("cat", category),
+                  ech__real("ts", (double)(span.start_ns - t->origin_ns) * 1e-3),
+                  ech__real("dur", (double)(span.end_ns - span.start_ns) * 1e-3));
     if (args)
         ech__json_set(&event, "args", args);
     add_event(t, event);
@@ -139,9 +134,8 @@ void ech__trace_arrow(ech__trace *t, const char *name, int from, int64_t from_ns
     for (int end = 0; end < 2; end++) {
         ech_json *arrow = new_event(t, name, end ? "f" : "s", DEVICE + (end ? to : from));
         const int64_t at = (end ? to_ns : from_ns) + t->offset_ns;
-        ech__json_set_string(&arrow, "cat", name);
-        ech__json_set_int(&arrow, "id", t->arrows);
-        ech__json_set_real(&arrow, "ts", (double)(at - t->origin_ns) * 1e-3);
+        ECH__JSON_SET(&arrow, ech__string("cat", name), ech__int("id", t->arrows),
+                      ech__real("ts", (double)(at - t->origin_ns) * 1e-3));
         if (end)
             ech__json_set_string(&arrow, "bp", "e");
         add_event(t, arrow);
@@ -158,8 +152,7 @@ void ech__trace_plan(ech__trace *t, const ech_trainer *trainer, const ech__plan 
         if (ech__plan_is_idle(plan, instr) || spans[n].start_ns < trainer->report.start_ns)
             continue;
         char name[128];
-        ech_json *args = ech__json_object();
-        ech__json_set_string(&args, "kernel", instr->choice.name);
+        ech_json *args = ECH__JSON(ech__string("kernel", instr->choice.name));
         snprintf(name, sizeof name, "%s %s", ech__op_name(instr->node->op), instr->node->name);
         ech__trace_bar(t, name, ech__phase_name(instr->node->phase), device, spans[n], args);
     }
@@ -177,8 +170,7 @@ static void add_buckets(ech__trace *t, const ech_trainer *trainer)
     for (int b = 0; trainer->ranks && b < trainer->reports.nbuckets; b++) {
         const ech__coll_times *times = ech__reports_bucket(&trainer->reports, t->rank, b);
         char name[48];
-        ech_json *args = ech__json_object();
-        ech__json_set_int(&args, "bytes", trainer->ranks->buckets[b].bytes);
+        ech_json *args = ECH__JSON(ech__int("bytes", trainer->ranks->buckets[b].bytes));
         snprintf(name, sizeof name, "bucket %d waits", b);
         if (times->start_ns > times->ready_ns)
             add_span(t, name, "wait", EXCHANGE, (ech__span){times->ready_ns, times->start_ns},
@@ -228,9 +220,7 @@ ech_status ech__trace_step(ech__trace *t, const ech_trainer *trainer, const ech_
     char name[32];
     const int64_t start = trainer->report.start_ns + t->offset_ns;
     if (begin(t, trainer)) {
-        ech_json *args = ech__json_object();
-        ech__json_set_real(&args, "loss", step->result.loss);
-        ech__json_set_real(&args, "lr", step->lr);
+        ech_json *args = ECH__JSON(ech__real("loss", step->result.loss), ech__real("lr", step->lr));
         snprintf(name, sizeof name, "step %lld", (long long)step->step);
         add_span(t, name, "step", DEVICE,
                  (ech__span){start, start + (int64_t)(step->result.time_s * 1e9)}, args);

@@ -6,17 +6,8 @@
 
 enum { MOST_BYTES = 64 << 20 }; /* of records that are kept */
 
-static size_t report_bytes(const ech__traffic *t)
-{
-    return (size_t)t->steps * (size_t)t->world * sizeof *t->reports;
-}
-
-static size_t bucket_bytes(const ech__traffic *t)
-{
-    return (size_t)t->steps * (size_t)t->world * (size_t)t->nbuckets * sizeof *t->buckets;
-}
-
-ech_status ech__traffic_init(ech__traffic *t, const ech_trainer *trainer, int64_t steps)
+ech_status ech__traffic_init(ech__traffic *t, const ech_trainer *trainer, int64_t steps,
+                             ech__arena *arena)
 {
     *t = (ech__traffic){.ctx = trainer->ctx, .world = 1, .straggler = {.rank = -1}};
     if (!trainer->ranks)
@@ -32,26 +23,16 @@ ech_status ech__traffic_init(ech__traffic *t, const ech_trainer *trainer, int64_
     const size_t each =
         (size_t)t->world * (sizeof(ech__report) + (size_t)t->nbuckets * sizeof(ech__coll_times));
     t->steps = steps < (int64_t)(MOST_BYTES / each) ? steps : (int64_t)(MOST_BYTES / each) + 1;
-    t->reports = ech__new(t->ctx, report_bytes(t));
-    t->buckets = ech__new(t->ctx, bucket_bytes(t));
-    t->step_s = ech__new(t->ctx, (size_t)t->steps * sizeof *t->step_s);
-    t->ranks = ech__new(t->ctx, (size_t)t->world * sizeof *t->ranks);
-    t->bucket_totals = ech__new(t->ctx, (size_t)t->nbuckets * sizeof *t->bucket_totals);
-    return t->reports && t->buckets && t->step_s && t->ranks && t->bucket_totals
+    const size_t rows = (size_t)t->steps * (size_t)t->world, nbuckets = (size_t)t->nbuckets;
+    t->reports = ech__arena_array(arena, rows, sizeof *t->reports);
+    t->buckets = ech__arena_array(arena, rows, nbuckets * sizeof *t->buckets);
+    t->step_s = ech__arena_array(arena, (size_t)t->steps, sizeof *t->step_s);
+    t->timed = ech__arena_array(arena, (size_t)t->steps, sizeof *t->timed);
+    t->ranks = ech__arena_array(arena, (size_t)t->world, sizeof *t->ranks);
+    t->bucket_totals = ech__arena_array(arena, nbuckets, sizeof *t->bucket_totals);
+    return t->reports && t->buckets && t->step_s && t->timed && t->ranks && t->bucket_totals
                ? ECH_OK
                : ech__no_memory(t->ctx, "the records of %lld steps", (long long)t->steps);
-}
-
-void ech__traffic_fini(ech__traffic *t)
-{
-    if (!t->ctx || t->world == 1)
-        return;
-    ech__delete(t->ctx, t->bucket_totals, (size_t)t->nbuckets * sizeof *t->bucket_totals);
-    ech__delete(t->ctx, t->ranks, (size_t)t->world * sizeof *t->ranks);
-    ech__delete(t->ctx, t->step_s, (size_t)t->steps * sizeof *t->step_s);
-    ech__delete(t->ctx, t->buckets, bucket_bytes(t));
-    ech__delete(t->ctx, t->reports, report_bytes(t));
-    t->ctx = NULL;
 }
 
 void ech__traffic_add(ech__traffic *t, const ech_trainer *trainer, double step_s)
@@ -90,8 +71,9 @@ static int64_t last_ready(const ech__traffic *t, int64_t step, int bucket, int *
     return bucket_of(t, step, *rank, bucket)->ready_ns;
 }
 
-static void sum_up_rank(ech__traffic *t, ech__timed *steps, int r)
+static void sum_up_rank(ech__traffic *t, int r)
 {
+    ech__timed *steps = t->timed;
     ech__rank_traffic *rank = &t->ranks[r];
     for (int64_t i = 0; i < t->kept; i++)
         steps[i] = (ech__timed){report_of(t, i, r)->time_s, (size_t)i};
@@ -224,16 +206,11 @@ ech_status ech__traffic_sum_up(ech__traffic *t, const ech_trainer *trainer)
         t->bucket_totals[b].bytes = trainer->ranks->buckets[b].bytes;
     if (!t->kept)
         return ECH_OK;
-    const size_t bytes = (size_t)t->kept * sizeof(ech__timed);
-    ech__timed *steps = ech__new(t->ctx, bytes);
-    if (!steps)
-        return ech__no_memory(t->ctx, "the totals of %lld steps", (long long)t->kept);
     for (int r = 0; r < t->world; r++)
-        sum_up_rank(t, steps, r);
-    double *samples = (double *)steps;
+        sum_up_rank(t, r);
+    double *samples = (double *)t->timed;
     t->buffers_s = least_buffers(t, samples);
     sum_up_buckets(t, samples);
     find_straggler(t, samples);
-    ech__delete(t->ctx, steps, bytes);
     return ECH_OK;
 }

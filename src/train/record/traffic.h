@@ -2,6 +2,7 @@
  * did, every bucket's way, and the rank that the others waited for. */
 #pragma once
 
+#include "base/stats.h"
 #include "parallel/ddp/ddp.h"
 #include "train/step/trainer.h"
 
@@ -39,6 +40,7 @@ typedef struct ech__traffic {
     ech__report *reports;     /* [steps][world] */
     ech__coll_times *buckets; /* [steps][world][nbuckets] */
     double *step_s;           /* [steps] */
+    ech__timed *timed;        /* [steps] to find central steps and medians */
     /* after ech__traffic_sum_up */
     ech__ddp_bytes bytes;
     /* Broadcasting buffers, without waiting for ranks that are late: median of the least time that
@@ -50,8 +52,8 @@ typedef struct ech__traffic {
 } ech__traffic;
 
 /* Room for at most this many steps. With one rank it stays empty. */
-ech_status ech__traffic_init(ech__traffic *traffic, const ech_trainer *trainer, int64_t steps);
-void ech__traffic_fini(ech__traffic *traffic);
+ech_status ech__traffic_init(ech__traffic *traffic, const ech_trainer *trainer, int64_t steps,
+                             ech__arena *arena);
 /* Records the trainer's last step, up to the capacity. */
 void ech__traffic_add(ech__traffic *traffic, const ech_trainer *trainer, double step_s);
 /* Collective: ranks tell their memory. */
