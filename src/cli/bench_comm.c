@@ -34,7 +34,8 @@ static const ech__option options[] = {
             .choices = ECH__BACKEND_LIST(ECH_OPTION_WORD), .initial = "auto"),
     ECH_ROW(CHOICE, args, algorithm, "algorithm",
             "Algorithm of allreduce between nodes; the head of the output says what runs. Inside "
-            "one node it is always direct, through shared memory. best: direct.",
+            "one node it is always direct, through shared memory. What is not run here is run as "
+            "direct." ECH__ALGORITHM_HELP,
             .choices = ECH__ALGORITHM_LIST(ECH_OPTION_WORD), .initial = "best"),
     ECH_ROW(CHOICE, args, config.op, "op",
             "Collective to time. broadcast sends from rank 0; in sendrecv each rank sends to the "

@@ -55,19 +55,6 @@ static double burst(const ech__link *link, int64_t messages, double carried)
     return link->latency_s + (double)(messages - 1) * fmax(link->overhead_s, carried) + carried;
 }
 
-static int floor_log2(int64_t n)
-{
-    int log = 0;
-    while ((int64_t)2 << log <= n)
-        log++;
-    return log;
-}
-
-static int ceil_log2(int64_t n)
-{
-    return n > 1 ? floor_log2(n - 1) + 1 : 0;
-}
-
 /* ---- algorithms: seconds, device_bytes, node_bytes and steps; N >= 2 ---- */
 
 /* Every device sends to the next one in every step, so every port carries one message in each direction, and all wait for the
@@ -154,8 +141,8 @@ static void visit_border(tree *t, int64_t node)
  * nodes, at powers of two. */
 static ech__collective_price price_tree(const places *p, double bytes)
 {
-    const int levels = ceil_log2(p->devices);
-    const int64_t different = (int64_t)2 << ceil_log2(p->per_node);
+    const int levels = ech__ceil_log2(p->devices);
+    const int64_t different = (int64_t)2 << ech__ceil_log2(p->per_node);
     tree t = {p, .stays = inside(p, bytes), .leaves = between(p, bytes, 1)};
     for (int64_t node = 0; node < p->nodes && node < different; node++)
         visit_border(&t, node);
@@ -283,7 +270,7 @@ static double visit_part(const places *p, int64_t first, int levels, double byte
 static double block_seconds(const places *p, int64_t first, int levels, double bytes)
 {
     const bool alike = p->nodes == 1 || (p->per_node & (p->per_node - 1)) == 0;
-    const int far = ceil_log2(p->per_node), near = far < levels ? far : levels;
+    const int far = ech__ceil_log2(p->per_node), near = far < levels ? far : levels;
     double seconds = 0;
     for (int j = alike ? 0 : near; j < levels; j++)
         seconds += j < far ? inside(p, ldexp(bytes, -(j + 1)))
@@ -388,7 +375,7 @@ static double busiest_node(const places *p, double bytes)
 
 static ech__collective_price price_halving(const places *p, double bytes)
 {
-    const int levels = floor_log2(p->devices);
+    const int levels = ech__floor_log2(p->devices);
     double up = 0, down = 0;
     int blocks = 0, before = -1;
     for (int k = 0; k <= levels; k++) { /* from the smallest block on */
@@ -419,15 +406,13 @@ static ech__collective_price price_halving(const places *p, double bytes)
 
 /* ---- all of them ---- */
 
+#define price_none NULL
+#define PRICE(id, name, about, geometry, price, run) price_##price,
+static ech__collective_price (*const prices[])(const places *,
+                                               double) = {ECH__ALGORITHM_LIST(PRICE)};
+
 static ech__collective_price price_one(const places *p, ech__algorithm algorithm, double bytes)
 {
-    static ech__collective_price (*const prices[])(const places *, double) = {
-        [ECH__ALGORITHM_RING] = price_ring,
-        [ECH__ALGORITHM_TREE] = price_tree,
-        [ECH__ALGORITHM_HALVING] = price_halving,
-        [ECH__ALGORITHM_HIERARCHICAL] = price_hierarchical,
-        [ECH__ALGORITHM_DIRECT] = price_direct,
-    };
     ech__collective_price price = {0};
     if (p->devices > 1)
         price = prices[algorithm](p, bytes);
@@ -446,11 +431,11 @@ ech__collective_price ech__price_allreduce(const ech__cluster *cluster, ech__alg
 {
     assert(devices >= 1 && bytes >= 0 && (unsigned)algorithm < ECH__ALGORITHM_COUNT);
     const places p = fill_nodes(cluster, devices);
-    if (algorithm != ECH__ALGORITHM_BEST)
+    if (prices[algorithm])
         return price_one(&p, algorithm, (double)bytes);
-    ech__collective_price best = price_one(&p, ECH__ALGORITHM_RING, (double)bytes);
-    for (ech__algorithm a = ECH__ALGORITHM_RING + 1; a < ECH__ALGORITHM_COUNT; a++) {
-        const ech__collective_price other = price_one(&p, a, (double)bytes);
+    ech__collective_price best = {.seconds = INFINITY};
+    for (ech__algorithm a = 0; a < ECH__ALGORITHM_COUNT; a++) {
+        const ech__collective_price other = prices[a] ? price_one(&p, a, (double)bytes) : best;
         if (other.seconds < best.seconds)
             best = other;
     }

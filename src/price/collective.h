@@ -11,16 +11,32 @@
 
 #include "price/cluster.h"
 
+/* The all-reduce algorithms, a row each: name, description, geometry (in price/schedule.c), price (in price/collective.c)
+ * and what runs it between nodes (in comm/collective/algorithm.c). The enum, the names, the help of --algorithm and the
+ * tables of these three files are expansions of this list. A row that names what is not there does not compile; `none`
+ * stands for nothing, and the help then says "not run here". */
 #define ECH__ALGORITHM_LIST(X)                                                                     \
-    X(BEST, "best") /* the cheapest of the others; direct only inside one node */                  \
-    X(RING, "ring") /* 2(N-1) steps of bytes/N, in the order of the devices */                     \
-    X(TREE, "tree") /* up a binomial tree and down again, all bytes at once at every level */      \
-    X(HALVING, "halving-doubling")  /* log2 N halving steps, nearest first; log2 N doubling */     \
-    X(HIERARCHICAL, "hierarchical") /* rings: inside nodes, between them, inside again */          \
-    X(DIRECT, "direct")             /* the way of src/comm: all messages of a phase at once */
+    X(BEST, "best", "the cheapest of the others by price", none, none, none)                       \
+    X(RING, "ring", "parts of bytes/N around all ranks", ring, ring, ranks)                        \
+    X(TREE, "tree", "all bytes up a binomial tree and down", tree, tree, ranks)                    \
+    X(HALVING, "halving-doubling", "halves to the nearest rank first, and back", halving, halving, \
+      ranks)                                                                                       \
+    X(HIERARCHICAL, "hierarchical", "shards intra-node, and rings of their owners inter-node",     \
+      hierarchical, hierarchical, rings)                                                           \
+    X(DIRECT, "direct", "shards intra-node, and each owner to all others at once", direct, direct, \
+      owners)
+
+/* All rows for a help text: "best: the cheapest of the others by price (not run here); ring: ..." */
+#define ECH__ALGORITHM_HELP ECH__ALGORITHM_LIST(ECH__ALGORITHM_ABOUT)
+#define ECH__ALGORITHM_ABOUT(id, name, about, geometry, price, run)                                \
+    " " name ": " about ECH__ALGORITHM_RUN_##run "."
+#define ECH__ALGORITHM_RUN_none " (not run here)"
+#define ECH__ALGORITHM_RUN_ranks
+#define ECH__ALGORITHM_RUN_rings
+#define ECH__ALGORITHM_RUN_owners
 
 typedef enum ech__algorithm {
-#define ECH__ALGORITHM_ENUM(id, text) ECH__ALGORITHM_##id,
+#define ECH__ALGORITHM_ENUM(id, ...) ECH__ALGORITHM_##id,
     ECH__ALGORITHM_LIST(ECH__ALGORITHM_ENUM)
 #undef ECH__ALGORITHM_ENUM
         ECH__ALGORITHM_COUNT

@@ -28,19 +28,6 @@ static ech__range part_of(ech__range whole, int64_t index, int64_t parts, int64_
     return part;
 }
 
-static int floor_log2(int64_t n)
-{
-    int log = 0;
-    while ((int64_t)2 << log <= n)
-        log++;
-    return log;
-}
-
-static int ceil_log2(int64_t n)
-{
-    return n > 1 ? floor_log2(n - 1) + 1 : 0;
-}
-
 static bool power_of_two(int64_t n)
 {
     return (n & (n - 1)) == 0;
@@ -64,9 +51,16 @@ static void ring_moves(const places *p, int64_t me, int64_t step, moves *m)
     add(m, adds ? ECH__MOVE_ADD : ECH__MOVE_COPY, before, part_of(p->data, got, n, p->grain));
 }
 
+/* One is sent, and one received. */
+static int64_t one_each(int64_t n)
+{
+    (void)n;
+    return 2;
+}
+
 static int64_t tree_steps(int64_t n)
 {
-    return 2 * ceil_log2(n);
+    return 2 * ech__ceil_log2(n);
 }
 
 static void tree_moves(const places *p, int64_t me, int64_t step, moves *m)
@@ -102,6 +96,11 @@ static void direct_moves(const places *p, int64_t me, int64_t step, moves *m)
     }
 }
 
+static int64_t direct_most(int64_t n)
+{
+    return 2 * (n - 1);
+}
+
 /* ---- halving and doubling ---- */
 
 /* A block of 2^levels places, the first of them. levels -1: none. */
@@ -112,7 +111,7 @@ typedef struct block {
 
 static block block_at(int64_t n, int64_t first)
 {
-    return (block){first, first < n ? floor_log2(n - first) : -1};
+    return (block){first, first < n ? ech__floor_log2(n - first) : -1};
 }
 
 static block block_after(int64_t n, block b)
@@ -131,7 +130,7 @@ static ech__range range_after(const places *p, int64_t place, int steps)
 
 static int64_t halving_steps(int64_t n)
 {
-    return 2 * (int64_t)(floor_log2(n) + !power_of_two(n));
+    return 2 * (int64_t)(ech__floor_log2(n) + !power_of_two(n));
 }
 
 /* Sums go from `small` to the larger block before it, or come back. */
@@ -185,6 +184,32 @@ static int64_t halving_most(int64_t n)
     return most;
 }
 
+/* ---- rows ---- */
+
+typedef struct geometry {
+    bool
+        nodes; /* intra-node, between the owners of a shard by these functions, intra-node; else between all devices */
+    bool keeps_tree; /* sums have the order of ech__tree_split; if not, those of two places do */
+    int64_t (*steps)(int64_t n), (*most)(int64_t n);
+    void (*moves)(const places *p, int64_t me, int64_t step, moves *m);
+} geometry;
+
+static const geometry ring_geometry[] = {{false, false, ring_steps, one_each, ring_moves}};
+static const geometry tree_geometry[] = {{false, true, tree_steps, one_each, tree_moves}};
+static const geometry halving_geometry[] = {
+    {false, true, halving_steps, halving_most, halving_moves}};
+static const geometry hierarchical_geometry[] = {{true, false, ring_steps, one_each, ring_moves}};
+static const geometry direct_geometry[] = {{true, true, direct_steps, direct_most, direct_moves}};
+#define none_geometry NULL
+
+static const geometry *geometry_of(const ech__schedule *s)
+{
+#define GEOMETRY(id, name, about, geometry, price, run) geometry##_geometry,
+    static const geometry *const rows[] = {ECH__ALGORITHM_LIST(GEOMETRY)};
+    assert((unsigned)s->algorithm < ECH__ALGORITHM_COUNT && rows[s->algorithm]);
+    return rows[s->algorithm];
+}
+
 /* ---- nodes ---- */
 
 typedef struct nodes {
@@ -203,11 +228,9 @@ static nodes nodes_of(const ech__schedule *s, int64_t rank)
     return at;
 }
 
-static int64_t steps_between(const ech__schedule *s, int64_t count)
+static int64_t steps_between(const geometry *g, int64_t count)
 {
-    if (count == 1)
-        return 0;
-    return s->algorithm == ECH__ALGORITHM_DIRECT ? direct_steps(count) : ring_steps(count);
+    return count > 1 ? g->steps(count) : 0;
 }
 
 /* Phases 1 and 3: every device exchanges with every owner of its node. */
@@ -231,8 +254,9 @@ static void inside_moves(const ech__schedule *s, const nodes *at, bool up, moves
 
 static void nodes_moves(const ech__schedule *s, int64_t rank, int64_t step, moves *m)
 {
+    const geometry *g = geometry_of(s);
     const nodes at = nodes_of(s, rank);
-    const int64_t inside = s->per_node > 1, between = steps_between(s, at.count);
+    const int64_t inside = s->per_node > 1, between = steps_between(g, at.count);
     if (step < inside || step >= inside + between) {
         inside_moves(s, &at, step < inside, m);
         return;
@@ -241,68 +265,49 @@ static void nodes_moves(const ech__schedule *s, int64_t rank, int64_t step, move
         return;
     const ech__range all = {0, s->count};
     const places p = {at.count, s->grain, part_of(all, at.local, at.owners, s->grain)};
-    if (s->algorithm == ECH__ALGORITHM_DIRECT)
-        direct_moves(&p, at.node, step - inside, m);
-    else
-        ring_moves(&p, at.node, step - inside, m);
+    g->moves(&p, at.node, step - inside, m);
     for (int64_t i = 0; i < m->count; i++)
         m->out[i].peer = m->out[i].peer * s->per_node + at.local;
 }
 
 /* ---- all of them ---- */
 
-static bool has_nodes(const ech__schedule *s)
-{
-    return s->algorithm == ECH__ALGORITHM_HIERARCHICAL || s->algorithm == ECH__ALGORITHM_DIRECT;
-}
-
 int64_t ech__schedule_steps(const ech__schedule *s)
 {
-    assert(s->devices >= 1 && s->per_node >= 1 && s->algorithm != ECH__ALGORITHM_BEST);
+    const geometry *g = geometry_of(s);
+    assert(s->devices >= 1 && s->per_node >= 1);
     if (s->devices == 1)
         return 0;
-    if (has_nodes(s))
-        return 2 * (s->per_node > 1) + steps_between(s, nodes_of(s, 0).count);
-    return s->algorithm == ECH__ALGORITHM_RING   ? ring_steps(s->devices)
-           : s->algorithm == ECH__ALGORITHM_TREE ? tree_steps(s->devices)
-                                                 : halving_steps(s->devices);
+    return g->nodes ? 2 * (s->per_node > 1) + steps_between(g, nodes_of(s, 0).count)
+                    : g->steps(s->devices);
 }
 
 int64_t ech__schedule_most(const ech__schedule *s)
 {
-    if (has_nodes(s)) {
-        const nodes at = nodes_of(s, 0);
-        const int64_t inside = 2 * (at.size - 1);
-        const int64_t between = s->algorithm == ECH__ALGORITHM_DIRECT ? 2 * (at.count - 1) : 2;
-        return inside > between ? inside : between;
-    }
-    return s->algorithm == ECH__ALGORITHM_HALVING ? halving_most(s->devices) : 2;
+    const geometry *g = geometry_of(s);
+    const nodes at = nodes_of(s, 0);
+    const int64_t inside = g->nodes ? 2 * (at.size - 1) : 0;
+    const int64_t most = g->most(g->nodes ? at.count : s->devices);
+    return inside > most ? inside : most;
 }
 
 int64_t ech__schedule_moves(const ech__schedule *s, int64_t rank, int64_t step, ech__move *out)
 {
+    const geometry *g = geometry_of(s);
     moves m = {.out = out};
-    const places p = {s->devices, s->grain, {0, s->count}};
     assert(rank >= 0 && rank < s->devices && step >= 0 && step < ech__schedule_steps(s));
-    if (has_nodes(s))
+    if (g->nodes)
         nodes_moves(s, rank, step, &m);
-    else if (s->algorithm == ECH__ALGORITHM_RING)
-        ring_moves(&p, rank, step, &m);
-    else if (s->algorithm == ECH__ALGORITHM_TREE)
-        tree_moves(&p, rank, step, &m);
     else
-        halving_moves(&p, rank, step, &m);
+        g->moves(&(places){s->devices, s->grain, {0, s->count}}, rank, step, &m);
     return m.count;
 }
 
 bool ech__schedule_keeps_tree(const ech__schedule *s)
 {
-    if (s->algorithm == ECH__ALGORITHM_RING)
-        return s->devices <= 2;
-    if (!has_nodes(s))
-        return true;
-    const int64_t count = nodes_of(s, 0).count;
-    if (count == 1)
-        return true;
-    return power_of_two(s->per_node) && (count == 2 || s->algorithm == ECH__ALGORITHM_DIRECT);
+    const geometry *g = geometry_of(s);
+    const int64_t count = g->nodes ? nodes_of(s, 0).count : s->devices;
+    if (g->nodes && count > 1 && !power_of_two(s->per_node))
+        return false;
+    return g->keeps_tree || count <= 2;
 }

@@ -19,6 +19,20 @@ ech__range ech__shard(int64_t count, int index, int owners, int64_t grain);
  * sizes. Returns the size of the first half; n >= 2. */
 int ech__tree_split(int n);
 
+/* n >= 1 */
+static inline int ech__floor_log2(int64_t n)
+{
+    int log = 0;
+    while ((int64_t)2 << log <= n)
+        log++;
+    return log;
+}
+
+static inline int ech__ceil_log2(int64_t n)
+{
+    return n > 1 ? ech__floor_log2(n - 1) + 1 : 0;
+}
+
 /* 1 for levels that are not there. */
 static inline int64_t ech__power_of_2(int levels)
 {

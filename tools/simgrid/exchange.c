@@ -50,7 +50,7 @@ static double start_together(void)
 static ech__algorithm find_algorithm(const char *text, size_t length)
 {
     static const char *const names[] = {
-#define NAME(id, name) name,
+#define NAME(id, name, ...) name,
         ECH__ALGORITHM_LIST(NAME)
 #undef NAME
     };

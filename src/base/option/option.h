@@ -25,6 +25,7 @@
  */
 #pragma once
 
+#include "base/names.h"
 #include "base/status.h"
 
 #include <stdio.h>
@@ -115,7 +116,7 @@ typedef struct ech__option {
     }
 
 /* The .choices of a row from the list of an enum: ECH_OPTIMIZER_LIST(ECH_OPTION_WORD). */
-#define ECH_OPTION_WORD(id, text) "|" text
+#define ECH_OPTION_WORD(id, ...) "|" ECH__FIRST_OF(__VA_ARGS__, 0)
 
 /* A command line and what it shows. */
 typedef struct ech__option_example {

@@ -3,17 +3,56 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* BEST is a choice by price: echelon plan and emulated runs make it, a real exchange is direct. */
-static const ech__algorithm_run runs_as[ECH__ALGORITHM_COUNT] = {
-    [ECH__ALGORITHM_BEST] = ECH__RUN_NOWHERE,       [ECH__ALGORITHM_RING] = ECH__RUN_RANKS,
-    [ECH__ALGORITHM_TREE] = ECH__RUN_RANKS,         [ECH__ALGORITHM_HALVING] = ECH__RUN_RANKS,
-    [ECH__ALGORITHM_HIERARCHICAL] = ECH__RUN_NODES, [ECH__ALGORITHM_DIRECT] = ECH__RUN_NODES,
-};
-
-ech__algorithm_run ech__algorithm_run_of(ech__algorithm algorithm)
+/* By messages between all ranks, in rank order. */
+static ech_status run_ranks(const ech__comm *c, const ech__members *members, ech__layout *out)
 {
+    out->started = (ech__between_options){.algorithm = c->algorithm,
+                                          .places = c->world,
+                                          .per_node = 1,
+                                          .place = c->rank,
+                                          .ranks = members->everyone,
+                                          .first_tag = ECH__TAG_STARTED};
+    out->blocking = out->started;
+    out->blocking.first_tag = ECH__TAG_CHUNK;
+    out->flat = true;
+    return ECH_OK;
+}
+
+/* Through shared memory inside the nodes, by messages between the owners of a shard. */
+static ech_status run_owners(const ech__comm *c, const ech__members *members, ech__layout *out)
+{
+    out->started = (ech__between_options){.algorithm = ECH__ALGORITHM_DIRECT,
+                                          .places = c->nodes,
+                                          .per_node = 1,
+                                          .place = members->peers[0] < 0 ? -1 : c->node,
+                                          .ranks = members->peers,
+                                          .first_tag = ECH__TAG_STARTED};
+    return ECH_OK;
+}
+
+/* The same, in rings of owners; all of it by messages where it is waited for. */
+static ech_status run_rings(const ech__comm *c, const ech__members *members, ech__layout *out)
+{
+    if (c->per_node == 0)
+        return ech__fail(c->ctx, ECH_E_UNSUPPORTED,
+                         "--algorithm hierarchical needs ranks that are numbered node by node, as "
+                         "many on every node; direct runs on any nodes");
+    ech__layout ranks;
+    ECH_TRY(run_ranks(c, members, &ranks));
+    ECH_TRY(run_owners(c, members, out));
+    out->started.algorithm = ECH__ALGORITHM_RING;
+    out->blocking = ranks.blocking;
+    out->blocking.per_node = c->per_node;
+    return ECH_OK;
+}
+
+ech__algorithm_run *ech__algorithm_run_of(ech__algorithm algorithm)
+{
+#define run_none NULL
+#define RUN(id, name, about, geometry, price, run) run_##run,
+    static ech__algorithm_run *const runs[] = {ECH__ALGORITHM_LIST(RUN)};
     assert((unsigned)algorithm < ECH__ALGORITHM_COUNT);
-    return runs_as[algorithm];
+    return runs[algorithm];
 }
 
 ech__algorithm_text ech__comm_algorithm(const ech__comm *comm)
@@ -34,7 +73,7 @@ ech__algorithm_text ech__comm_algorithm(const ech__comm *comm)
 
 bool ech__comm_keeps_tree(const ech__comm *comm)
 {
-    const bool ranks = runs_as[comm->algorithm] == ECH__RUN_RANKS;
+    const bool ranks = ech__algorithm_run_of(comm->algorithm) == run_ranks;
     if (comm->nodes == 1)
         return true;
     /* Ranks of a node are added up first, so they must follow each other. */

@@ -4,7 +4,6 @@
 #include "comm/collective/algorithm.h"
 #include "comm/collective/reduce.h"
 #include "comm/launch/binding.h"
-#include "comm/mpi/inter.h"
 #include "comm/mpi/wire.h"
 #include "comm/shm/pass_fd.h"
 
@@ -26,12 +25,11 @@ typedef struct hier {
     ech__comm base;
     ech__comm *local; /* shared memory of this node; backend mpi: of this rank alone */
     ech__wire wire;
-    ech__between
-        started; /* all-reduces that are started: shards between nodes, or all data between ranks */
-    ech__between blocking; /* all-reduces that are waited for, with another algorithm than direct */
-    int owners;            /* ranks of each node that take part in the exchange between nodes */
-    int *node_of;          /* [world] the node of each rank */
-    int *members;          /* [nodes] how many ranks each has */
+    ech__layout layout; /* of the algorithm of all-reduces */
+    ech__between started, blocking;
+    int owners;   /* ranks of each node that take part in the exchange between nodes */
+    int *node_of; /* [world] the node of each rank */
+    int *members; /* [nodes] how many ranks each has */
     int *
         peers; /* [nodes] the rank of this rank's place on each node; -1: this rank owns no shard */
     int *everyone;   /* [world] 0, 1, 2, ... */
@@ -148,18 +146,14 @@ static ech_status check_limits(hier *h, ech__backend backend)
     return ECH_OK;
 }
 
-/* One node needs no algorithm: shared memory does the work. */
+/* One node needs no algorithm: shared memory does the work. What is not run here is direct. */
 static ech_status choose_algorithm(hier *h, ech__algorithm asked)
 {
     ech__comm *c = &h->base;
-    const bool runs = ech__algorithm_run_of(asked) != ECH__RUN_NOWHERE;
     c->asked = asked;
-    c->algorithm = runs && c->nodes > 1 ? asked : ECH__ALGORITHM_DIRECT;
-    if (c->algorithm == ECH__ALGORITHM_HIERARCHICAL && c->per_node == 0)
-        return ech__fail(c->ctx, ECH_E_UNSUPPORTED,
-                         "--algorithm hierarchical needs ranks that are numbered node by node, as "
-                         "many on every node; direct runs on any nodes");
-    return ECH_OK;
+    c->algorithm = c->nodes > 1 && ech__algorithm_run_of(asked) ? asked : ECH__ALGORITHM_DIRECT;
+    const ech__members members = {.everyone = h->everyone, .peers = h->peers};
+    return ech__algorithm_run_of(c->algorithm)(c, &members, &h->layout);
 }
 
 /* ---- joining ---- */
@@ -195,41 +189,22 @@ static ech_status get_memory(hier *h, int place, int members, int *fd)
     return status;
 }
 
-/* Lays out the algorithm among the ranks. */
 static ech_status join_nodes(hier *h)
 {
-    const ech__comm *c = &h->base;
-    const bool flat = ech__algorithm_run_of(c->algorithm) == ECH__RUN_RANKS;
-    const bool ring = c->algorithm == ECH__ALGORITHM_HIERARCHICAL;
-    const ech__between_options all = {.algorithm = c->algorithm,
-                                      .places = c->world,
-                                      .per_node = ring ? c->per_node : 1,
-                                      .place = c->rank,
-                                      .ranks = h->everyone,
-                                      .first_tag = ECH__TAG_CHUNK};
-    ech__between_options started = all;
-    if (!flat)
-        started =
-            (ech__between_options){.algorithm = ring ? ECH__ALGORITHM_RING : ECH__ALGORITHM_DIRECT,
-                                   .places = c->nodes,
-                                   .per_node = 1,
-                                   .place = h->peers[0] < 0 ? -1 : c->node,
-                                   .ranks = h->peers};
-    started.first_tag = ECH__TAG_STARTED;
-    ech__between_init(&h->started, &h->wire, &started);
+    ech__between_init(&h->started, &h->wire, &h->layout.started);
     ech__shm_set_inter(h->local, &(ech__inter){.begin = ech__between_begin,
                                                .test = ech__between_test,
                                                .push = ech__between_push,
                                                .user = &h->started,
-                                               .flat = flat,
+                                               .flat = h->layout.flat,
                                                .flights = ECH__FLIGHTS,
                                                .chunk_bytes = ECH__CHUNK_BYTES,
                                                .owners = h->owners,
-                                               .world = c->world,
+                                               .world = h->base.world,
                                                .ranks = h->neighbours});
-    if (c->algorithm == ECH__ALGORITHM_DIRECT)
+    if (h->layout.blocking.places == 0)
         return ECH_OK;
-    ech__between_init(&h->blocking, &h->wire, &all);
+    ech__between_init(&h->blocking, &h->wire, &h->layout.blocking);
     return ech__between_reserve(&h->blocking);
 }
 
@@ -332,7 +307,7 @@ static ech_status hier_run(ech__comm *comm, const ech__coll *coll)
     hier *h = of(comm);
     if (comm->nodes == 1)
         return h->local->ops->run(h->local, coll);
-    if (coll->op == ECH__COLL_ALLREDUCE && comm->algorithm != ECH__ALGORITHM_DIRECT)
+    if (coll->op == ECH__COLL_ALLREDUCE && h->layout.blocking.places > 0)
         return ech__between_run(&h->blocking, coll);
     return ech__wire_run(&h->wire, coll);
 }
