@@ -39,9 +39,6 @@ ECH__COMMAND_LIST(ECH__COMMAND_TABLE)
 #define ECH__ROW_ISA(args, field)                                                                  \
     ECH_ROW(STRING, args, field, "isa", ECH__ISA_HELP, .choices = ECH__ISA_CHOICES, .arg = "LEVEL")
 
-/* What echelon info --strategies prints (strategies.c). */
-void ech__cli_strategies(void);
-
 /* ---- helpers of every command (main.c) ---- */
 
 /* Prints "echelon COMMAND: error message" on stderr and returns code. */

@@ -321,7 +321,7 @@ static void print_verdict(const ech__compare *c, int arm)
         return;
     default:
         printf("Undecided: %s measured %.3fx as fast as %s%s", name, r.ratio, first, interval);
-        if (ech__rounds_disturbed(&c->rounds))
+        if (c->rounds.counts_disturbed)
             printf(", but other programs used the cores, which biases a ratio.\n");
         else if (r.starts < ECH__COMPARE_FEWEST_STARTS)
             printf(", but %d starts are too few: 6 are needed.\n", r.starts);
@@ -379,7 +379,7 @@ static void print_notes(const ech__compare *c)
         printf("biased: the first arm differs from its own copy (99 %% interval %.3f to %.3f), so "
                "a ratio this close to 1 means nothing\n",
                noise.low, noise.high);
-    if (ech__rounds_disturbed(r))
+    if (r->counts_disturbed)
         printf("load stayed high in %d of %d starts: other programs used %.2f cores, the "
                "hypervisor took up to %.0f %% of a core%s\n",
                r->disturbed, r->starts, r->average.foreign, 100 * r->average.stolen,

@@ -39,23 +39,15 @@ static const ech__command *const tables[] = {
 #undef TABLE
 };
 
-#define ONE_MORE(name) +1
-enum { COMMANDS = ECH__COMMAND_LIST(ONE_MORE) };
-#undef ONE_MORE
-
-static ech__program program_of(ech__command commands[COMMANDS])
-{
-    for (int i = 0; i < COMMANDS; i++)
-        commands[i] = *tables[i];
-    return (ech__program){.name = "echelon",
-                          .version = ech_version(),
-                          .brief = "parallel deep learning in C: train, measure, predict",
-                          .about = about,
-                          .commands = commands,
-                          .count = COMMANDS,
-                          .sections = sections,
-                          .section_count = sizeof sections / sizeof *sections};
-}
+static const ech__program program = {.name = "echelon",
+                                     .version = ECH_VERSION,
+                                     .brief =
+                                         "parallel deep learning in C: train, measure, predict",
+                                     .about = about,
+                                     .commands = tables,
+                                     .count = sizeof tables / sizeof *tables,
+                                     .sections = sections,
+                                     .section_count = sizeof sections / sizeof *sections};
 
 static int terminal_width(void)
 {
@@ -122,15 +114,14 @@ ech_status ech__cli_json(ech_ctx *ctx, ech_json *json)
     return status;
 }
 
-static int run(ech_ctx *ctx, const ech__program *program, const ech__command *command, char **argv,
-               void *args)
+static int run(ech_ctx *ctx, const ech__command *command, char **argv, void *args)
 {
     ech__option_result given;
     if (command->defaults)
         command->defaults(args);
     ech_status status = ech__option_parse(ctx, command, argv, args, &given);
     if (status == ECH_OK && given.help) {
-        ech__option_help(stdout, program, command, terminal_width());
+        ech__option_help(stdout, &program, command, terminal_width());
         return ECH__EXIT_GOOD;
     }
     if (status == ECH_OK)
@@ -143,14 +134,14 @@ static int run(ech_ctx *ctx, const ech__program *program, const ech__command *co
     return code < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : code;
 }
 
-static int call(ech_ctx *ctx, const ech__program *program, const ech__command *command, char **argv)
+static int call(ech_ctx *ctx, const ech__command *command, char **argv)
 {
     void *args = calloc(1, command->args_bytes);
     if (!args) {
         ech__no_memory(ctx, "the options");
         return ech__cli_fail(ctx, command, ECH__EXIT_FAILED);
     }
-    const int code = run(ctx, program, command, argv, args);
+    const int code = run(ctx, command, argv, args);
     free(args);
     return code;
 }
@@ -179,15 +170,15 @@ static void keep_command_line(char **argv)
 /* ---- pages ---- */
 
 /* Commands without a table: they make pages from the tables. */
-static bool print_page(const ech__program *program, char **argv)
+static bool print_page(char **argv)
 {
     if (argv[0] && !strcmp(argv[0], "--version"))
-        printf("echelon %s\n", program->version);
+        printf("echelon %s\n", program.version);
     else if (argv[0] && !strcmp(argv[0], "man") && !argv[1])
-        ech__option_man(stdout, program);
+        ech__option_man(stdout, &program);
     else if (argv[0] && argv[1] && !argv[2] && !strcmp(argv[0], "completion") &&
              !strcmp(argv[1], "bash"))
-        ech__option_bash(stdout, program);
+        ech__option_bash(stdout, &program);
     else
         return false;
     return true;
@@ -213,19 +204,17 @@ int main(int argc, char **argv)
         fprintf(stderr, "echelon: out of memory\n");
         return ECH__EXIT_FAILED;
     }
-    ech__command commands[COMMANDS];
-    const ech__program program = program_of(commands);
     const ech__command *command;
     char **rest = argv + 1;
     int code = ECH__EXIT_GOOD;
-    if (print_page(&program, rest))
+    if (print_page(rest))
         code = ECH__EXIT_GOOD;
     else if (ech__command_find(ctx, &program, &rest, &command) < 0)
         code = ech__cli_fail(ctx, NULL, ECH__EXIT_USAGE);
     else if (!command)
         ech__option_help(stdout, &program, NULL, terminal_width());
     else
-        code = call(ctx, &program, command, rest);
+        code = call(ctx, command, rest);
     ech_ctx_destroy(ctx);
     return flushed(code);
 }

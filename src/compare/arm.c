@@ -1,7 +1,6 @@
 #include "compare/arm.h"
 #include "base/stats.h"
 #include "base/system/clock.h"
-#include "base/system/last_words.h"
 #include "base/system/process.h"
 #include "base/system/turns.h"
 

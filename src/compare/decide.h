@@ -39,7 +39,6 @@ typedef enum ech__decision {
 #define ECH__DECISION_ENUM(id, text) ECH__DECISION_##id,
     ECH__DECISION_LIST(ECH__DECISION_ENUM)
 #undef ECH__DECISION_ENUM
-        ECH__DECISION_COUNT
 } ech__decision;
 
 const char *ech__decision_name(ech__decision decision);

@@ -42,8 +42,7 @@ struct ech__probe {
     char before[128];   /* nothing else is in the cache line of the ball */
     atomic_int ball;    /* number of the message under way */
     char after[128];
-    bool
-        hyperthreads; /* the system says that cores share a physical core: that is no disturbance */
+    bool hyperthreads; /* the system says that cores share one: that is no disturbance */
     bool ends;
     int count, started;
     core cores[MOST_CORES];

@@ -71,7 +71,7 @@ ech_json *ech__compare_json(const ech__compare *c)
         ech__real("elapsed_s", ech__compare_elapsed(c)), ech__real("interval", ECH__COMPARE_SHARE),
         ech__int("starts", r->starts), ech__int("rounds", r->kept),
         ech__int("dropped_rounds", r->dropped), ech__int("disturbed_starts", r->disturbed),
-        ech__bool("disturbed", ech__rounds_disturbed(r)), ech__bool("stopped", r->was_stopped),
+        ech__bool("disturbed", r->counts_disturbed), ech__bool("stopped", r->was_stopped),
         ech__bool("apart", c->apart), ech__member("before", disturbance_json(&c->before)),
         ech__member("during", disturbance_json(&r->average)), ech__member("arms", arms),
         ech__member("noise", noise_json(c)));

@@ -14,7 +14,8 @@ bool ech__is_disturbed(const ech__disturbance *d)
            d->far > ECH__DISTURBED_FAR;
 }
 
-void ech__disturbance_add(ech__disturbance *sum, const ech__disturbance *more)
+/* Averages over time; of slow, crowded and far the worst. */
+static void add_disturbance(ech__disturbance *sum, const ech__disturbance *more)
 {
     const double seconds = sum->seconds + more->seconds;
     if (!(seconds > 0))
@@ -34,20 +35,12 @@ typedef struct start_times {
     int rounds, quiet;
 } start_times;
 
-/* What starts gave, in the order of starts. */
-typedef struct results {
-    double logs[ECH__COMPARE_ARMS][ECH__COMPARE_STARTS];
-    double times[ECH__COMPARE_ARMS][ECH__COMPARE_STARTS];
-    ech__disturbance average;
-    int starts, kept;
-} results;
-
 typedef struct engine {
     const ech__rounds_options *o;
     const ech__rounds_ops *ops;
     void *self;
     ech__rounds *out;
-    results aside; /* of disturbed starts */
+    ech__rounds aside; /* logs, times, average, starts and kept of disturbed starts */
     uint64_t drawn;
 } engine;
 
@@ -105,7 +98,7 @@ static ech_status run_round(engine *e, start_times *times)
             return ECH_OK;
         ECH_TRY(e->ops->block(e->self, order[i], e->o->block_s, &block));
         step_s[order[i]] = block.step_s;
-        ech__disturbance_add(&seen, &block.seen);
+        add_disturbance(&seen, &block.seen);
         e->out->blocks++;
     }
     e->out->round_s = e->ops->now(e->self) - begin;
@@ -135,20 +128,23 @@ static void plan_rounds(engine *e)
                                           : rounds;
 }
 
-static void set_start(engine *e, int start, double logs[][ECH__COMPARE_STARTS],
-                      double times[][ECH__COMPARE_STARTS], double kept[][ECH__COMPARE_ROUNDS],
-                      int count)
+/* kept: the times of count rounds. */
+static void add_start(const engine *e, double kept[][ECH__COMPARE_ROUNDS], int count,
+                      ech__rounds *to)
 {
     for (int arm = 0; arm < e->o->arms; arm++)
-        logs[arm][start] = ech__compare_start(kept[0], kept[arm], count);
+        to->logs[arm][to->starts] = ech__compare_start(kept[0], kept[arm], count);
     for (int arm = 0; arm < e->o->arms; arm++) /* which sorts them */
-        times[arm][start] = ech__stats_of(kept[arm], (size_t)count).median;
+        to->times[arm][to->starts] = ech__stats_of(kept[arm], (size_t)count).median;
+    to->starts++;
+    to->kept += count;
 }
 
 static void take_over(engine *e, const start_times *t)
 {
     ech__rounds *out = e->out;
     const bool disturbed = 2 * t->quiet < out->planned;
+    ech__rounds *to = disturbed ? &e->aside : out;
     double kept[ECH__COMPARE_ARMS][ECH__COMPARE_ROUNDS];
     int count = 0;
     for (int i = 0; i < t->rounds; i++) {
@@ -158,24 +154,19 @@ static void take_over(engine *e, const start_times *t)
         }
         for (int arm = 0; arm < e->o->arms; arm++)
             kept[arm][count] = t->step_s[arm][i];
-        ech__disturbance_add(disturbed ? &e->aside.average : &out->average, &t->seen[i]);
+        add_disturbance(&to->average, &t->seen[i]);
         count++;
     }
     out->disturbed += disturbed;
-    if (disturbed) {
-        e->aside.kept += count;
-        set_start(e, e->aside.starts++, e->aside.logs, e->aside.times, kept, count);
-    } else if (count) {
-        out->kept += count;
-        set_start(e, out->starts++, out->logs, out->times, kept, count);
-    }
+    if (disturbed || count)
+        add_start(e, kept, count, to);
 }
 
 /* Where most starts were disturbed the load is there to stay, and they are all there is. */
 static void count_disturbed(engine *e)
 {
     ech__rounds *out = e->out;
-    const results *aside = &e->aside;
+    const ech__rounds *aside = &e->aside;
     if (aside->starts <= out->starts) {
         out->dropped += aside->kept;
         return;
@@ -187,7 +178,7 @@ static void count_disturbed(engine *e)
             out->times[arm][out->starts] = aside->times[arm][i];
         }
     }
-    ech__disturbance_add(&out->average, &aside->average);
+    add_disturbance(&out->average, &aside->average);
     out->kept += aside->kept;
 }
 
@@ -271,14 +262,8 @@ ech__ratio ech__rounds_ratio(const ech__rounds *rounds, int arm)
     return ech__compare_ratio(rounds->logs[arm], rounds->starts, ECH__COMPARE_SHARE);
 }
 
-bool ech__rounds_disturbed(const ech__rounds *rounds)
-{
-    return rounds->counts_disturbed;
-}
-
 ech__decision ech__rounds_decide(const ech__rounds *rounds, int arm, double threshold)
 {
     const ech__ratio r = ech__rounds_ratio(rounds, arm);
-    return ech__rounds_disturbed(rounds) ? ECH__DECISION_UNDECIDED
-                                         : ech__compare_judge(&r, threshold);
+    return rounds->counts_disturbed ? ECH__DECISION_UNDECIDED : ech__compare_judge(&r, threshold);
 }

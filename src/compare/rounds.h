@@ -19,8 +19,7 @@ enum { ECH__COMPARE_ARMS = 9 }; /* with the copy */
 typedef struct ech__disturbance {
     double seconds;
     double foreign; /* cores that other programs used */
-    double
-        stolen; /* share of its time that the hypervisor took from the core that it took most from */
+    double stolen;  /* share that the hypervisor took of the core that it took most from */
     double slow; /* time of the probe's loop on the slowest core, by what it usually takes there */
     /* Time of the loop on all cores at once by that on one core alone, at worst. About 2 where a hypervisor runs
      * two of the cores on one physical core: then two devices have the speed of one. 1 where the system says that
@@ -38,8 +37,6 @@ typedef struct ech__disturbance {
 #define ECH__DISTURBED_CROWDED 1.4
 #define ECH__DISTURBED_FAR 2.5
 bool ech__is_disturbed(const ech__disturbance *d);
-/* Averages over time; of slow, crowded and far the worst. */
-void ech__disturbance_add(ech__disturbance *sum, const ech__disturbance *more);
 
 typedef struct ech__block {
     double step_s; /* median of its steps without the first */
@@ -94,5 +91,3 @@ ech_status ech__rounds_run(const ech__rounds_options *options, const ech__rounds
 ech__ratio ech__rounds_ratio(const ech__rounds *rounds, int arm);
 /* Undecided where the starts were disturbed: other programs bias a ratio, they do not only add noise to it. */
 ech__decision ech__rounds_decide(const ech__rounds *rounds, int arm, double threshold);
-/* Whether most starts were disturbed. */
-bool ech__rounds_disturbed(const ech__rounds *rounds);

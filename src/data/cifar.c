@@ -13,9 +13,6 @@ static const char *const names[ECH__CIFAR_FILES] = {
     "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin",
 };
 
-/* As the archive unpacks. */
-static const char archive_folder[] = "cifar-10-batches-bin";
-
 /* Records of CIFAR-100 have a second label. */
 enum { CIFAR100_RECORD = ECH__CIFAR_RECORD + 1 };
 
@@ -27,7 +24,8 @@ const char *ech__cifar_file_name(int file)
 
 /* ---- one file ---- */
 
-ech_status ech__cifar_check_size(ech_ctx *ctx, const char *path, const uint8_t *head, int64_t bytes)
+/* head: the first bytes of the file, which tell what else it could be. */
+static ech_status check_size(ech_ctx *ctx, const char *path, const uint8_t head[2], int64_t bytes)
 {
     if (bytes >= 2 && head[0] == 0x1f && head[1] == 0x8b)
         return ech__fail(ctx, ECH_E_FORMAT, "%s: is a gzip file; unpack it", path);
@@ -44,29 +42,27 @@ ech_status ech__cifar_check_size(ech_ctx *ctx, const char *path, const uint8_t *
                      ECH__CIFAR_RECORD, ECH__CIFAR_FILE);
 }
 
-ech_status ech__cifar_check_labels(ech_ctx *ctx, const char *path, const uint8_t *records,
-                                   int64_t count)
+static ech_status check_labels(ech_ctx *ctx, const char *path, const uint8_t *records)
 {
-    for (int64_t i = 0; i < count; i++) {
+    for (int i = 0; i < ECH__CIFAR_RECORDS; i++) {
         const int label = records[i * ECH__CIFAR_RECORD];
         if (label >= ECH__CIFAR_CLASSES)
             return ech__fail(ctx, ECH_E_FORMAT,
-                             "%s: record %" PRId64 " of %" PRId64
-                             " has label %d; the largest is %d",
-                             path, i + 1, count, label, ECH__CIFAR_CLASSES - 1);
+                             "%s: record %d of %d has label %d; the largest is %d", path, i + 1,
+                             ECH__CIFAR_RECORDS, label, ECH__CIFAR_CLASSES - 1);
     }
     return ECH_OK;
 }
 
 static ech_status read_open(ech_ctx *ctx, const char *path, int fd, int64_t bytes, uint8_t *records)
 {
-    uint8_t head[ECH__CIFAR_HEAD] = {0};
-    const size_t first = bytes < ECH__CIFAR_HEAD ? (size_t)bytes : ECH__CIFAR_HEAD;
+    uint8_t head[2] = {0};
+    const size_t first = bytes < 2 ? (size_t)bytes : 2;
     ECH_TRY(ech__file_pread(ctx, path, fd, (ech__file_range){.buffer = head, .bytes = first}));
-    ECH_TRY(ech__cifar_check_size(ctx, path, head, bytes));
+    ECH_TRY(check_size(ctx, path, head, bytes));
     ECH_TRY(ech__file_pread(ctx, path, fd,
                             (ech__file_range){.buffer = records, .bytes = ECH__CIFAR_FILE}));
-    return ech__cifar_check_labels(ctx, path, records, ECH__CIFAR_RECORDS);
+    return check_labels(ctx, path, records);
 }
 
 ech_status ech__cifar_read(ech_ctx *ctx, const char *path, uint8_t *records)
@@ -81,25 +77,28 @@ ech_status ech__cifar_read(ech_ctx *ctx, const char *path, uint8_t *records)
 
 /* ---- a split ---- */
 
-static bool exists(const char *dir, const char *folder, const char *name)
+enum { PATH_BYTES = 4096 };
+
+/* False where there is no file DIR/FOLDER/NAME, or its path is too long. */
+static bool find(const char *dir, const char *folder, const char *name, char path[PATH_BYTES])
 {
-    char path[4096];
-    const int length = snprintf(path, sizeof path, "%s/%s%s", dir, folder, name);
-    return length > 0 && length < (int)sizeof path && access(path, F_OK) == 0;
+    const int length = snprintf(path, PATH_BYTES, "%s/%s%s", dir, folder, name);
+    return length > 0 && length < PATH_BYTES && access(path, F_OK) == 0;
 }
 
 /* The error message for a missing file; it depends on what the directory has instead. */
 static ech_status missing(ech_ctx *ctx, const char *dir, const char *name)
 {
     struct stat st;
+    char path[PATH_BYTES];
     if (stat(dir, &st) != 0)
         return ech__fail(ctx, ECH_E_IO, "%s: there is no such directory", dir);
     if (!S_ISDIR(st.st_mode))
         return ech__fail(ctx, ECH_E_IO, "%s: is not a directory", dir);
-    if (exists(dir, "", "train.bin") && exists(dir, "", "test.bin"))
+    if (find(dir, "", "train.bin", path) && find(dir, "", "test.bin", path))
         return ech__fail(ctx, ECH_E_FORMAT,
                          "%s: holds CIFAR-100 (train.bin, test.bin); CIFAR-10 is needed", dir);
-    if (exists(dir, "", "data_batch_1"))
+    if (find(dir, "", "data_batch_1", path))
         return ech__fail(ctx, ECH_E_FORMAT,
                          "%s: holds CIFAR-10 for Python; the binary version (%s) is needed", dir,
                          name);
@@ -110,22 +109,11 @@ static ech_status missing(ech_ctx *ctx, const char *dir, const char *name)
 
 static ech_status read_file(ech_ctx *ctx, const char *dir, int file, uint8_t *records)
 {
-    char path[4096];
-    const char *name = names[file];
-    const char *folder = "", *slash = "";
-    if (!exists(dir, "", name)) {
-        char below[sizeof archive_folder + 1];
-        snprintf(below, sizeof below, "%s/", archive_folder);
-        if (!exists(dir, below, name))
-            return missing(ctx, dir, name);
-        folder = archive_folder;
-        slash = "/";
-    }
-    const int length = snprintf(path, sizeof path, "%s/%s%s%s", dir, folder, slash, name);
-    if (length < 0 || length >= (int)sizeof path)
-        return ech__fail(ctx, ECH_E_LIMIT, "the path of the data directory has over %zu bytes",
-                         sizeof path);
-    return ech__cifar_read(ctx, path, records);
+    char path[PATH_BYTES];
+    /* As the archive unpacks, or as it was copied out of there. */
+    return find(dir, "", names[file], path) || find(dir, "cifar-10-batches-bin/", names[file], path)
+               ? ech__cifar_read(ctx, path, records)
+               : missing(ctx, dir, names[file]);
 }
 
 ech_status ech__cifar_open(ech_ctx *ctx, const char *dir, ech__split split, ech__cifar *out)

@@ -49,15 +49,6 @@ const char *ech__cifar_file_name(int file);
 /* Reads one file, of exactly ECH__CIFAR_FILE bytes, into records and checks it. */
 ech_status ech__cifar_read(ech_ctx *ctx, const char *path, uint8_t *records);
 
-/* Whether bytes could be a CIFAR-10 file: their number, and then every label. head is the first few
- * bytes of the file (at most ECH__CIFAR_HEAD), which tell what else it could be. path is for the
- * error message. */
-enum { ECH__CIFAR_HEAD = 4 };
-ech_status ech__cifar_check_size(ech_ctx *ctx, const char *path, const uint8_t *head,
-                                 int64_t bytes);
-ech_status ech__cifar_check_labels(ech_ctx *ctx, const char *path, const uint8_t *records,
-                                   int64_t count);
-
 /* Adds the files up: what a whole set must come out as. */
 typedef struct ech__cifar_tally {
     int64_t count;

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 ECH__NAMES(ech__images_source_name, ech__images_source, ECH__IMAGES_SOURCE_LIST)
-ECH__NAMES(ech__split_name, ech__split, ECH__SPLIT_LIST)
 
 ech__images_options ech__images_defaults(void)
 {

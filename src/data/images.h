@@ -30,17 +30,7 @@ typedef enum ech__images_source {
 
 const char *ech__images_source_name(ech__images_source source);
 
-#define ECH__SPLIT_LIST(X)                                                                         \
-    X(TRAIN, "train")                                                                              \
-    X(TEST, "test")
-
-typedef enum ech__split {
-#define ECH__SPLIT_ENUM(id, text) ECH__SPLIT_##id,
-    ECH__SPLIT_LIST(ECH__SPLIT_ENUM)
-#undef ECH__SPLIT_ENUM
-} ech__split;
-
-const char *ech__split_name(ech__split split);
+typedef enum ech__split { ECH__SPLIT_TRAIN, ECH__SPLIT_TEST } ech__split;
 
 typedef struct ech__images ech__images;
 

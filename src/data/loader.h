@@ -41,18 +41,15 @@ typedef enum ech__norm {
 typedef struct ech__loader_options {
     int64_t batch; /* samples per rank and step */
     ech__norm norm;
-    uint64_t seed; /* of order and augmentation */
-    bool shuffle;  /* else the order of the set */
-    bool
-        augment; /* crop out of 4 black pixels all around, and flip left to right every other time */
+    uint64_t seed;  /* of order and augmentation */
+    bool shuffle;   /* else the order of the set */
+    bool augment;   /* crop out of 4 black pixels all around, and flip every other time */
     bool drop_last; /* leave out the samples that do not fill a step of all ranks */
     int rank, world;
-    int64_t
-        global; /* samples of a step over all ranks; batch is the most that one takes. 0: batch * world */
-    int64_t epoch,
-        step;       /* where to start; step == steps per epoch is the start of the next epoch */
-    int64_t epochs; /* number of the epoch to stop before; 0: go on for ever */
-    int buffers;    /* batches in memory, at least 2; 0: as many as hide the loading */
+    int64_t global; /* samples of a step; batch is the most that a rank takes. 0: batch * world */
+    int64_t epoch, step; /* where to start; step == steps per epoch starts the next epoch */
+    int64_t epochs;      /* number of the epoch to stop before; 0: go on for ever */
+    int buffers;         /* batches in memory, at least 2; 0: as many as hide the loading */
 } ech__loader_options;
 
 /* Batch 64, CIFAR-10's mean and std, shuffled, not augmented, tail dropped, rank 0 of 1. */

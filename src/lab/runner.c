@@ -1,6 +1,5 @@
 #include "lab/runner.h"
 #include "base/system/clock.h"
-#include "base/system/last_words.h"
 #include "base/system/process.h"
 
 #include <fcntl.h>

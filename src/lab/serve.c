@@ -1,6 +1,6 @@
 #include "lab/serve.h"
 #include "base/system/clock.h"
-#include "base/system/threads.h"
+#include "base/system/available.h"
 #include "lab/live.h"
 
 #include <arpa/inet.h>

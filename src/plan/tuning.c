@@ -1,7 +1,7 @@
 #include "plan/tuning.h"
 #include "base/arena.h"
 #include "base/file/json.h"
-#include "base/file/store_lock.h"
+#include "base/file/dir.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* The file of costs: read, merged with what others wrote, and written. */
-#include "base/file/store_lock.h"
+#include "base/file/dir.h"
 #include "price/costs_internal.h"
 
 #include <errno.h>

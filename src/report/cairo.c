@@ -1,6 +1,6 @@
 /* The one file that knows cairo and pango. */
 #include "report/cairo.h"
-#include "base/system/threads.h"
+#include "base/system/available.h"
 
 #include <cairo-pdf.h>
 #include <math.h>

@@ -420,14 +420,6 @@ struct ech__safetensors_writer {
     int64_t data_start;
 };
 
-static ech_json *shape_json(const ech__shape *shape)
-{
-    ech_json *dims = ech__json_array();
-    for (int i = 0; i < shape->ndims; i++)
-        ech__json_append_int(&dims, shape->dims[i]);
-    return dims;
-}
-
 /* Adds one tensor to the header and moves *end after its data. */
 static ech_status add_tensor(ech_ctx *ctx, ech_json **json, const ech__safetensor *tensor,
                              int64_t *end)
@@ -440,13 +432,10 @@ static ech_status add_tensor(ech_ctx *ctx, ech_json **json, const ech__safetenso
         !ech__mul(elems, ech__dtype_bytes(tensor->dtype), &bytes) || !ech__add(begin, bytes, end))
         return ech__fail(ctx, ECH_E_INVALID, "tensor %s: shape %s cannot be written",
                          show(tensor->name).s, ech__shape_format(&tensor->shape).s);
-    ech_json *entry = ech__json_object(), *offsets = ech__json_array();
-    ech__json_append_int(&offsets, begin);
-    ech__json_append_int(&offsets, *end);
-    ech__json_set_string(&entry, "dtype", type_names[tensor->dtype]);
-    ech__json_set(&entry, "shape", shape_json(&tensor->shape));
-    ech__json_set(&entry, "data_offsets", offsets);
-    ech__json_set(json, tensor->name, entry);
+    ech__json_set(json, tensor->name,
+                  ECH__JSON(ech__string("dtype", type_names[tensor->dtype]),
+                            ech__ints("shape", tensor->shape.dims, (size_t)tensor->shape.ndims),
+                            ech__ints("data_offsets", (const int64_t[]){begin, *end}, 2)));
     if (!*json)
         return ech__fail(ctx, ECH_E_INVALID, "tensor %s: no memory, or the name is not UTF-8",
                          show(tensor->name).s);

@@ -95,13 +95,15 @@ static const ech__command commands[] = {
     {.name = "bench comm", .brief = "measure collectives"},
     {.name = "bench step", .brief = "measure steps"},
 };
+static const ech__command *const listed[] = {&commands[0], &commands[1], &commands[2],
+                                             &commands[3]};
 static const ech__option_section sections[] = {{"EXIT STATUS", "0 good\n\n1 failed"}};
 static const ech__program program = {.name = "prog",
                                      .version = "1.2",
                                      .brief = "a program",
                                      .about = "Does things.",
-                                     .commands = commands,
-                                     .count = COUNT(commands),
+                                     .commands = listed,
+                                     .count = COUNT(listed),
                                      .sections = sections,
                                      .section_count = 1};
 
@@ -404,8 +406,8 @@ static void commands_are_found(void **state)
 static void the_longer_name_is_preferred(void **state)
 {
     parsed *p = *state;
-    static const ech__command lists[2][2] = {{{.name = "plan"}, {.name = "plan fit"}},
-                                             {{.name = "plan fit"}, {.name = "plan"}}};
+    static const ech__command plan = {.name = "plan"}, fit = {.name = "plan fit"};
+    static const ech__command *const lists[2][2] = {{&plan, &fit}, {&fit, &plan}};
     static const char *const lines[][2] = {
         {"plan fit x", "plan fit"}, {"plan --x", "plan"}, {"plan fits", "plan"}, {"plan", "plan"}};
     for (size_t i = 0; i < 2; i++) {

@@ -1,5 +1,5 @@
 /* Threads that cannot be started are found before a library needs them. */
-#include "base/system/threads.h"
+#include "base/system/available.h"
 
 #include "support/cmocka_first.h"
 #include <string.h>

@@ -56,7 +56,6 @@ static void has_the_shapes_of_cifar_10(void **state)
     }
     assert_string_equal(ech__images_source_name(ECH__IMAGES_SYNTHETIC), "synthetic");
     assert_string_equal(ech__images_source_name(ECH__IMAGES_CIFAR10), "cifar10");
-    assert_string_equal(ech__split_name(ECH__SPLIT_TEST), "test");
     assert_int_equal(ech__images_defaults().source, ECH__IMAGES_SYNTHETIC);
     ech__images_close(NULL);
 }

@@ -1,7 +1,7 @@
 /* The tuning store: what was measured once stays, and plans follow it. */
 #include "base/file/file.h"
 #include "base/file/json.h"
-#include "base/file/store_lock.h"
+#include "base/file/dir.h"
 #include "device/device.h"
 #include "models/internal.h"
 #include "plan/plan.h"

@@ -1,4 +1,5 @@
-/* Directories: made with their parents, claimed by one process at a time, made durable, removed with what is in them.
+/* Directories: made with their parents, claimed by one process at a time, made durable, removed with what is in them;
+ * and the lock of a file that several processes replace.
  *
  *     ech__claim claim;
  *     ECH_TRY(ech__claim_take(ctx, &claim, &(ech__claim_options){"run directory", "runs/a", ".run.lock"}));
@@ -32,8 +33,7 @@ typedef struct ech__claim {
 typedef struct ech__claim_options {
     const char *what; /* names the directory in error messages: "run directory" */
     const char *dir;
-    const char *
-        lock; /* file name; one for each kind of files, so that one run may put several kinds into one place */
+    const char *lock; /* file name; one for each kind of files that may be in one place */
 } ech__claim_options;
 
 /* Makes the directory with its parents and locks it. Where another process holds it the error says
@@ -41,3 +41,14 @@ typedef struct ech__claim_options {
 ech_status ech__claim_take(ech_ctx *ctx, ech__claim *claim, const ech__claim_options *options);
 /* Removes the lock file, and the directories that were made for the claim where nothing was put into them. */
 void ech__claim_release(ech__claim *claim);
+
+/* The lock of a file that several processes read, merge and replace, such as the tuning store. It is a file of its
+ * own, because the stored file is replaced.
+ *
+ *     int lock;
+ *     ECH_TRY(ech__store_lock(ctx, "tuning.json", 5, &lock));      tuning.json.lock
+ *     ...read, merge, write...
+ *     close(lock);                                                 also when the process ends
+ *
+ * Waits at most so many seconds for another holder; fails where the lock cannot be had. */
+ech_status ech__store_lock(ech_ctx *ctx, const char *path, double seconds, int *out);

@@ -570,7 +570,7 @@ static ech_status unknown_command(ech_ctx *ctx, const ech__program *program, cha
     for (size_t i = 0; i < program->count; i++) {
         bool whole;
         size_t len;
-        const char *name = program->commands[i].name;
+        const char *name = program->commands[i]->name;
         if (match_command(name, argv, &whole) != words)
             continue;
         name = word_behind(name, words, &len);
@@ -595,10 +595,10 @@ ech_status ech__command_find(ech_ctx *ctx, const ech__program *program, char ***
     *out = NULL;
     for (size_t i = 0; i < program->count; i++) {
         bool whole;
-        const int words = match_command(program->commands[i].name, *argv, &whole);
+        const int words = match_command(program->commands[i]->name, *argv, &whole);
         if (words > best || (words == best && whole)) {
             best = words;
-            *out = whole ? &program->commands[i] : NULL;
+            *out = whole ? program->commands[i] : NULL;
         }
     }
     if (*out) {

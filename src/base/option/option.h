@@ -155,7 +155,7 @@ typedef struct ech__option_section {
 typedef struct ech__program {
     const char *name, *version, *brief;
     const char *about; /* may be NULL */
-    const ech__command *commands;
+    const ech__command *const *commands;
     size_t count;
     const ech__option_section *sections;
     size_t section_count;

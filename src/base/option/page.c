@@ -102,9 +102,9 @@ static void wrap_end(wrapper *w)
     w->column = 0;
 }
 
-static void wrap_paragraphs(wrapper *w, const char *text)
+static void wrap_text(wrapper *w, int indent, const char *text)
 {
-    wrap_start(w, 0);
+    wrap_start(w, indent);
     wrap_words(w, text);
     wrap_end(w);
 }
@@ -219,11 +219,8 @@ static void print_examples(wrapper *w, const ech__command *command)
     for (size_t i = 0; i < command->example_count; i++) {
         const ech__option_example *example = &command->examples[i];
         fprintf(w->file, "%s  %s\n", i ? "" : "\nExamples:\n", example->line);
-        if (example->text) {
-            wrap_start(w, 6);
-            wrap_words(w, example->text);
-            wrap_end(w);
-        }
+        if (example->text)
+            wrap_text(w, 6, example->text);
     }
 }
 
@@ -231,19 +228,17 @@ static void print_program_help(wrapper *w, const ech__program *program)
 {
     int widest = 0;
     fprintf(w->file, "Usage: %s COMMAND [OPTIONS]\n\n", program->name);
-    wrap_paragraphs(w, program->about ? program->about : program->brief);
+    wrap_text(w, 0, program->about ? program->about : program->brief);
     for (size_t i = 0; i < program->count; i++) {
-        const int len = (int)strlen(program->commands[i].name);
+        const int len = (int)strlen(program->commands[i]->name);
         widest = len > widest ? len : widest;
     }
     fputs("\nCommands:\n", w->file);
     for (size_t i = 0; i < program->count; i++) {
-        const ech__command *command = &program->commands[i];
+        const ech__command *command = program->commands[i];
         fprintf(w->file, "  %s", command->name);
         w->column = 2 + (int)strlen(command->name);
-        wrap_start(w, widest + 4);
-        wrap_words(w, command->brief);
-        wrap_end(w);
+        wrap_text(w, widest + 4, command->brief);
     }
     fprintf(w->file, "\n%s COMMAND --help shows the options of a command.\n", program->name);
 }
@@ -258,7 +253,7 @@ void ech__option_help(FILE *file, const ech__program *program, const ech__comman
     }
     print_usage(&w, program, command);
     fputc('\n', file);
-    wrap_paragraphs(&w, command->about ? command->about : command->brief);
+    wrap_text(&w, 0, command->about ? command->about : command->brief);
     print_arguments(&w, command, text_column(command));
     print_options(&w, command, text_column(command));
     print_examples(&w, command);
@@ -408,7 +403,7 @@ void ech__option_man(FILE *file, const ech__program *program)
           "sign.\nSizes take K, M, G and T, which are powers of 1024.\n",
           file);
     for (size_t i = 0; i < program->count; i++)
-        roff_command(file, program, &program->commands[i]);
+        roff_command(file, program, program->commands[i]);
     for (size_t i = 0; i < program->section_count; i++) {
         roff_macro(file, "SH", program->sections[i].title);
         roff_text(file, program->sections[i].text);
@@ -484,7 +479,7 @@ static bool same_first_word(const ech__command *a, const ech__command *b)
 static bool is_first_of_family(const ech__program *program, size_t index)
 {
     for (size_t i = 0; i < index; i++) {
-        if (same_first_word(&program->commands[i], &program->commands[index]))
+        if (same_first_word(program->commands[i], program->commands[index]))
             return false;
     }
     return true;
@@ -495,19 +490,19 @@ static void bash_command_names(FILE *file, const ech__program *program)
 {
     fputs("            \"\") words=\"help", file);
     for (size_t i = 0; i < program->count; i++) {
-        const char *name = program->commands[i].name;
+        const char *name = program->commands[i]->name;
         if (is_first_of_family(program, i))
             fprintf(file, " %.*s", (int)strcspn(name, " "), name);
     }
     fputs("\" ;;\n", file);
     for (size_t i = 0; i < program->count; i++) {
-        const char *name = program->commands[i].name;
+        const char *name = program->commands[i]->name;
         if (!strchr(name, ' ') || !is_first_of_family(program, i))
             continue;
         fprintf(file, "            \"%.*s\") words=\"", (int)strcspn(name, " "), name);
         for (size_t k = i; k < program->count; k++) {
-            const char *second = strchr(program->commands[k].name, ' ');
-            if (second && same_first_word(&program->commands[i], &program->commands[k]))
+            const char *second = strchr(program->commands[k]->name, ' ');
+            if (second && same_first_word(program->commands[i], program->commands[k]))
                 fprintf(file, "%s%s", k == i ? "" : " ", second + 1);
         }
         fputs("\" ;;\n", file);
@@ -548,18 +543,18 @@ void ech__option_bash(FILE *file, const ech__program *program)
     fputs(bash_head, file);
     fputs("    case \"$command ${COMP_WORDS[2]}\" in\n", file);
     for (size_t i = 0; i < program->count; i++) {
-        const char *name = program->commands[i].name;
+        const char *name = program->commands[i]->name;
         if (strchr(name, ' '))
             fprintf(file, "        \"%s\") [[ $COMP_CWORD -gt 2 ]] && command=\"%s\" ;;\n", name,
                     name);
     }
     fputs("    esac\n    case \"$command $prev\" in\n", file);
     for (size_t i = 0; i < program->count; i++)
-        bash_option_values(file, &program->commands[i]);
+        bash_option_values(file, program->commands[i]);
     fputs("    esac\n    if [[ -z $words$kind ]]; then\n        case \"$command\" in\n", file);
     bash_command_names(file, program);
     for (size_t i = 0; i < program->count; i++)
-        bash_command_words(file, &program->commands[i]);
+        bash_command_words(file, program->commands[i]);
     fputs("        esac\n    fi\n", file);
     fputs(bash_tail, file);
     fprintf(file, "complete -F _%s %s\n", program->name, program->name);

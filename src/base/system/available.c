@@ -1,6 +1,7 @@
 #include "base/system/available.h"
 #include "base/format.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,10 +103,8 @@ static int64_t limit_left(int limit, int used_field)
  * stacks of threads. */
 static int64_t taken_besides(int threads)
 {
-    enum {
-        LIBRARIES = 64 << 20,
-        OTHER_THREADS = 3
-    }; /* the worker of a device, the loader, the live view */
+    /* The worker of a device, the loader, the live view. */
+    enum { LIBRARIES = 64 << 20, OTHER_THREADS = 3 };
     pthread_attr_t attributes;
     size_t stack = 8 << 20;
     if (pthread_attr_init(&attributes) == 0) {
@@ -171,4 +170,33 @@ ech_status ech__memory_check(ech_ctx *ctx, const char *what, int64_t bytes, int 
         "%s needs %lld bytes (%s)%s, and %lld bytes (%s) are available on this machine", what,
         (long long)bytes, ech__format_bytes(bytes).s, whose, (long long)machine,
         ech__format_bytes(machine).s);
+}
+
+/* ---- threads ---- */
+
+static void *wait_for(void *gate)
+{
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+ech_status ech__threads_check(ech_ctx *ctx, const char *what, int count)
+{
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t threads[ECH__THREADS_MOST];
+    int started = 0, error = 0;
+    assert(count <= ECH__THREADS_MOST);
+    pthread_mutex_lock(&gate); /* so that none is over before the last one has begun */
+    while (started < count && !error) {
+        error = pthread_create(&threads[started], NULL, wait_for, &gate);
+        started += !error;
+    }
+    pthread_mutex_unlock(&gate);
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    return error ? ech__fail(ctx, ECH_E_LIMIT,
+                             "%s needs %d thread%s, of which %d can be started: %s; see ulimit -u",
+                             what, count, count == 1 ? "" : "s", started, strerror(error))
+                 : ECH_OK;
 }

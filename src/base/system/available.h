@@ -1,4 +1,5 @@
-/* How much memory can be had now: what the machine, the control group and the limits of this process leave.
+/* How much memory can be had now: what the machine, the control group and the limits of this process leave; and
+ * whether threads can be started.
  *
  *     ECH_TRY(ech__memory_check(ctx, "the data set", bytes, ranks, threads));
  *
@@ -24,3 +25,8 @@ bool ech__process_limited(void);
  * many threads; `what` needs them. */
 ech_status ech__memory_check(ech_ctx *ctx, const char *what, int64_t bytes, int sharers,
                              int threads);
+
+/* For libraries that abort where they cannot: starts so many threads at the same time, up to ECH__THREADS_MOST, and
+ * ends them again. `what` needs them, and names them in the error message. */
+enum { ECH__THREADS_MOST = 16 };
+ech_status ech__threads_check(ech_ctx *ctx, const char *what, int count);

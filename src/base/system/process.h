@@ -64,3 +64,8 @@ int ech__process_wait(pid_t pid);
 /* This process's environment with count changes: "NAME=VALUE" sets, "NAME" removes. The caller frees the list, not the
  * texts. NULL where there is no memory. */
 char **ech__process_env(const char *const *changes, size_t count);
+
+/* Why a process failed, as it said itself: the last line of its errors, in the file at path, that says something.
+ * Without "echelon COMMAND: " before it and without control characters; what a rank said comes before what its
+ * launcher says of the rank's end. False where the file has no such line. */
+bool ech__last_words(const char *path, char *out, size_t bytes);

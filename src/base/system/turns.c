@@ -19,7 +19,7 @@ struct ech__turns {
     int64_t begin_ns, block_ns, steps;
     size_t used;
     char buffer
-        [BUFFER]; /* lines that were not sent yet: nothing is sent between the steps of a block unless it is full */
+        [BUFFER]; /* not sent yet: nothing is between the steps of a block unless it is full */
 };
 
 static const char *path_of(void)

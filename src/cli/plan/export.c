@@ -1,5 +1,5 @@
 /* echelon plan export: measured costs for use on another machine. */
-#include "cli/plan/options.h"
+#include "cli/plan/plan.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* What echelon plan measures: ranks of this program do it one after the other, and hand it over in a file. */
 #include "base/system/available.h"
 #include "base/file/dir.h"
-#include "cli/plan/options.h"
+#include "cli/plan/plan.h"
 #include "cli/train/ranks.h"
 #include "device/device.h"
 #include "predict/capacity.h"

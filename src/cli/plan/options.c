@@ -1,4 +1,4 @@
-#include "cli/plan/options.h"
+#include "cli/plan/plan.h"
 #include "base/file/file.h"
 #include "device/device.h"
 #include "report/report.h"

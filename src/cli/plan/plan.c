@@ -1,6 +1,6 @@
 /* echelon plan: measures what a step costs on one device where that is not known yet, and prices it on others. */
 #include "cli/train/capacity.h"
-#include "cli/plan/options.h"
+#include "cli/plan/plan.h"
 #include "device/device.h"
 
 #include <stdio.h>
@@ -23,9 +23,9 @@ static ech_status price_all(ech_ctx *ctx, const args *a, const counts *devices, 
         ECH_TRY(ech__scale(r->pricing, &r->load, devices->n[i], &r->rows[i]));
         most = devices->n[i] > most ? devices->n[i] : most;
     }
-    if (!ech__strategy_row_of(r->strategy)->cuts_model)
+    if (!ech__strategy_row_of(r->config->parallel)->cuts_model)
         ECH_TRY(ech__find_break_even(r->pricing, &r->load, &r->half));
-    if (ech__strategy_row_of(r->strategy)->has_ranks)
+    if (ech__strategy_row_of(r->config->parallel)->has_ranks)
         ECH_TRY(ech__find_crossings(r->pricing, &r->load, &r->half, most, r->crossings,
                                     &r->ncrossings));
     if (a->advise)
@@ -46,12 +46,10 @@ static ech_status show(ech_ctx *ctx, const args *a, const ech__plan_result *r)
 }
 
 /* From the plan alone: what one device needs, and the most that it could take. */
-static ech_status find_capacity(ech_ctx *ctx, const args *a, int64_t batch, ech__plan_result *r)
+static ech_status find_capacity(ech_ctx *ctx, int64_t batch, ech__plan_result *r)
 {
     ech__capacity capacity;
-    ech__run_config config = ech__plan_config(a);
-    config.train.device_memory = a->run.train.device_memory;
-    ECH_TRY(ech__capacity_init(ctx, &config, 1, &capacity));
+    ECH_TRY(ech__capacity_init(ctx, r->config, 1, &capacity));
     r->limit = capacity.limit;
     ECH_TRY(ech__capacity_need(&capacity, batch, &r->need));
     return ech__capacity_largest(&capacity, &r->largest);
@@ -65,21 +63,17 @@ static ech_status price(const ech__plan_measuring *m, ech__costs *costs,
     const ech__load *load = m->load;
     ech__run_config config = ech__plan_config(a);
     config.train.device_memory = a->run.train.device_memory;
-    ech__plan_result r = {.config = &config,
-                          .strategy = a->run.parallel,
+    ech__plan_result r = {.args = a,
+                          .config = &config,
                           .load = *load,
                           .given_links = cluster != NULL,
                           .costs = *file ? file : NULL,
                           .machine = ech__costs_exported(costs) ? ech__costs_exported(costs)
                                                                 : ech__costs_machine_name(costs),
                           .exported = ech__costs_exported(costs) != NULL,
-                          .device_speed = a->device_speed,
-                          .device = m->device,
-                          .device_file = a->device_spec,
-                          .advised = a->advise,
-                          .efficiency = a->efficiency};
+                          .device = m->device};
     const ech__pricing_options o = {.config = &config,
-                                    .strategy = r.strategy,
+                                    .strategy = config.parallel,
                                     .costs = costs,
                                     .sped_up = a->device_speed != 1,
                                     .device = m->device,
@@ -87,8 +81,8 @@ static ech_status price(const ech__plan_measuring *m, ech__costs *costs,
                                     .algorithm = a->run.algorithm,
                                     .beside = m->beside};
     ech_status status = ech__pricing_create(ctx, &o, &r.pricing);
-    if (status == ECH_OK && ech__strategy_row_of(r.strategy)->has_ranks)
-        status = find_capacity(ctx, a, ech__load_of(load, 1), &r);
+    if (status == ECH_OK && ech__strategy_row_of(config.parallel)->has_ranks)
+        status = find_capacity(ctx, ech__load_of(load, 1), &r);
     if (status == ECH_OK) {
         r.beside = ech__pricing_beside(r.pricing);
         status = price_all(ctx, a, m->devices, &r);

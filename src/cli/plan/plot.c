@@ -32,7 +32,7 @@ static ech_status price_point(const ech__plan_result *r, int64_t devices, ech__p
 static ech_status find_points(const ech__plan_result *r, ech__plot_point *points, size_t *count)
 {
     const int64_t most = r->rows[r->count - 1].price.devices;
-    const bool layers = ech__strategy_row_of(r->strategy)->cuts_model;
+    const bool layers = ech__strategy_row_of(r->config->parallel)->cuts_model;
     *count = 0;
     for (size_t i = 0; layers && i < r->count && i < MOST_POINTS; i++)
         ECH_TRY(price_point(r, r->rows[i].price.devices, &points[(*count)++]));
@@ -47,7 +47,8 @@ static void print_title(const ech__plan_result *r, char *out, size_t bytes)
     char model[64];
     const bool global = r->load.global > 0;
     snprintf(out, bytes, "%s, %s: %lld samples a step%s",
-             ech__plan_model(r->config, model, sizeof model), ech__strategy_name(r->strategy),
+             ech__plan_model(r->config, model, sizeof model),
+             ech__strategy_name(r->config->parallel),
              (long long)(global ? r->load.global : r->load.batch), global ? "" : " on each device");
 }
 

@@ -24,7 +24,7 @@ static const char *clock_of(const ech__price *price)
 
 static void show_links(const ech__plan_result *r)
 {
-    const ech__strategy_row *row = ech__strategy_row_of(r->strategy);
+    const ech__strategy_row *row = ech__strategy_row_of(r->config->parallel);
     const ech__cluster *c = ech__pricing_cluster(r->pricing);
     if (row->moves && !r->given_links) {
         printf("Devices share this machine's memory; %s at the measured speed.\n", row->moves);
@@ -57,7 +57,7 @@ static void show_device(const ech__plan_result *r)
     const ech__device_spec *d = r->device;
     printf("Device %s, by description (%s): every operator takes the longer of its flops and its "
            "bytes; nothing is measured.\n",
-           d->name, r->device_file);
+           d->name, r->args->device_spec);
     if (d->calibrated)
         printf("Calibrated on %s, with an error of about %.0f %%; kinds of operators that are not "
                "in it are ranges.\n\n",
@@ -89,7 +89,7 @@ static void show_head(const ech__plan_result *r)
     if (!r->device)
         printf("%d thread%s per device, ", r->config->train.threads,
                r->config->train.threads == 1 ? "" : "s");
-    puts(ech__strategy_name(r->strategy));
+    puts(ech__strategy_name(r->config->parallel));
     show_precision(&r->config->train);
     show_links(r);
     if (r->device) {
@@ -108,9 +108,9 @@ static void show_head(const ech__plan_result *r)
     if (r->costs)
         printf(", and are kept in %s", r->costs);
     puts(".");
-    if (r->device_speed != 1)
+    if (r->args->device_speed != 1)
         printf("Devices are %g times as fast as the one that was measured (--device-speed).\n",
-               r->device_speed);
+               r->args->device_speed);
     putchar('\n');
 }
 
@@ -223,9 +223,9 @@ static void show_memory(const ech__plan_result *r)
 static void show_advice(const ech__plan_result *r)
 {
     const ech__price *best = &r->advice.best.price;
-    if (!r->advised)
+    if (!r->args->advise)
         return;
-    printf("\nAt an efficiency of at least %.0f %%: ", 100 * r->efficiency);
+    printf("\nAt an efficiency of at least %.0f %%: ", 100 * r->args->efficiency);
     if (!r->advice.possible) {
         puts("one device; no larger number reaches it.");
         return;
@@ -251,7 +251,7 @@ void ech__plan_show(const ech__plan_result *r)
     show_notes(r);
     if (r->device)
         show_ranges(r);
-    if (ech__strategy_row_of(r->strategy)->cuts_model) {
+    if (ech__strategy_row_of(r->config->parallel)->cuts_model) {
         show_pipeline(r);
         return;
     }
@@ -292,7 +292,7 @@ static ech_json *row_json(const ech__scaled *s)
 static ech_json *device_json(const ech__plan_result *r)
 {
     return ECH__JSON(
-        ech__string("name", r->device->name), ech__string("file", r->device_file),
+        ech__string("name", r->device->name), ech__string("file", r->args->device_spec),
         ech__string("calibration", r->device->calibrated ? r->device->calibration : NULL),
         ech__real("error", r->device->calibrated ? r->device->error : NAN));
 }
@@ -303,14 +303,14 @@ static ech_json *costs_json(const ech__plan_result *r)
     const int count = ech__pricing_batches(r->pricing, batches, 64);
     return ECH__JSON(ech__string("file", r->costs), ech__string("machine", r->machine),
                      ech__string("other_machine", r->exported ? r->machine : NULL),
-                     ech__real("device_speed", r->device_speed),
+                     ech__real("device_speed", r->args->device_speed),
                      ech__ints("batches", batches, (size_t)count), ech__int("beside", r->beside));
 }
 
 static ech_json *advice_json(const ech__plan_result *r)
 {
     return ECH__JSON(
-        ech__real("efficiency", r->efficiency), ech__bool("possible", r->advice.possible),
+        ech__real("efficiency", r->args->efficiency), ech__bool("possible", r->advice.possible),
         ech__int("devices", r->advice.devices), ech__member("best", row_json(&r->advice.best)));
 }
 
@@ -329,11 +329,11 @@ ech_json *ech__plan_json(const ech__plan_result *r)
 {
     char model[64];
     const ech_train_options *o = &r->config->train;
-    const ech__strategy_row *strategy = ech__strategy_row_of(r->strategy);
+    const ech__strategy_row *strategy = ech__strategy_row_of(r->config->parallel);
     ech_json *json = ECH__JSON(
         ech__string("model", ech__plan_model(r->config, model, sizeof model)),
         ech__int("parameters", ech__pricing_params(r->pricing)),
-        ech__string("parallel", ech__strategy_name(r->strategy)),
+        ech__string("parallel", ech__strategy_name(r->config->parallel)),
         ech__string("optimizer", ech__optimizer_name(o->optimizer.kind)),
         ech__int("threads", o->threads), ech__int("accum", o->accum),
         ech__string("amp", ech__amp_name(o->amp.type)),
@@ -362,7 +362,7 @@ ech_json *ech__plan_json(const ech__plan_result *r)
                                 ech__int("batch_on_2_devices", r->half.batch)));
     if (strategy->has_ranks)
         ech__json_set(&json, "crossings", crossings_json(r));
-    if (r->advised)
+    if (r->args->advise)
         ech__json_set(&json, "advice", advice_json(r));
     return json;
 }

@@ -18,18 +18,3 @@ int ech__bench_step_run(ech_ctx *ctx, const ech__command *command, const ech__op
  * --cluster or --link, or of this machine as measured. */
 ech_status ech__train_settle(ech_ctx *ctx, const ech__command *command,
                              const ech__option_result *given);
-
-/* ---- groups.c ---- */
-
-/* How many devices have the layers of one model, how many such groups there are, and their micro-batches: fills in
- * run.train.pipeline and ranks. */
-ech_status ech__train_find_groups(ech_ctx *ctx, ech__train_args *args);
-/* Refuses options that the strategy does not support (parallel/strategy.h). */
-ech_status ech__train_check_strategy(ech_ctx *ctx, const ech__command *command,
-                                     const ech__option_result *result, const ech__train_args *args);
-
-/* ---- precision.c ---- */
-
-/* Refuses options of precision that do not go together. A loss scale of 0 becomes none. */
-ech_status ech__precision_check(ech_ctx *ctx, const ech__command *command,
-                                const ech__option_result *result, ech__run_config *config);

@@ -1,11 +1,95 @@
 /* From the words after echelon train and echelon bench step to a configuration whose options go together. */
 #include "cli/train/options.h"
+#include "comm/mpi/mpi.h"
 #include "device/device.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef ech__train_args args;
+
+/* ---- groups of devices, and the strategy ---- */
+
+static bool is_spread(const args *a)
+{
+    return ech__strategy_row_of(a->run.parallel)->cuts_model || a->run.train.pipeline.devices > 1;
+}
+
+/* Groups of devices that have the layers of one model, and their micro-batches. */
+static ech_status find_groups(ech_ctx *ctx, args *a)
+{
+    ech__run_config *c = &a->run;
+    ech_pipeline_options *p = &c->train.pipeline;
+    a->ranks = (int)c->devices;
+    if (!is_spread(a)) {
+        p->devices = 0;
+        return ECH_OK;
+    }
+    const int devices = c->devices ? (int)c->devices : p->devices ? p->devices : 1;
+    p->ranks = !p->devices && (c->backend || ech__mpi_wanted());
+    if (!p->devices)
+        p->devices = devices;
+    if (p->devices > ECH__MAX_STAGES)
+        return ech__fail(ctx, ECH_E_INVALID, "--devices %d: layers are spread over at most %d",
+                         devices, ECH__MAX_STAGES);
+    if (devices % p->devices)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--devices %d with --mp %d: groups of %d devices must divide them",
+                         devices, p->devices, p->devices);
+    const int groups = devices / p->devices;
+    const int64_t batch = c->train.batch    ? c->train.batch
+                          : c->global_batch ? c->global_batch / (groups * c->train.accum)
+                                            : 64;
+    a->ranks = p->ranks ? (int)c->devices : c->devices ? groups : 0;
+    if (p->ranks && !c->devices) { /* the ranks know how many they are */
+        p->devices = 0;
+        return ECH_OK;
+    }
+    const ech__spread_by by = {.strategy = c->parallel};
+    if (!p->micro_batches)
+        p->micro_batches = ech__strategy_refusal(by, ECH__FEATURE_MICRO_BATCHES)
+                               ? 1
+                               : ech__pipe_default_micros(batch, p->devices);
+    if (c->train.batch % p->micro_batches)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--micro-batches %d: must divide the batch of %lld samples",
+                         p->micro_batches, (long long)c->train.batch);
+    return ECH_OK;
+}
+
+/* With --mp, ranks are groups that have a model each. */
+static ech__spread_by spread_by(const ech__run_config *c)
+{
+    const ech_pipeline_options *p = &c->train.pipeline;
+    const bool groups = ech__strategy_row_of(c->parallel)->has_ranks && p->devices > 1;
+    return (ech__spread_by){.strategy = !groups                ? c->parallel
+                                        : p->micro_batches > 1 ? ECH__STRATEGY_PIPELINE
+                                                               : ECH__STRATEGY_MP,
+                            .in_ranks = p->ranks};
+}
+
+static ech_status check_strategy(ech_ctx *ctx, const ech__command *command,
+                                 const ech__option_result *r, const args *a)
+{
+    const ech__run_config *c = &a->run;
+    const ech__spread_by by = spread_by(c);
+    unsigned asked = ech__training_asked(c, by.strategy);
+    if (c->backend)
+        asked |= ECH__FEATURE_BIT(RANKS);
+    if (c->straggle)
+        asked |= ECH__FEATURE_BIT(STRAGGLE);
+    if (c->max_restarts)
+        asked |= ECH__FEATURE_BIT(RESTARTS);
+    if (c->clock == ECH__CLOCK_VIRTUAL)
+        asked |= ECH__FEATURE_BIT(VIRTUAL);
+    if (c->save || c->resume)
+        asked |= ECH__FEATURE_BIT(CHECKPOINTS);
+    if (ech__option_given(command, r, "pipeline-schedule"))
+        asked |= ECH__FEATURE_BIT(SCHEDULE);
+    return ech__strategy_check_flags(ctx, by, asked);
+}
+
+/* ---- links ---- */
 
 /* The exchange through this machine's memory. */
 static ech__emulation own_links(ech_ctx *ctx, const ech__run_config *c)
@@ -61,6 +145,40 @@ static ech_status find_straggler(ech_ctx *ctx, ech__run_config *c)
             "--straggle '%s': must be a rank and 0 to 60000 milliseconds, such as 1:10",
             c->straggle);
     c->straggler = (int)rank;
+    return ECH_OK;
+}
+
+/* ---- options that do not go together ---- */
+
+static ech_status check_loss_scale(ech_ctx *ctx, const ech__command *command,
+                                   const ech__option_result *r, ech__run_config *c)
+{
+    double *scale = &c->train.amp.loss_scale;
+    if (*scale == 0 && ech__option_given(command, r, "loss-scale"))
+        *scale = -1; /* 0 in the options is the default */
+    if (*scale > 0 && *scale < ECH__SCALER_LEAST)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--loss-scale %g: must be at least %g, or 0 or off for none", *scale,
+                         ECH__SCALER_LEAST);
+    return ECH_OK;
+}
+
+static ech_status check_precision(ech_ctx *ctx, const ech__command *command,
+                                  const ech__option_result *r, ech__run_config *c)
+{
+    const ech_train_options *o = &c->train;
+    ECH_TRY(check_loss_scale(ctx, command, r, c));
+    const bool bf16 = o->ddp.grad_dtype == ECH_BF16;
+    if (bf16 && o->ddp.reproducible)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--grad-dtype bf16: --reproducible gives the same bits on one device, "
+                         "which exchanges nothing; it requires f32");
+    if ((c->against || c->params_against) && c->memory)
+        return ech__fail(ctx, ECH_E_INVALID, "--memory runs nothing; --%s has nothing to compare",
+                         c->against ? "against" : "params-against");
+    if (c->undivided && (o->accum < 2 || o->ddp.reproducible))
+        return ech__fail(ctx, ECH_E_INVALID, "--undivided requires --accum 2 or more%s",
+                         o->ddp.reproducible ? ", without --reproducible" : "");
     return ECH_OK;
 }
 
@@ -120,7 +238,7 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
             ctx, ECH_E_INVALID,
             "--warmup %lld with --steps %lld: at least one step must be left to be timed",
             (long long)c->warmup, (long long)c->steps);
-    ECH_TRY(ech__train_check_strategy(ctx, command, r, a));
+    ECH_TRY(check_strategy(ctx, command, r, a));
     return strcmp(command->name, "train") ? ECH_OK : check_train(ctx, command, r, a);
 }
 
@@ -155,10 +273,10 @@ ech_status ech__train_settle(ech_ctx *ctx, const ech__command *command,
         c->devices = ech__device_cores();
     if (c->data && !strcmp(c->data, "synthetic"))
         c->data = NULL;
-    ECH_TRY(ech__train_find_groups(ctx, a));
+    ECH_TRY(find_groups(ctx, a));
     ECH_TRY(find_straggler(ctx, c));
     ECH_TRY(check_links(ctx, c));
-    ECH_TRY(ech__precision_check(ctx, command, given, c));
+    ECH_TRY(check_precision(ctx, command, given, c));
     ECH_TRY(check_combinations(ctx, command, given, a));
     settle(command, given, c);
     return find_links(ctx, c);
