@@ -63,9 +63,9 @@ static ech_status allocate(ech__pipe *pipe, ech__pass *pass)
         pass->nturns += count_all(pipe, pass, d);
     if (!pass->nturns)
         return ECH_OK;
-    pass->turns = ech__new(pipe->ctx, (size_t)devices * sizeof *pass->turns);
-    int *all = pass->turns ? ech__new(pipe->ctx, (size_t)pass->nturns * sizeof *all) : NULL;
-    if (!all)
+    pass->turns = ech__arena_array(&pass->arena, (size_t)devices, sizeof *pass->turns);
+    int *all = ech__arena_array(&pass->arena, (size_t)pass->nturns, sizeof *all);
+    if (!pass->turns || !all)
         return ech__no_memory(pipe->ctx, "%d statistics", pass->nturns);
     for (int d = 0; d < devices; d++) {
         pass->turns[d] = all;
@@ -83,29 +83,16 @@ ech_status ech__pass_order_meetings(ech__pipe *pipe, ech__pass *pass)
     if (!pass->nturns)
         return ECH_OK;
     const size_t tasks = (size_t)o->devices * (size_t)pass->ntasks, count = (size_t)pass->nturns;
-    double *starts = ech__new(pipe->ctx, tasks * sizeof *starts);
-    rendezvous *meetings = ech__new(pipe->ctx, count * sizeof *meetings);
-    ech_status status =
-        starts && meetings ? ech__pipe_starts(pipe->ctx, o->order, o->devices, pass->micros, starts)
-                           : ech__no_memory(pipe->ctx, "%d statistics", pass->nturns);
-    if (status == ECH_OK) {
-        list(pipe, pass, starts, meetings);
-        qsort(meetings, count, sizeof *meetings, compare);
-        for (size_t i = 0; i < count; i++)
-            pass->turns[meetings[i].device][meetings[i].number] = (int)i;
-    }
-    ech__delete(pipe->ctx, meetings, count * sizeof *meetings);
-    ech__delete(pipe->ctx, starts, tasks * sizeof *starts);
-    return status;
-}
-
-void ech__pass_forget_meetings(ech__pipe *pipe, ech__pass *pass)
-{
-    if (!pass->turns)
-        return;
-    ech__delete(pipe->ctx, pass->turns[0], (size_t)pass->nturns * sizeof **pass->turns);
-    ech__delete(pipe->ctx, pass->turns, (size_t)pipe->options.devices * sizeof *pass->turns);
-    pass->turns = NULL;
+    double *starts = ech__arena_array(&pass->arena, tasks, sizeof *starts);
+    rendezvous *meetings = ech__arena_array(&pass->arena, count, sizeof *meetings);
+    if (!starts || !meetings)
+        return ech__no_memory(pipe->ctx, "%d statistics", pass->nturns);
+    ECH_TRY(ech__pipe_starts(pipe->ctx, o->order, o->devices, pass->micros, starts));
+    list(pipe, pass, starts, meetings);
+    qsort(meetings, count, sizeof *meetings, compare);
+    for (size_t i = 0; i < count; i++)
+        pass->turns[meetings[i].device][meetings[i].number] = (int)i;
+    return ECH_OK;
 }
 
 /* ---- the samples ---- */

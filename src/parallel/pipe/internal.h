@@ -12,6 +12,7 @@ struct ech__stage_plan {
 
 struct ech__pipe {
     ech_ctx *ctx;
+    ech__arena arena; /* of stages, params and stats */
     ech__pipe_options options;
     ech_value watched[ECH__PIPE_MOST_WATCHED];
     ech_value *params;  /* [options.nparams] */
@@ -49,7 +50,6 @@ double ech__pipe_share(const ech__pipe *pipe, int micro);
 /* The order in which devices synchronise with other groups in the middle of their tasks; it is the
  * same in all groups. */
 ech_status ech__pass_order_meetings(ech__pipe *pipe, ech__pass *pass);
-void ech__pass_forget_meetings(ech__pipe *pipe, ech__pass *pass);
 /* The kernel that meets other groups, in its turn. Takes over inner. */
 ech_status ech__stage_meeting(ech__stage *stage, ech__kernel *inner, ech__kernel **out);
 

@@ -16,11 +16,6 @@ int ech__pipe_micros(const ech__pipe *pipe)
     return pipe->options.micros;
 }
 
-ech_pipeline ech__pipe_order(const ech__pipe *pipe)
-{
-    return pipe->options.order;
-}
-
 ech__stage *ech__pipe_stage(const ech__pipe *pipe, int device)
 {
     return &pipe->stages[device];
@@ -352,25 +347,21 @@ static ech_status open_all(ech__pipe *pipe)
     return ECH_OK;
 }
 
-static size_t stats_bytes(const ech__pipe *pipe)
+static ech_status allocate(ech__pipe *pipe, const ech__pipe_options *o)
 {
-    const ech__comm *comm = pipe->options.comm;
-    return (size_t)(1 + (comm ? comm->world : 0)) * (size_t)pipe->options.nparams *
-           ECH__GRAD_STATS * sizeof *pipe->stats;
-}
-
-static ech_status remember_params(ech__pipe *pipe)
-{
-    const size_t count = (size_t)pipe->options.nparams;
-    if (!count)
-        return ECH_OK;
-    pipe->params = ech__new(pipe->ctx, count * sizeof *pipe->params);
-    pipe->stats = ech__new(pipe->ctx, stats_bytes(pipe));
-    if (!pipe->params || !pipe->stats)
-        return ech__no_memory(pipe->ctx, "%zu parameters", count);
-    memcpy(pipe->params, pipe->options.params, count * sizeof *pipe->params);
+    const size_t count = (size_t)o->nparams, ranks = o->comm ? (size_t)o->comm->world : 0;
+    pipe->stages = ech__arena_array(&pipe->arena, (size_t)o->devices, sizeof *pipe->stages);
+    pipe->params = ech__arena_array(&pipe->arena, count, sizeof *pipe->params);
+    pipe->stats =
+        ech__arena_array(&pipe->arena, (1 + ranks) * count, ECH__GRAD_STATS * sizeof *pipe->stats);
+    if (!pipe->stages || !pipe->params || !pipe->stats)
+        return ech__no_memory(pipe->ctx, "%d devices of %zu parameters", o->devices, count);
+    if (count)
+        memcpy(pipe->params, o->params, count * sizeof *pipe->params);
+    memcpy(pipe->watched, o->watched, (size_t)o->nwatched * sizeof *o->watched);
     pipe->options.params = pipe->params;
-    return ECH_OK;
+    pipe->options.watched = pipe->watched;
+    return open_all(pipe);
 }
 
 ech_status ech__pipe_create(ech_ctx *ctx, const ech__pipe_options *o, ech__pipe **out)
@@ -380,20 +371,12 @@ ech_status ech__pipe_create(ech_ctx *ctx, const ech__pipe_options *o, ech__pipe 
         return ech__fail(ctx, ECH_E_INVALID, "%d model-parallel devices: from 1 to %d are possible",
                          o->devices, ECH__MAX_STAGES);
     ech__pipe *pipe = ech__new(ctx, sizeof *pipe);
-    const size_t bytes = (size_t)o->devices * sizeof *pipe->stages;
-    ech__stage *stages = pipe ? ech__new(ctx, bytes) : NULL;
-    if (!stages) {
-        ech__delete(ctx, pipe, sizeof *pipe);
+    if (!pipe)
         return ech__no_memory(ctx, "%d devices", o->devices);
-    }
     pipe->ctx = ctx;
     pipe->options = *o;
-    pipe->stages = stages;
-    memcpy(pipe->watched, o->watched, (size_t)o->nwatched * sizeof *o->watched);
-    pipe->options.watched = pipe->watched;
-    ech_status status = remember_params(pipe);
-    if (status == ECH_OK)
-        status = open_all(pipe);
+    ech__arena_init(&pipe->arena, ctx->alloc);
+    const ech_status status = allocate(pipe, o);
     if (status < 0) {
         ech__pipe_destroy(pipe);
         return status;
@@ -426,10 +409,8 @@ void ech__pipe_destroy(ech__pipe *pipe)
         next = pass->next;
         ech__pass_destroy(pipe, pass);
     }
-    for (int d = pipe->options.devices - 1; d >= 0; d--)
+    for (int d = pipe->options.devices - 1; pipe->stages && d >= 0; d--)
         destroy_stage(&pipe->stages[d]);
-    ech__delete(pipe->ctx, pipe->stats, stats_bytes(pipe));
-    ech__delete(pipe->ctx, pipe->params, (size_t)pipe->options.nparams * sizeof *pipe->params);
-    ech__delete(pipe->ctx, pipe->stages, (size_t)pipe->options.devices * sizeof *pipe->stages);
+    ech__arena_fini(&pipe->arena);
     ech__delete(pipe->ctx, pipe, sizeof *pipe);
 }

@@ -112,7 +112,6 @@ void ech__pipe_destroy(ech__pipe *pipe);
 
 int ech__pipe_devices(const ech__pipe *pipe);
 int ech__pipe_micros(const ech__pipe *pipe);
-ech_pipeline ech__pipe_order(const ech__pipe *pipe);
 ech__stage *ech__pipe_stage(const ech__pipe *pipe, int device);
 /* Whether a device is in this process; of the others only the figures are known. */
 bool ech__pipe_has(const ech__pipe *pipe, int device);
@@ -146,6 +145,7 @@ typedef enum ech__pass_kind {
 } ech__pass_kind;
 
 struct ech__pass {
+    ech__arena arena; /* of its arrays */
     int64_t batch;
     ech__pass_kind kind;
     bool training; /* any kind but evaluation */

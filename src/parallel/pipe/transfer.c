@@ -96,35 +96,28 @@ static ech_status make_execs(ech__pipe *pipe, ech__pass *pass)
 
 static ech_status allocate(ech__pipe *pipe, ech__pass *pass)
 {
-    ech_ctx *ctx = pipe->ctx;
+    ech__arena *arena = &pass->arena;
     const size_t micros = (size_t)pass->micros, all = micros * (size_t)pipe->options.devices;
     pass->links = links_of(pipe, role_of(pass, 0));
     pass->ntasks = pass->micros * (pass->training ? 2 : 1);
-    pass->first = ech__new(ctx, micros * sizeof *pass->first);
-    pass->count = ech__new(ctx, micros * sizeof *pass->count);
-    pass->plans = ech__new(ctx, all * sizeof(ech__plan *));
-    pass->execs = ech__new(ctx, all * sizeof(ech__exec *));
-    pass->messages = ech__new(ctx, ((size_t)pass->links * micros + 1) * sizeof *pass->messages);
-    pass->tasks = ech__new(ctx, all * 2 * sizeof *pass->tasks);
+    pass->first = ech__arena_array(arena, micros, sizeof *pass->first);
+    pass->count = ech__arena_array(arena, micros, sizeof *pass->count);
+    pass->plans = ech__arena_array(arena, all, sizeof(ech__plan *));
+    pass->execs = ech__arena_array(arena, all, sizeof(ech__exec *));
+    pass->messages = ech__arena_array(arena, (size_t)pass->links, micros * sizeof *pass->messages);
+    pass->tasks = ech__arena_array(arena, all, 2 * sizeof *pass->tasks);
     return pass->first && pass->count && pass->plans && pass->execs && pass->messages && pass->tasks
                ? ECH_OK
-               : ech__no_memory(ctx, "%d micro-batches", pass->micros);
+               : ech__no_memory(pipe->ctx, "%d micro-batches", pass->micros);
 }
 
 void ech__pass_destroy(ech__pipe *pipe, ech__pass *pass)
 {
-    ech_ctx *ctx = pipe->ctx;
-    const size_t micros = (size_t)pass->micros, all = micros * (size_t)pipe->options.devices;
+    const size_t all = (size_t)pass->micros * (size_t)pipe->options.devices;
     for (size_t i = all; pass->execs && i-- > 0;)
         ech__exec_destroy(pass->execs[i]);
-    ech__pass_forget_meetings(pipe, pass);
-    ech__delete(ctx, pass->tasks, all * 2 * sizeof *pass->tasks);
-    ech__delete(ctx, pass->messages, ((size_t)pass->links * micros + 1) * sizeof *pass->messages);
-    ech__delete(ctx, pass->execs, all * sizeof(ech__exec *));
-    ech__delete(ctx, pass->plans, all * sizeof(ech__plan *));
-    ech__delete(ctx, pass->count, micros * sizeof *pass->count);
-    ech__delete(ctx, pass->first, micros * sizeof *pass->first);
-    ech__delete(ctx, pass, sizeof *pass);
+    ech__arena_fini(&pass->arena);
+    ech__delete(pipe->ctx, pass, sizeof *pass);
 }
 
 static ech_status make_pass(ech__pipe *pipe, int64_t batch, int micros, ech__pass_kind kind,
@@ -136,6 +129,7 @@ static ech_status make_pass(ech__pipe *pipe, int64_t batch, int micros, ech__pas
     ech__pass *pass = *out = ech__new(pipe->ctx, sizeof *pass);
     if (!pass)
         return ech__no_memory(pipe->ctx, "a batch of %lld samples", (long long)batch);
+    ech__arena_init(&pass->arena, pipe->ctx->alloc);
     pass->batch = batch;
     pass->kind = kind;
     pass->training = training;
