@@ -94,14 +94,14 @@ static bool is_state(const ech_graph *graph, size_t v)
     return graph->values[v].kind == ECH__VALUE_STATE;
 }
 
-static bool is_saved(const ech_graph *graph, size_t v)
+static bool is_param(const ech_graph *graph, size_t v)
 {
-    return graph->values[v].kind == ECH__VALUE_PARAM || graph->values[v].kind == ECH__VALUE_BUFFER;
+    return graph->values[v].kind == ECH__VALUE_PARAM;
 }
 
-static bool is_param(const ech_trainer *trainer, size_t v)
+static bool is_saved(const ech_graph *graph, size_t v)
 {
-    return trainer->graph->values[v].kind == ECH__VALUE_PARAM;
+    return is_param(graph, v) || graph->values[v].kind == ECH__VALUE_BUFFER;
 }
 
 /* Calls each with chunks of a tensor one behind the other; first counts elements from its start. */
@@ -121,6 +121,18 @@ static ech_status by_chunks(ech_trainer *trainer, const tensor *t, chunk_fn each
     }
     ech__delete(trainer->ctx, chunk, CHUNK);
     return status;
+}
+
+/* All tensors of a part, in the order of their definition. */
+static ech_status for_part(ech_trainer *trainer, part_fn part, chunk_fn each, void *user)
+{
+    for (size_t v = 0; v < trainer->graph->nvalues; v++) {
+        if (!part(trainer->graph, v))
+            continue;
+        const tensor t = tensor_of(trainer, (ech_value)v);
+        ECH_TRY(by_chunks(trainer, &t, each, user));
+    }
+    return ECH_OK;
 }
 
 ech_status ech__trainer_nonfinite(const ech_trainer *trainer, const ech__value **out)
@@ -148,10 +160,9 @@ int64_t ech__trainer_param_count(const ech_trainer *trainer)
 {
     int64_t sum = 0;
     for (size_t v = 0; v < trainer->graph->nvalues; v++) {
-        if (!is_param(trainer, v))
-            continue;
         int64_t elems = 0;
-        ech__shape_elems(&trainer->graph->values[v].type.shape, &elems);
+        if (is_param(trainer->graph, v))
+            ech__shape_elems(&trainer->graph->values[v].type.shape, &elems);
         sum += elems;
     }
     return sum;
@@ -161,26 +172,21 @@ int64_t ech__trainer_param_count(const ech_trainer *trainer)
 
 static ech_status fill_chunk(void *user, const tensor *t, int64_t first, int64_t count, void *chunk)
 {
-    ech__rng_range range = *(const ech__rng_range *)user;
-    range.first = (uint64_t)first;
+    const ech_trainer *trainer = user;
+    const ech__rng_range range = {.seed = trainer->seed,
+                                  .stream = ech__rng_stream(t->value->name),
+                                  .first = (uint64_t)first,
+                                  .low = (float)t->value->init.low,
+                                  .high = (float)t->value->init.high};
+    if (!t->memory || (range.low == 0 && range.high == 0)) /* the memory came zeroed */
+        return ECH_OK;
     ech__rng_fill(&range, chunk, count);
     return put(t, first, count, chunk);
 }
 
 ech_status ech__params_init(ech_trainer *trainer)
 {
-    for (size_t v = 0; v < trainer->graph->nvalues; v++) {
-        if (!is_saved(trainer->graph, v))
-            continue;
-        const tensor t = tensor_of(trainer, (ech_value)v);
-        ech__rng_range range = {.seed = trainer->seed,
-                                .stream = ech__rng_stream(t.value->name),
-                                .low = (float)t.value->init.low,
-                                .high = (float)t.value->init.high};
-        if (t.memory && (range.low != 0 || range.high != 0)) /* else the memory came zeroed */
-            ECH_TRY(by_chunks(trainer, &t, fill_chunk, &range));
-    }
-    return ECH_OK;
+    return for_part(trainer, is_saved, fill_chunk, trainer);
 }
 
 /* ---- the program's own data ---- */
@@ -294,12 +300,7 @@ ech_status ech__trainer_hash(ech_trainer *trainer, char out[65])
     ech__sha256 sha;
     ECH_TRY(ech__trainer_check(trainer));
     ech__sha256_init(&sha);
-    for (size_t v = 0; v < trainer->graph->nvalues; v++) {
-        if (!is_param(trainer, v))
-            continue;
-        const tensor t = tensor_of(trainer, (ech_value)v);
-        ECH_TRY(by_chunks(trainer, &t, put_chunk, &(outlet){.trainer = trainer, .sha = &sha}));
-    }
+    ECH_TRY(for_part(trainer, is_param, put_chunk, &(outlet){.trainer = trainer, .sha = &sha}));
     const ech__sha256_text text = ech__sha256_final(&sha);
     memcpy(out, text.s, sizeof text.s);
     return ECH_OK;
@@ -387,15 +388,22 @@ ech_status ech__params_check(const ech_graph *graph, const char *path)
 }
 
 typedef struct reading {
+    const ech_graph *graph;
     const ech__safetensors *file;
-    const ech__safetensor *from;
 } reading;
+
+static ech_status read_chunk(const reading *r, const tensor *t, int64_t first, int64_t count,
+                             void *chunk)
+{
+    return ech__safetensors_read(r->file, find_tensor(r->graph, r->file, t->value->name),
+                                 first * t->elem_bytes, chunk, (size_t)(count * t->elem_bytes));
+}
 
 static ech_status load_chunk(void *user, const tensor *t, int64_t first, int64_t count, void *chunk)
 {
-    const reading *r = user;
-    ECH_TRY(ech__safetensors_read(r->file, r->from, first * t->elem_bytes, chunk,
-                                  (size_t)(count * t->elem_bytes)));
+    if (!t->memory)
+        return ECH_OK;
+    ECH_TRY(read_chunk(user, t, first, count, chunk));
     return put_anew(t, first, count, chunk);
 }
 
@@ -404,14 +412,8 @@ static ech_status load_part(ech_trainer *trainer, part_fn part, const char *path
     ech__safetensors *file;
     ECH_TRY(ech__safetensors_open(trainer->ctx, path, &file));
     ech_status status = check_file(trainer->graph, part, path, file);
-    for (size_t v = 0; v < trainer->graph->nvalues && status == ECH_OK; v++) {
-        if (!part(trainer->graph, v))
-            continue;
-        const tensor t = tensor_of(trainer, (ech_value)v);
-        reading r = {file, find_tensor(trainer->graph, file, t.value->name)};
-        if (t.memory)
-            status = by_chunks(trainer, &t, load_chunk, &r);
-    }
+    if (status == ECH_OK)
+        status = for_part(trainer, part, load_chunk, &(reading){trainer->graph, file});
     ech__safetensors_close(file);
     return status;
 }
@@ -447,12 +449,9 @@ static ech_status save_part(ech_trainer *trainer, part_fn part, const char *path
     if (!group || group->rank == 0) /* the others only send what they have */
         status = ech__safetensors_writer_create(trainer->ctx, path, &header, &writer);
     ech__delete(trainer->ctx, tensors, bytes);
-    for (size_t v = 0; v < nvalues && status == ECH_OK; v++) {
-        if (!part(trainer->graph, v))
-            continue;
-        const tensor t = tensor_of(trainer, (ech_value)v);
-        status = by_chunks(trainer, &t, put_chunk, &(outlet){.trainer = trainer, .writer = writer});
-    }
+    if (status == ECH_OK)
+        status =
+            for_part(trainer, part, put_chunk, &(outlet){.trainer = trainer, .writer = writer});
     if (status == ECH_OK && writer)
         status = ech__safetensors_writer_commit(writer);
     if (writer)
@@ -485,25 +484,11 @@ static ech_status compare_chunk(void *user, const tensor *t, int64_t first, int6
     comparison *c = user;
     const float *ours = chunk;
     ECH_TRY(put_chunk(&(outlet){.trainer = c->trainer}, t, first, count, chunk));
-    ECH_TRY(ech__safetensors_read(c->file.file, c->file.from, first * t->elem_bytes, c->theirs,
-                                  (size_t)(count * t->elem_bytes)));
+    ECH_TRY(read_chunk(&c->file, t, first, count, c->theirs));
     for (int64_t i = 0; i < count; i++) {
         const double theirs = (double)c->theirs[i], gap = (double)ours[i] - theirs;
         c->square += gap * gap;
         c->theirs_square += theirs * theirs;
-    }
-    return ECH_OK;
-}
-
-static ech_status compare_all(ech_trainer *trainer, const char *path, comparison *c)
-{
-    ECH_TRY(check_file(trainer->graph, is_saved, path, c->file.file));
-    for (size_t v = 0; v < trainer->graph->nvalues; v++) {
-        if (!is_param(trainer, v))
-            continue;
-        const tensor t = tensor_of(trainer, (ech_value)v);
-        c->file.from = find_tensor(trainer->graph, c->file.file, t.value->name);
-        ECH_TRY(by_chunks(trainer, &t, compare_chunk, c));
     }
     return ECH_OK;
 }
@@ -516,8 +501,10 @@ ech_status ech__params_distance(ech_trainer *trainer, const char *path, ech__par
         return ech__no_memory(trainer->ctx, "a buffer of %d bytes", CHUNK);
     ech_status status = ech__safetensors_open(trainer->ctx, path, &file);
     if (status == ECH_OK) {
-        comparison c = {.trainer = trainer, .file.file = file, .theirs = chunk};
-        status = compare_all(trainer, path, &c);
+        comparison c = {.trainer = trainer, .file = {trainer->graph, file}, .theirs = chunk};
+        status = check_file(trainer->graph, is_saved, path, file);
+        if (status == ECH_OK)
+            status = for_part(trainer, is_param, compare_chunk, &c);
         *out = (ech__params_gap){.distance = ech__unsigned_nan(sqrt(c.square)),
                                  .norm = ech__unsigned_nan(sqrt(c.theirs_square))};
         ech__safetensors_close(file);
