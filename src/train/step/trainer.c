@@ -521,7 +521,7 @@ void ech_trainer_set_lr(ech_trainer *trainer, double lr)
 
 int ech__trainer_devices(const ech_trainer *trainer)
 {
-    return trainer->ops->devices(trainer);
+    return trainer->ops->devices ? trainer->ops->devices(trainer) : 1;
 }
 
 int ech__trainer_planned_devices(const ech_trainer *trainer)
@@ -531,23 +531,31 @@ int ech__trainer_planned_devices(const ech_trainer *trainer)
 
 const ech__plan *ech__trainer_plan_of(const ech_trainer *trainer, int device)
 {
-    return trainer->ops->plan_of(trainer, device);
+    return trainer->ops->plan_of ? trainer->ops->plan_of(trainer, device) : trainer->plan;
 }
 
 const ech__exec *ech__trainer_exec_of(const ech_trainer *trainer, int device)
 {
-    return trainer->ops->exec_of(trainer, device);
+    return trainer->ops->exec_of ? trainer->ops->exec_of(trainer, device) : trainer->exec;
 }
 
 bool ech__trainer_home(const ech_trainer *trainer, ech_value value, const ech__plan **plan,
                        const ech__exec **exec, ech_value *there)
 {
-    return trainer->ops->home(trainer, value, plan, exec, there);
+    if (trainer->ops->home)
+        return trainer->ops->home(trainer, value, plan, exec, there);
+    *plan = trainer->plan;
+    *exec = trainer->exec;
+    *there = value;
+    return trainer->plan->places[value].used;
 }
 
 void ech__trainer_memory(const ech_trainer *trainer, int device, int64_t out[ECH__MEMORY_COUNT])
 {
-    trainer->ops->memory(trainer, device, out);
+    if (trainer->ops->memory)
+        trainer->ops->memory(trainer, device, out);
+    else
+        memcpy(out, trainer->plan->memory, sizeof trainer->plan->memory);
 }
 
 int64_t ech__trainer_planned(const ech_trainer *trainer, int device)
@@ -574,11 +582,16 @@ int64_t ech_trainer_planned_memory(const ech_trainer *trainer)
     return ech__trainer_planned(trainer, ech__trainer_fullest(trainer));
 }
 
+static int64_t peak_of(const ech_trainer *trainer, int device)
+{
+    return trainer->ops->peak ? trainer->ops->peak(trainer, device) : trainer->device->memory_peak;
+}
+
 int64_t ech_trainer_peak_memory(const ech_trainer *trainer)
 {
     int64_t most = 0;
     for (int d = 0; d < ech__trainer_devices(trainer); d++) {
-        const int64_t peak = trainer->ops->peak(trainer, d);
+        const int64_t peak = peak_of(trainer, d);
         most = peak > most ? peak : most;
     }
     return most;
@@ -593,7 +606,7 @@ ech_status ech_trainer_device_stats(const ech_trainer *trainer, int device, ech_
         return ech__fail(trainer->ctx, ECH_E_INVALID,
                          "there is no device %d; this training has %d, from 0 on", device, devices);
     trainer->ops->work(trainer, device, out);
-    out->memory = trainer->ops->peak(trainer, device);
+    out->memory = peak_of(trainer, device);
     ech__trainer_memory(trainer, device, memory);
     out->weights = memory[ECH__MEMORY_WEIGHTS] + memory[ECH__MEMORY_COPIES];
     out->gradients = memory[ECH__MEMORY_GRADIENTS] + memory[ECH__MEMORY_SUMS];

@@ -66,16 +66,26 @@ ech_status ech__trainer_check(const ech_trainer *trainer)
 ech_status ech__variant_scalar(const ech_trainer *trainer, const ech__variant *variant,
                                ech_value value, double *out)
 {
-    ECH_TRY(trainer->ops->scalar(trainer, variant, value, out));
+    ECH_TRY(trainer->ops->scalar ? trainer->ops->scalar(trainer, variant, value, out)
+                                 : ech__exec_scalar(variant->exec, value, out));
     *out = ech__unsigned_nan(*out);
     return ECH_OK;
+}
+
+static ech_status run_phases(ech_trainer *trainer, const ech__variant *variant, unsigned phases,
+                             const ech__scalars *scalars)
+{
+    return trainer->ops->run ? trainer->ops->run(trainer, variant, phases, scalars, &trainer->times)
+                             : ech__exec_run(variant->exec, phases, scalars, &trainer->times);
 }
 
 /* Not part of the step's time: in other steps the optimizer does it. */
 static ech_status refresh(ech_trainer *trainer)
 {
     if (trainer->stale)
-        ECH_TRY(trainer->ops->refresh(trainer));
+        ECH_TRY(trainer->ops->refresh ? trainer->ops->refresh(trainer)
+                                      : ech__exec_run(trainer->exec, ECH__PHASE_BIT(REFRESH),
+                                                      &trainer->scalars, NULL));
     trainer->stale = false;
     return ECH_OK;
 }
@@ -249,7 +259,7 @@ static ech_status run_micro_step(ech_trainer *trainer, const ech__variant *varia
     const int64_t start = now(trainer);
     trainer->clock.now_ns += trainer->loading_ns;
     trainer->loading_ns = 0;
-    ECH_TRY(trainer->ops->run(trainer, variant, compute | more, &scalars, &trainer->times));
+    ECH_TRY(run_phases(trainer, variant, compute | more, &scalars));
     trainer->time_ns += now(trainer) - start;
     trainer->micro = micro->index + 1;
     double loss, correct;
@@ -357,8 +367,7 @@ ech_status ech_trainer_apply(ech_trainer *trainer, ech_step *out)
         clip_factor(trainer, trainer->grad_check.norm) / trainer->grad_check.scale;
     const int64_t start = now(trainer);
     if (!trainer->grad_check.skip)
-        ECH_TRY(end_step(trainer, trainer->ops->run(trainer, trainer->ready, update, &scalars,
-                                                    &trainer->times)));
+        ECH_TRY(end_step(trainer, run_phases(trainer, trainer->ready, update, &scalars)));
     trainer->time_ns += now(trainer) - start;
     trainer->ready = NULL;
     return end_step(trainer, finish(trainer, out));
@@ -382,7 +391,9 @@ ech_status ech__variant_evaluate(ech_trainer *trainer, const ech__variant *varia
 {
     ECH_TRY(ech__trainer_check(trainer));
     ECH_TRY(refresh(trainer));
-    return trainer->ops->evaluate(trainer, variant);
+    return trainer->ops->evaluate
+               ? trainer->ops->evaluate(trainer, variant)
+               : ech__exec_run(variant->exec, ECH__PHASE_BIT(FORWARD), &trainer->scalars, NULL);
 }
 
 /* ---- a program's own steps ---- */

@@ -127,30 +127,6 @@ ech_status ech__rank_variant(ech_trainer *trainer, ech__variant *v)
     return status;
 }
 
-static ech_status run(ech_trainer *trainer, const ech__variant *variant, unsigned phases,
-                      const ech__scalars *scalars, ech__phase_times *times)
-{
-    (void)trainer;
-    return ech__exec_run(variant->exec, phases, scalars, times);
-}
-
-ech_status ech__rank_evaluate(ech_trainer *trainer, const ech__variant *variant)
-{
-    return ech__exec_run(variant->exec, ECH__PHASE_BIT(FORWARD), &trainer->scalars, NULL);
-}
-
-ech_status ech__rank_refresh(ech_trainer *trainer)
-{
-    return ech__exec_run(trainer->exec, ECH__PHASE_BIT(REFRESH), &trainer->scalars, NULL);
-}
-
-ech_status ech__rank_scalar(const ech_trainer *trainer, const ech__variant *variant,
-                            ech_value value, double *out)
-{
-    (void)trainer;
-    return ech__exec_scalar(variant->exec, value, out);
-}
-
 static int64_t updates(const ech_trainer *trainer)
 {
     int64_t sum = 0;
@@ -189,48 +165,6 @@ static double kernels(const ech_trainer *trainer, const ech__variant *variant, d
     return ech__rank_kernels(trainer, variant->plan, variant->exec, sums_s);
 }
 
-/* ---- the device ---- */
-
-static int one_device(const ech_trainer *trainer)
-{
-    (void)trainer;
-    return 1;
-}
-
-const ech__plan *ech__rank_plan_of(const ech_trainer *trainer, int device)
-{
-    (void)device;
-    return trainer->plan;
-}
-
-const ech__exec *ech__rank_exec_of(const ech_trainer *trainer, int device)
-{
-    (void)device;
-    return trainer->exec;
-}
-
-bool ech__rank_home(const ech_trainer *trainer, ech_value value, const ech__plan **plan,
-                    const ech__exec **exec, ech_value *there)
-{
-    *plan = trainer->plan;
-    *exec = trainer->exec;
-    *there = value;
-    return trainer->plan->places[value].used;
-}
-
-static void memory(const ech_trainer *trainer, int device, int64_t out[ECH__MEMORY_COUNT])
-{
-    (void)device;
-    for (int k = 0; k < ECH__MEMORY_COUNT; k++)
-        out[k] = trainer->plan->memory[k];
-}
-
-static int64_t peak(const ech_trainer *trainer, int device)
-{
-    (void)device;
-    return trainer->device->memory_peak;
-}
-
 static void work(const ech_trainer *trainer, int device, ech_device_stats *out)
 {
     const ech__span *spans = ech__exec_spans(trainer->exec);
@@ -250,18 +184,8 @@ const ech__strategy_ops ech__ops_rank = {
     .ready = ech__rank_ready,
     .share_weights = share_weights,
     .variant = ech__rank_variant,
-    .run = run,
-    .evaluate = ech__rank_evaluate,
-    .refresh = ech__rank_refresh,
-    .scalar = ech__rank_scalar,
     .updates = updates,
     .nonfinite = nonfinite,
     .kernels = kernels,
-    .devices = one_device,
-    .plan_of = ech__rank_plan_of,
-    .exec_of = ech__rank_exec_of,
-    .home = ech__rank_home,
-    .memory = memory,
-    .peak = peak,
     .work = work,
 };

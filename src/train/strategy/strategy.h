@@ -49,16 +49,17 @@ struct ech__strategy_ops {
     ech_status (*variant)(ech_trainer *trainer, ech__variant *variant);
     /* How many micro-batches a micro-step has; share: of this rank in its samples. NULL: none. */
     int (*micro_batches)(const ech_trainer *trainer, int64_t batch, double share);
-    /* Phases of a micro-step, or all of a step at once. */
+    /* Phases of a micro-step, or all of a step at once; NULL: of the variant's exec. */
     bool whole_steps;
     ech_status (*run)(ech_trainer *trainer, const ech__variant *variant, unsigned phases,
                       const ech__scalars *scalars, ech__phase_times *times);
     /* Figures of all gradients, after a run with checks. NULL: the variant's plan has them. */
     ech_status (*grad_stats)(ech_trainer *trainer, double out[ECH__GRAD_STATS]);
+    /* NULL: the forward pass of the variant's exec. */
     ech_status (*evaluate)(ech_trainer *trainer, const ech__variant *variant);
-    /* Copies of parameters that were written from outside. */
+    /* Copies of parameters that were written from outside; NULL: those of trainer->exec. */
     ech_status (*refresh)(ech_trainer *trainer);
-    /* A kept scalar after a step. */
+    /* A kept scalar after a step; NULL: of the variant's exec. */
     ech_status (*scalar)(const ech_trainer *trainer, const ech__variant *variant, ech_value value,
                          double *out);
     /* How often parameters began to change, over all steps. */
@@ -75,9 +76,9 @@ struct ech__strategy_ops {
     ech_status (*take_inputs)(ech_trainer *trainer, const ech__variant *from,
                               const ech__variant *to);
 
-    /* ---- devices ---- */
+    /* ---- devices; NULL: trainer->device, with trainer->plan and trainer->exec ---- */
     int (*devices)(const ech_trainer *trainer); /* that one model or batch is spread over */
-    /* That have operators of their own, of which records keep times; NULL: the first. */
+    /* That have operators of their own, of which records keep times. */
     int (*planned_devices)(const ech_trainer *trainer);
     /* The layers and their devices. NULL: those of the model, on every device alike. */
     const ech__layers *(*layers)(const ech_trainer *trainer);
@@ -90,7 +91,7 @@ struct ech__strategy_ops {
     /* Bytes by kind, as planned, and bytes that were taken at most. */
     void (*memory)(const ech_trainer *trainer, int device, int64_t out[ECH__MEMORY_COUNT]);
     int64_t (*peak)(const ech_trainer *trainer, int device);
-    /* Bytes that this process will allocate; NULL: those of trainer->plan. */
+    /* Bytes that this process will allocate. */
     int64_t (*need)(const ech_trainer *trainer);
     /* Samples, bytes in and out, and busy seconds of the last step. */
     void (*work)(const ech_trainer *trainer, int device, ech_device_stats *out);
@@ -112,14 +113,6 @@ ech_status ech__rank_choose(ech_trainer *trainer, int64_t batch, const ech__choi
 /* The exec of trainer->plan, and the first variant. */
 ech_status ech__rank_ready(ech_trainer *trainer, const ech_train_options *options);
 ech_status ech__rank_variant(ech_trainer *trainer, ech__variant *variant);
-ech_status ech__rank_evaluate(ech_trainer *trainer, const ech__variant *variant);
-ech_status ech__rank_refresh(ech_trainer *trainer);
-ech_status ech__rank_scalar(const ech_trainer *trainer, const ech__variant *variant,
-                            ech_value value, double *out);
-const ech__plan *ech__rank_plan_of(const ech_trainer *trainer, int device);
-const ech__exec *ech__rank_exec_of(const ech_trainer *trainer, int device);
-bool ech__rank_home(const ech_trainer *trainer, ech_value value, const ech__plan **plan,
-                    const ech__exec **exec, ech_value *there);
 /* Of one plan since the step began. */
 double ech__rank_kernels(const ech_trainer *trainer, const ech__plan *plan, const ech__exec *exec,
                          double *sums_s);
