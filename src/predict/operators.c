@@ -1,27 +1,28 @@
 #include "predict/operators.h"
 #include "plan/plan.h"
 #include "train/step/optimizer.h"
+#include "train/strategy/pipe.h"
 
 #include <assert.h>
 #include <string.h>
 
 void ech__operators_init(ech__operators *o, ech_ctx *ctx)
 {
-    *o = (ech__operators){.count = 0};
+    *o = (ech__operators){.ctx = ctx};
     ech__arena_init(&o->arena, ctx->alloc);
 }
 
 void ech__operators_fini(ech__operators *o)
 {
     for (int i = 0; i < o->count; i++) {
-        if (o->at[i].graph != o->split.body)
+        if (!o->planned && o->at[i].graph != o->split.body)
             ech_graph_destroy(o->at[i].graph);
     }
     ech_graph_destroy(o->split.body);
     ech_graph_destroy(o->split.head);
-    ech_graph_destroy(o->whole);
+    ech_trainer_destroy(o->planned);
     ech__arena_fini(&o->arena);
-    *o = (ech__operators){.arena = {.alloc = o->arena.alloc}};
+    *o = (ech__operators){.ctx = o->ctx, .arena = {.alloc = o->arena.alloc}};
 }
 
 /* ---- which there are ---- */
@@ -90,7 +91,7 @@ static ech_status add_list(ech__operators *o, ech__operator_list described)
     list->measured = ech__arena_array(&o->arena, graph->nnodes + 1, sizeof *list->measured);
     list->updates = ech__arena_array(&o->arena, graph->nvalues + 1, sizeof *list->updates);
     if (!list->ops || !list->bytes || !list->measured || !list->updates)
-        return ech__no_memory(graph->ctx, "%zu operators", graph->nnodes);
+        return ech__no_memory(o->ctx, "%zu operators", graph->nnodes);
     for (size_t n = 0; n < graph->nnodes; n++) {
         list->ops[n] = describe(graph, &graph->nodes[n]);
         list->bytes[n] = list->ops[n].bytes;
@@ -98,12 +99,12 @@ static ech_status add_list(ech__operators *o, ech__operator_list described)
     return ECH_OK;
 }
 
-static ech_status reserve(ech__operators *o, ech_ctx *ctx, int64_t devices, int lists)
+static ech_status reserve(ech__operators *o, int64_t devices, int lists)
 {
     ech__operators_fini(o);
     o->at = ech__arena_array(&o->arena, (size_t)lists, sizeof *o->at);
     if (!o->at)
-        return ech__no_memory(ctx, "%d graphs", lists);
+        return ech__no_memory(o->ctx, "%d graphs", lists);
     o->devices = devices;
     return ECH_OK;
 }
@@ -114,7 +115,7 @@ ech_status ech__operators_of_ranks(const ech_graph *model, ech_value loss,
     ech_graph *graphs[ECH__MAX_ROLES];
     const int steps = ech__micro_steps(options->train, options->ranks);
     const int last = ech__role_of(options->train->ddp.reproducible, steps - 1, steps);
-    ECH_TRY(reserve(out, model->ctx, options->ranks, ECH__MAX_ROLES));
+    ECH_TRY(reserve(out, options->ranks, ECH__MAX_ROLES));
     ech_status status = ech__graphs_of_rank(model, loss, options, graphs);
     for (int role = 0; role < ECH__MAX_ROLES && graphs[role]; role++) {
         const ech_status added = add_list(
@@ -129,7 +130,7 @@ ech_status ech__operators_of_ranks(const ech_graph *model, ech_value loss,
 ech_status ech__operators_of_split(const ech_graph *model, ech_value loss,
                                    const ech__graphs_options *options, ech__operators *out)
 {
-    ECH_TRY(reserve(out, model->ctx, 1, 2));
+    ECH_TRY(reserve(out, 1, 2));
     ECH_TRY(ech__graphs_of_split(model, loss, options, &out->split));
     out->roles = 1;
     ECH_TRY(add_list(out, (ech__operator_list){.graph = out->split.body, .phases = ALL}));
@@ -138,39 +139,25 @@ ech_status ech__operators_of_split(const ech_graph *model, ech_value loss,
                                               .phases = COMPUTE | ECH__PHASE_BIT(REFRESH)});
 }
 
-static ech_status add_stage(ech__operators *out, int device, const ech__graphs_options *options,
-                            int *buckets)
+ech_status ech__operators_of_layers(ech_trainer *planned, ech__operators *out)
 {
-    ech_graph *graphs[ECH__PIPE_ROLES] = {NULL};
-    ech_status status =
-        ech__graphs_of_stage(out->whole, device, out->whole->ctx, options, buckets, graphs);
-    for (int role = ECH__PIPE_WRITES; role <= ECH__PIPE_ADDS; role++) {
-        if (!graphs[role])
-            continue;
-        const ech_status added =
-            add_list(out, (ech__operator_list){.graph = graphs[role],
-                                               .device = device,
-                                               .role = role,
-                                               .phases = role == ECH__PIPE_ADDS ? COMPUTE : ALL});
-        status = status < 0 ? status : added;
+    const ech__pipe *pipe = ech__trainer_pipe(planned);
+    const int devices = ech__pipe_devices(pipe);
+    const ech_status status = reserve(out, devices, 2 * devices);
+    out->planned = planned;
+    ECH_TRY(status);
+    for (int d = 0; d < devices; d++) {
+        ech_graph **graphs = ech__pipe_stage(pipe, d)->graphs;
+        ECH_TRY(add_list(out, (ech__operator_list){.graph = graphs[ECH__PIPE_WRITES],
+                                                   .device = d,
+                                                   .role = ECH__PIPE_WRITES,
+                                                   .phases = ALL}));
+        if (graphs[ECH__PIPE_ADDS])
+            ECH_TRY(add_list(out, (ech__operator_list){.graph = graphs[ECH__PIPE_ADDS],
+                                                       .device = d,
+                                                       .role = ECH__PIPE_ADDS,
+                                                       .phases = COMPUTE}));
     }
-    ech_graph_destroy(graphs[ECH__PIPE_ADDS_APART]);
-    return status;
-}
-
-ech_status ech__operators_of_layers(const ech_graph *model, ech_value loss,
-                                    const ech__graphs_options *options, const ech__layers *layers,
-                                    ech__operators *out)
-{
-    const int devices = options->train->pipeline.devices;
-    int buckets = 0;
-    ECH_TRY(reserve(out, model->ctx, devices, 2 * devices));
-    ECH_TRY(ech__graphs_of_layers(model, options, &out->whole, &out->layers));
-    for (int i = 0; i < layers->count; i++)
-        out->layers.at[i].device = layers->at[i].device;
-    ECH_TRY(ech__graphs_place(out->whole, &out->layers, loss, options));
-    for (int d = 0; d < devices; d++)
-        ECH_TRY(add_stage(out, d, options, &buckets));
     out->roles = out->count / devices;
     return ECH_OK;
 }
@@ -231,7 +218,8 @@ static void match_names(ech__operator_list *list, const ech__step_cost *cost, bo
 }
 
 /* A sum of gradients has another name where one of them comes from another device. */
-static ech_status match_others(ech__operator_list *list, const ech__step_cost *cost, bool *used)
+static ech_status match_others(ech_ctx *ctx, ech__operator_list *list, const ech__step_cost *cost,
+                               bool *used)
 {
     const ech_graph *graph = list->graph;
     for (size_t n = 0; n < graph->nnodes; n++) {
@@ -240,7 +228,7 @@ static ech_status match_others(ech__operator_list *list, const ech__step_cost *c
             continue;
         list->measured[n] = node->op == ECH__OP_ADD ? find(cost, node, NULL, used) : -1;
         if (list->measured[n] < 0)
-            return ech__fail(graph->ctx, ECH_E_FORMAT,
+            return ech__fail(ctx, ECH_E_FORMAT,
                              "the costs that are kept are of another graph: they have no %s '%s' "
                              "in the %s phase; measure anew",
                              ech__op_name(node->op), node->name ? node->name : "",
@@ -252,16 +240,16 @@ static ech_status match_others(ech__operator_list *list, const ech__step_cost *c
 /* Devices that have the layers of one model share its operators; else each has them all. */
 ech_status ech__operators_match(ech__operators *o, const ech__step_cost *cost)
 {
-    const bool shared = o->whole != NULL;
+    const bool shared = o->planned != NULL;
     for (int role = 0; role < (shared ? o->roles : o->count); role++) {
         bool *used = ech__arena_array(&o->arena, cost->nops + 1, sizeof *used);
         if (!used)
-            return ech__no_memory(o->at[0].graph->ctx, "the comparison of operators");
+            return ech__no_memory(o->ctx, "the comparison of operators");
         const int step = shared ? o->roles : o->count;
         for (int i = role; i < o->count; i += step)
             match_names(&o->at[i], cost, used);
         for (int i = role; i < o->count; i += step)
-            ECH_TRY(match_others(&o->at[i], cost, used));
+            ECH_TRY(match_others(o->ctx, &o->at[i], cost, used));
     }
     return ECH_OK;
 }
@@ -318,39 +306,29 @@ static double convert_seconds(const ech_graph *graph, const ech__node *node,
     return ech__size_seconds(&t->machine->copy, ech__value_bytes(graph, param) * 3 / 4);
 }
 
-/* Bytes of an operator that adds up gradients, as if each had read two arrays and written one. */
-static double added_bytes(const ech_graph *graph, const ech__node *node)
+/* Arrays of a gradient's size that an operator reads and writes to add it up. One that adds by
+ * itself reads what it adds to. */
+static int arrays_added(const ech__node *node)
 {
-    return node->op == ECH__OP_ACCUMULATE ? (double)ech__value_bytes(graph, node->in[1]) *
-                                                (node->nin + (node->attrs.fresh ? 0 : 1)) / 3
-                                          : 0;
+    if (node->op == ECH__OP_LINEAR_ADD_WEIGHTS)
+        return 1;
+    return node->nin + (node->attrs.fresh ? 0 : 1);
 }
 
-/* All of a step's sums go through memory one after the other: each has its part of what so many
- * bytes take. */
-static double add_seconds(const ech_graph *graph, const ech__node *node,
+/* Sums of gradients have the price per array that the update of their parameters has. */
+static double sum_seconds(const ech__operator_list *list, const ech__node *node,
                           const ech__operator_times *t)
 {
-    double all = 0;
-    for (size_t n = 0; n < graph->nnodes; n++)
-        all += added_bytes(graph, &graph->nodes[n]);
-    return ech__size_seconds(&t->machine->add, (int64_t)all) * added_bytes(graph, node) / all;
-}
-
-/* At the price per array that the update of the parameter has: operators that add by themselves
- * read what they add to, others have their part read, and the sum read and written. */
-static double own_add_seconds(const ech__operator_list *list, const ech__node *node,
-                              const ech__operator_times *t)
-{
-    const int arrays = node->op == ECH__OP_ACCUMULATE ? 3 : 1;
+    const ech__value *values = list->graph->values;
     const int updated = 3 + 2 * ech__optimizer_states(t->train);
     double seconds = 0;
     for (int i = 0; i < node->nin; i++) {
-        const ech__value *value = &list->graph->values[node->in[i]];
-        if (value->kind == ECH__VALUE_GRADIENT)
+        const ech__value *value = &values[node->in[i]];
+        const bool sum = i == 0 && node->op == ECH__OP_ACCUMULATE;
+        if (sum || value->kind == ECH__VALUE_GRADIENT)
             seconds += measured_seconds(t, list->updates[value->of], false);
     }
-    return seconds * arrays / updated;
+    return seconds * arrays_added(node) / updated;
 }
 
 static double seconds_of(const ech__operator_list *list, size_t n, const ech__operator_times *t)
@@ -366,9 +344,8 @@ static double seconds_of(const ech__operator_list *list, size_t n, const ech__op
     case ECH__OP_ALLREDUCE:
         return shard_seconds(list, node, t);
     case ECH__OP_ACCUMULATE:
-        return t->own_adds ? own_add_seconds(list, node, t) : add_seconds(list->graph, node, t);
     case ECH__OP_LINEAR_ADD_WEIGHTS:
-        return measured + own_add_seconds(list, node, t);
+        return measured + sum_seconds(list, node, t);
     default:
         return measured;
     }

@@ -7,9 +7,9 @@
  *     ech__operators_time(&operators.at[0], &times);         fills in the prices of one graph
  *
  * An operator that a device alone has takes what was measured. The others have prices of their own:
- * a delay takes what it says; conversions, sums of gradients and messages go by their bytes; a
- * bucket with a sharded update takes an N-th of the measured updates of its parameters. On a device
- * that is known by description nothing was measured, and roofline.h prices every operator.
+ * a delay takes what it says; conversions and messages go by their bytes; sums of gradients by the
+ * measured updates of their parameters, of which a bucket with a sharded update takes an N-th. On a
+ * device that is known by description nothing was measured, and roofline.h prices every operator.
  */
 #pragma once
 
@@ -36,8 +36,8 @@ typedef struct ech__operators {
     int roles;              /* of each device */
     int64_t devices;        /* that they were built for; 0: nothing is here */
     ech__split_model split; /* DataParallel */
-    ech__layers layers;     /* mp and pipeline: where they are */
-    ech_graph *whole;       /* likewise */
+    ech_trainer *planned;   /* mp and pipeline: has the graphs */
+    ech_ctx *ctx;
     ech__arena arena;
 } ech__operators;
 
@@ -52,10 +52,9 @@ ech_status ech__operators_of_ranks(const ech_graph *model, ech_value loss,
  * stays in split. */
 ech_status ech__operators_of_split(const ech_graph *model, ech_value loss,
                                    const ech__graphs_options *options, ech__operators *out);
-/* layers: where each of them is. */
-ech_status ech__operators_of_layers(const ech_graph *model, ech_value loss,
-                                    const ech__graphs_options *options, const ech__layers *layers,
-                                    ech__operators *out);
+/* Those of a trainer that is planned, which it takes over, also where it fails: with the kernels it is
+ * decided whether an operator adds to a gradient by itself. */
+ech_status ech__operators_of_layers(ech_trainer *planned, ech__operators *out);
 
 /* Fails where one of them was not measured that should have been. */
 ech_status ech__operators_match(ech__operators *operators, const ech__step_cost *measured);
@@ -66,7 +65,6 @@ typedef struct ech__operator_times {
     int64_t devices, batch;
     const ech_train_options *train;
     const ech__machine_costs *machine;
-    bool own_adds; /* sums of gradients go by the time of updates, not by machine->add */
     const ech__device_spec *device; /* prices all of them instead; NULL: they were measured */
     ech__roofline_end end;          /* of its figures */
 } ech__operator_times;

@@ -73,8 +73,7 @@ ech__operator_times ech__pricing_times(const ech__pricing *p, int64_t devices, i
                                  .batch = batch,
                                  .train = &p->config.train,
                                  .machine = ech__pricing_machine(p),
-                                 .device = p->options.device,
-                                 .own_adds = ech__strategy_row_of(p->options.strategy)->cuts_model};
+                                 .device = p->options.device};
 }
 
 /* Two measurements of one graph have the same operators in the same order. */
@@ -252,12 +251,10 @@ ech_status ech__price_ranks(ech__pricing *p, ech__price *price)
     return ECH_OK;
 }
 
-/* The micro-steps before the last. They exchange no gradients, and so nobody waits for others in
- * them. */
-static ech_status add_micro_steps(ech__pricing *p, ech__price *price)
+/* The micro-steps of a rank before the last. They exchange no gradients, and so nobody waits for
+ * others in them. */
+static ech_status add_micro_steps(ech__pricing *p, int count, ech__price *price)
 {
-    const bool ranks = ech__strategy_row_of(p->options.strategy)->has_ranks;
-    const int count = ranks ? micro_steps(p, price->devices) : 1;
     for (int i = 0; i < count - 1; i++) {
         ech__priced_step step;
         ECH_TRY(price_role(p, price, ech__role_of(p->config.train.ddp.reproducible, i, count),
@@ -270,39 +267,25 @@ static ech_status add_micro_steps(ech__pricing *p, ech__price *price)
     }
     price->overhead_s += (count - 1) * price->other_s;
     price->other_s *= count;
-    price->loading_s *= count;
-    price->global *= p->config.train.accum;
     return ECH_OK;
 }
 
 /* ---- ways of going parallel ---- */
 
 typedef struct strategy {
-    unsigned unpriced; /* features that can be trained with, and whose price is not known */
     ech_status (*prepare)(ech__pricing *p); /* the operators that all prices need */
     ech_status (*price)(ech__pricing *p, ech__price *price);
 } strategy;
 
 static const strategy strategies[] = {
-    [ECH__STRATEGY_DDP] = {0, prepare_ddp, ech__price_ranks},
-    [ECH__STRATEGY_DP] = {0, ech__prepare_dp, ech__price_dp},
-    [ECH__STRATEGY_MP] = {ECH__FEATURE_BIT(ACCUM), build_alone, ech__price_layers},
-    [ECH__STRATEGY_PIPELINE] = {ECH__FEATURE_BIT(ACCUM), build_alone, ech__price_layers},
+    [ECH__STRATEGY_DDP] = {prepare_ddp, ech__price_ranks},
+    [ECH__STRATEGY_DP] = {ech__prepare_dp, ech__price_dp},
+    [ECH__STRATEGY_MP] = {build_alone, ech__price_layers},
+    [ECH__STRATEGY_PIPELINE] = {build_alone, ech__price_layers},
 };
 
 _Static_assert(sizeof strategies / sizeof *strategies == ECH__STRATEGY_COUNT,
                "every strategy has a price");
-
-ech_status ech__pricing_check(ech_ctx *ctx, ech__strategy s, unsigned features)
-{
-    ECH_TRY(ech__strategy_check_flags(ctx, (ech__spread_by){.strategy = s}, features));
-    for (ech__feature f = (ech__feature)0; f < ECH__FEATURE_COUNT; f++) {
-        if (features & strategies[s].unpriced & (1U << f))
-            return ech__fail(ctx, ECH_E_INVALID, "%s: its price is not known with %s",
-                             ech__feature_flag(f), ech__strategy_row_of(s)->title);
-    }
-    return ECH_OK;
-}
 
 int ech__strategy_micros(ech__strategy s, const ech__run_config *config, int64_t devices,
                          int64_t global)
@@ -494,7 +477,11 @@ ech_status ech__pricing_at(ech__pricing *p, int64_t devices, int64_t global, ech
     out->loading_s = ech__cost_at(&p->points, out->batch, true, loading_seconds, NULL);
     ECH_TRY(strategies[p->options.strategy].price(p, out));
     add_up(p, out);
-    ECH_TRY(add_micro_steps(p, out));
+    const int steps = micro_steps(p, devices);
+    if (!s->cuts_model || devices == 1) /* else they are on the timeline of all layers */
+        ECH_TRY(add_micro_steps(p, steps, out));
+    out->loading_s *= steps;
+    out->global *= p->config.train.accum;
     const double own = out->step.step_s - out->step.exposed_s;
     out->low_s = out->step.exposed_s + own * range.low / alone;
     out->high_s = out->step.exposed_s + own * range.high / alone;

@@ -87,8 +87,6 @@ int64_t ech__pricing_params(const ech__pricing *pricing);
 /* Bytes that are exchanged for a parameter update, on one device. */
 int64_t ech__pricing_exchanged(const ech__pricing *pricing);
 
-/* Names the first of the features that is not supported, or whose price is not known. */
-ech_status ech__pricing_check(ech_ctx *ctx, ech__strategy strategy, unsigned asked);
 /* Whether the layers of the model can be spread over so many devices: what is wrong is said before anything is measured. */
 ech_status ech__pricing_check_layers(ech_ctx *ctx, const ech__run_config *config, int64_t devices);
 

@@ -14,6 +14,10 @@ struct ech__pricing {
     ech_value loss;
     ech__operators alone;   /* of a device alone, or of a part of DataParallel */
     ech__operators several; /* of the number of devices that was last asked for */
+    struct {
+        int64_t batch;
+        int micros;
+    } planned; /* that they were planned for, with layers on several devices */
     ech__cluster cluster;
     ech__algorithm algorithm;
     ech__cost_points points;      /* all that were measured alone */

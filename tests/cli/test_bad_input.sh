@@ -61,7 +61,6 @@ wrong 2 "--grad-dtype bf16: --reproducible" train --grad-dtype bf16 --reproducib
 wrong 2 "--against has nothing to compare" train --fit --against x
 wrong 2 "--global-batch 10 must be divisible by --accum 4" plan --global-batch 10 --accum 4
 wrong 2 "--accum is not supported with DataParallel" plan --parallel dp --accum 2
-wrong 2 "--accum: its price is not known with a pipeline" plan --parallel pipeline --accum 2
 
 wrong 2 "--ranks 0: must be at least 1" run -n 0 -- true
 wrong 2 "--ranks 257: must be at most 256" run -n 257 -- true

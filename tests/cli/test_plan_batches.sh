@@ -104,6 +104,7 @@ for batch in 1 8 100 1000000; do
 done
 fit "a part of a batch" ddp 3 --global-batch 100
 fit "micro-steps" ddp 2 --batch-size 8 --accum 3
+fit "micro-steps of a pipeline" pipeline 2 --batch-size 8 --accum 3
 fit "gradients in bf16" ddp 2 --batch-size 8 --grad-dtype bf16
 fit "DataParallel" dp 3 --global-batch 100
 fit "layers on devices" mp 2 --batch-size 96

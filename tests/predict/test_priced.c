@@ -3,6 +3,7 @@
  * with the same bytes. Ranks are threads here. */
 #include "predict/pricing_internal.h"
 #include "support/ranks.h"
+#include "support/temp_dir.h"
 #include "train/strategy/dp.h"
 #include "train/strategy/pipe.h"
 
@@ -16,13 +17,14 @@ typedef struct step_case {
     ech__strategy strategy;
     ech__model_kind model;
     int devices, micros;
+    bool tuned;                        /* kernels are timed before */
     void (*set)(ech_train_options *o); /* NULL: the defaults */
 } step_case;
 
 typedef struct job {
     const step_case *c;
     ech__run_config config;
-    const ech__operators *priced;
+    const ech__operators *priced; /* NULL: as the rank plans them */
 } job;
 
 /* ---- one graph ---- */
@@ -52,21 +54,12 @@ static bool same(const ech__node *a, const ech__node *b)
            a->device == b->device && a->attrs.seconds == b->attrs.seconds && a->nin == b->nin;
 }
 
-/* Which of the two a device has is known with its kernels: an operator that adds to gradients,
- * as it is priced, or one that makes them and one behind it for each that adds it. */
-static bool adds_apart(const ech__node *run, const ech__node *priced)
-{
-    return run->op == ECH__OP_LINEAR_BWD_WEIGHTS && priced->op == ECH__OP_LINEAR_ADD_WEIGHTS &&
-           !strcmp(run->name, priced->name) && run->device == priced->device;
-}
-
 /* A refreshed copy that a plan needs not has no kernel: it takes no time, and has no stamp. */
 static bool is_run(const ech__operator_list *list, const ech__plan *plan, const ech__exec *exec,
                    const char *name)
 {
     const ech__node *priced;
     size_t at = 0;
-    int apart = 0; /* sums that are priced as part of what makes them */
     for (size_t n = 0; n < plan->ninstrs; n++) {
         const ech__node *run = plan->instrs[n].node;
         const bool stamped = ech__exec_spans(exec)[n].end_ns > 0;
@@ -75,14 +68,8 @@ static bool is_run(const ech__operator_list *list, const ech__plan *plan, const 
                    stamped ? "runs and is not priced" : "is priced and does not run");
         if (!in_phases(list, run))
             continue;
-        if (apart && run->op == ECH__OP_ACCUMULATE) {
-            apart--;
-            continue;
-        }
         priced = next_priced(list, &at);
-        if (priced && adds_apart(run, priced))
-            apart = run->nout;
-        else if (!priced || !same(run, priced))
+        if (!priced || !same(run, priced))
             REFUSE("%s: %s '%s' runs where %s '%s' is priced", name, ech__op_name(run->op),
                    run->name, priced ? ech__op_name(priced->op) : "nothing",
                    priced ? priced->name : "");
@@ -154,29 +141,55 @@ static bool halves_are_priced(const ech__operators *priced, const ech_trainer *t
     return is_run(&head, t->variants[0].plan, t->variants[0].exec, name);
 }
 
-static bool layers_are_priced(const ech__operators *priced, const ech_trainer *t, int micros,
-                              const char *name)
+/* The first micro-batch of a step writes gradients, and all others add to them. */
+static bool pass_is_priced(const ech__operator_list *list, const ech__variant *v, const char *name)
 {
-    const ech__pass *pass = t->variants[0].own;
+    const ech__pass *pass = v->own;
+    for (int m = 0; m < pass->micros; m++) {
+        const int at = list->device * pass->micros + m;
+        const bool adds = m || v->role;
+        if (adds == (list->role == ECH__PIPE_ADDS) &&
+            !is_run(list, pass->plans[at], pass->execs[at], name))
+            REFUSE("%s: device %d, micro-step %d, micro-batch %d", name, list->device, v->role, m);
+    }
+    return true;
+}
+
+static bool layers_are_priced(const ech__operators *priced, const ech_trainer *t, int micros,
+                              int accum, const char *name)
+{
     for (int i = 0; i < priced->count; i++) {
         const ech__operator_list *list = &priced->at[i];
         const int d = list->device;
         const ech__stage_work *work = &ech__pipe_stage(ech__trainer_pipe(t), d)->work;
-        for (int m = list->role ? 1 : 0; m < (list->role ? micros : 1); m++) {
-            const int at = d * pass->micros + m;
-            if (!is_run(list, pass->plans[at], pass->execs[at], name))
-                REFUSE("%s: device %d, micro-batch %d", name, d, m);
+        for (int k = 0; k < t->nvariants; k++) {
+            if (t->variants[k].training && !pass_is_priced(list, &t->variants[k], name))
+                return false;
         }
-        if (bytes_of(list, ECH__OP_SEND) * BATCH != work->bytes_out ||
-            bytes_of(list, ECH__OP_RECV) * BATCH != work->bytes_in)
+        if (bytes_of(list, ECH__OP_SEND) * BATCH * accum != work->bytes_out ||
+            bytes_of(list, ECH__OP_RECV) * BATCH * accum != work->bytes_in)
             REFUSE("%s: device %d sends other bytes than are priced", name, d);
     }
-    return pass->micros == micros &&
+    return t->nvariants == (accum > 1 ? 2 : 1) && t->variants[0].micros == micros &&
            priced->count == ech__pipe_devices(ech__trainer_pipe(t)) * priced->roles &&
-           priced->roles == (micros > 1 ? 2 : 1);
+           priced->roles == (micros * accum > 1 ? 2 : 1);
 }
 
 /* ---- a real step ---- */
+
+/* Groups of devices have no price, but the operators that one would have. */
+static void plan_layers(ech__comm *comm, const ech__run_config *config, ech__operators *out)
+{
+    ech__model model;
+    ech_graph *graph;
+    ech_trainer *t;
+    RANK_OK(ech_graph_create(comm->ctx, &graph));
+    RANK_OK(ech__model_build(graph, &config->model, &model));
+    RANK_OK(ech__trainer_plan(comm->ctx, graph, model.loss, &config->train, &t));
+    RANK_OK(ech__operators_of_layers(t, out));
+    RANK_CHECK(bytes_of(&out->at[0], ECH__OP_ALLREDUCE) > 0);
+    ech_graph_destroy(graph);
+}
 
 static void run_step(ech__comm *comm, void *user)
 {
@@ -184,15 +197,22 @@ static void run_step(ech__comm *comm, void *user)
     ech_group group = {comm, false};
     ech__run_config config = j->config;
     ech__run *run;
+    ech__operators planned;
     if (comm->world > 1)
         config.train.ddp.group = &group;
+    ech__operators_init(&planned, comm->ctx);
+    if (!j->priced)
+        plan_layers(comm, &config, &planned);
+    const ech__operators *priced = j->priced ? j->priced : &planned;
     RANK_OK(ech__run_create(comm->ctx, &config, &run));
     RANK_OK(ech__run_steps(run, &(ech__run_events){.on_step = NULL}));
     const ech_trainer *t = run->trainer;
-    RANK_CHECK(ech__trainer_dp(t)     ? halves_are_priced(j->priced, t, j->c->name)
-               : ech__trainer_pipe(t) ? layers_are_priced(j->priced, t, j->c->micros, j->c->name)
-                                      : ranks_are_priced(j->priced, t, j->c->name));
+    RANK_CHECK(ech__trainer_dp(t) ? halves_are_priced(priced, t, j->c->name)
+               : ech__trainer_pipe(t)
+                   ? layers_are_priced(priced, t, j->c->micros, config.train.accum, j->c->name)
+                   : ranks_are_priced(priced, t, j->c->name));
     ech__run_destroy(run);
+    ech__operators_fini(&planned);
 }
 
 /* ---- its price ---- */
@@ -201,7 +221,8 @@ static void run_step(ech__comm *comm, void *user)
 static void put_costs(ech_ctx *ctx, const ech__run_config *config, ech__strategy strategy,
                       ech__costs *costs)
 {
-    const ech__run_config single = ech__pricing_single(config, strategy, BATCH);
+    const int64_t batch = BATCH / ech__micro_batches(&config->train);
+    const ech__run_config single = ech__pricing_single(config, strategy, batch);
     ech__model model;
     ech_graph *graph;
     ech_trainer *t;
@@ -210,14 +231,15 @@ static void put_costs(ech_ctx *ctx, const ech__run_config *config, ech__strategy
     if (ech__trainer_plan(ctx, graph, model.loss, &single.train, &t) < 0)
         fail_msg("%s", ech_ctx_error(ctx));
     ech__step_cost cost = {
-        .batch = BATCH, .beside = 1, .steps = 9, .nops = t->plan->ninstrs, .step_s = 1000};
+        .batch = batch, .beside = 1, .steps = 9, .nops = t->plan->ninstrs, .step_s = 1000};
     cost.ops = calloc(cost.nops, sizeof *cost.ops);
     for (size_t n = 0; n < cost.nops; n++) {
         const ech__node *node = t->plan->instrs[n].node;
         cost.ops[n] = (ech__op_cost){.op = ech__op_name(node->op),
                                      .name = node->name,
                                      .phase = ech__phase_name(node->phase),
-                                     .median_s = 1};
+                                     .median_s = 1,
+                                     .tuned_s = t->plan->instrs[n].seconds};
     }
     assert_int_equal(ech__costs_put(costs, ech__costs_key_of(&single).s, &cost), ECH_OK);
     free(cost.ops);
@@ -240,8 +262,21 @@ static ech__run_config config_of(const step_case *c)
     return config;
 }
 
+/* As echelon plan does when it measures: the times of all kernels are in the file then. */
+static void tune(ech_ctx *ctx, const step_case *c, const ech__run_config *config)
+{
+    const int64_t batch = BATCH / ech__micro_batches(&config->train);
+    const ech__run_config single = ech__pricing_single(config, c->strategy, batch);
+    ech__run *run;
+    if (ech__run_create(ctx, &single, &run) < 0)
+        fail_msg("%s: %s", c->name, ech_ctx_error(ctx));
+    ech__run_destroy(run);
+}
+
 static void price_and_run(const step_case *c)
 {
+    temp_dir dir = temp_dir_create();
+    char path[TEMP_PATH];
     ech_ctx *ctx;
     ech__costs *costs;
     ech__pricing *p;
@@ -252,6 +287,12 @@ static void price_and_run(const step_case *c)
     assert_int_equal(ech__costs_open(ctx, NULL, "here", &costs), ECH_OK);
     if (c->strategy == ECH__STRATEGY_PIPELINE)
         j.config.train.pipeline.micro_batches = c->micros;
+    if (c->tuned) {
+        temp_dir_path(&dir, "tuning.json", path);
+        j.config.train.tune = true;
+        j.config.train.tuning_file = path;
+        tune(ctx, c, &j.config);
+    }
     put_costs(ctx, &j.config, c->strategy, costs);
     const ech__pricing_options o = {
         .config = &j.config, .strategy = c->strategy, .costs = costs, .beside = 1};
@@ -270,6 +311,7 @@ static void price_and_run(const step_case *c)
     ech__pricing_destroy(p);
     ech__costs_close(costs);
     ech_ctx_destroy(ctx);
+    temp_dir_destroy(&dir);
 }
 
 /* ---- options that change a graph ---- */
@@ -277,6 +319,19 @@ static void price_and_run(const step_case *c)
 static void accum(ech_train_options *o)
 {
     o->accum = 3;
+}
+
+/* Memory is balanced otherwise than time. */
+static void wide_accum(ech_train_options *o)
+{
+    o->accum = 2;
+    o->pipeline.placement = "balanced-memory";
+}
+
+/* By operations, where no kernel was timed. */
+static void balanced(ech_train_options *o)
+{
+    o->pipeline.placement = "balanced";
 }
 
 static void bf16(ech_train_options *o)
@@ -388,8 +443,8 @@ static void data_parallel_runs_what_is_priced(void **state)
 static void layers_run_what_is_priced(void **state)
 {
     (void)state;
-    static void (*const options[])(ech_train_options *) = {NULL,  keep_all, adam, momentum,
-                                                           delay, bf16,     fp16, clip};
+    static void (*const options[])(ech_train_options *) = {
+        NULL, keep_all, adam, momentum, delay, bf16, fp16, clip, accum, wide_accum, balanced};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         for (int k = 0; k < 4; k++)
             price_and_run(
@@ -402,35 +457,41 @@ static void layers_run_what_is_priced(void **state)
     }
 }
 
+/* Which layers are where, and which kernels add to gradients by themselves, depends on times. */
+static void tuned_layers_run_what_is_priced(void **state)
+{
+    (void)state;
+    static void (*const options[])(ech_train_options *) = {NULL, balanced, accum};
+    static const ech__model_kind models[] = {ECH__MODEL_LINEAR, ECH__MODEL_LENET,
+                                             ECH__MODEL_RESNET8};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        for (size_t k = 0; k < sizeof models / sizeof *models; k++)
+            price_and_run(&(step_case){.name = "tuned pipeline",
+                                       .strategy = ECH__STRATEGY_PIPELINE,
+                                       .model = models[k],
+                                       .devices = 2,
+                                       .micros = 4,
+                                       .tuned = true,
+                                       .set = options[i]});
+    }
+}
+
 /* Two ranks, each with its layers on two devices: no strategy is priced so, but the operators
  * are the same ones. */
 static void groups_run_what_would_be_priced(void **state)
 {
     (void)state;
-    const step_case c = {.name = "groups", .model = ECH__MODEL_RESNET8, .devices = 2, .micros = 2};
-    job j = {.c = &c, .config = config_of(&c)};
-    const ech__graphs_options options = {.train = &j.config.train, .ranks = 2};
-    ech_ctx *ctx;
-    ech_graph *model, *fused;
-    ech__model built;
-    ech__layers layers;
-    ech__operators priced;
-    j.config.train.pipeline.devices = 2;
-    j.config.train.pipeline.micro_batches = 2;
-    assert_int_equal(ech_ctx_create(NULL, &ctx), ECH_OK);
-    assert_int_equal(ech_graph_create(ctx, &model), ECH_OK);
-    assert_int_equal(ech__model_build(model, &j.config.model, &built), ECH_OK);
-    ech__operators_init(&priced, ctx);
-    assert_int_equal(ech__graphs_of_layers(model, &options, &fused, &layers), ECH_OK);
-    assert_int_equal(ech__operators_of_layers(model, built.loss, &options, &layers, &priced),
-                     ECH_OK);
-    assert_true(bytes_of(&priced.at[0], ECH__OP_ALLREDUCE) > 0);
-    j.priced = &priced;
-    run_ranks(RANKS_AS_THREADS, 2, 120, run_step, &j);
-    ech__operators_fini(&priced);
-    ech_graph_destroy(fused);
-    ech_graph_destroy(model);
-    ech_ctx_destroy(ctx);
+    for (int i = 0; i < 2; i++) {
+        const step_case c = {.name = "groups",
+                             .model = ECH__MODEL_RESNET8,
+                             .devices = 2,
+                             .micros = 2,
+                             .set = i ? accum : NULL};
+        job j = {.c = &c, .config = config_of(&c)};
+        j.config.train.pipeline.devices = 2;
+        j.config.train.pipeline.micro_batches = 2;
+        run_ranks(RANKS_AS_THREADS, 2, 120, run_step, &j);
+    }
 }
 
 int main(void)
@@ -439,6 +500,7 @@ int main(void)
         cmocka_unit_test(ranks_run_what_is_priced),
         cmocka_unit_test(data_parallel_runs_what_is_priced),
         cmocka_unit_test(layers_run_what_is_priced),
+        cmocka_unit_test(tuned_layers_run_what_is_priced),
         cmocka_unit_test(groups_run_what_would_be_priced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

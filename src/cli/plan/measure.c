@@ -191,8 +191,7 @@ static int measure_machine(work *w)
         code = launch(w, 2, "--measure-link");
     }
     const ech__run_config *t = &m->args->run;
-    const bool copies = !ech__strategy_row_of(t->parallel)->has_ranks || t->train.accum > 1 ||
-                        t->train.ddp.grad_dtype;
+    const bool copies = !ech__strategy_row_of(t->parallel)->has_ranks || t->train.ddp.grad_dtype;
     if (code == ECH__EXIT_GOOD && copies && (known.copy.count == 0 || m->args->measure)) {
         fprintf(stderr, "echelon plan: measuring copies between two devices\n");
         code = launch(w, 1, "--measure-copies");

@@ -195,9 +195,9 @@ ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
     if (t->global_batch % t->train.accum)
         return ech__fail(ctx, ECH_E_INVALID, "--global-batch %lld must be divisible by --accum %d",
                          (long long)t->global_batch, t->train.accum);
-    ECH_TRY(ech__pricing_check(ctx, t->parallel,
-                               ech__training_asked(t, t->parallel) |
-                                   (a->advise ? ECH__FEATURE_BIT(ADVISE) : 0)));
+    ECH_TRY(ech__strategy_check_flags(ctx, (ech__spread_by){.strategy = t->parallel},
+                                      ech__training_asked(t, t->parallel) |
+                                          (a->advise ? ECH__FEATURE_BIT(ADVISE) : 0)));
     const bool layers = ech__strategy_row_of(t->parallel)->cuts_model;
     for (size_t i = 0; i < devices->count; i++) {
         const int64_t n = devices->n[i], most = ech__strategy_row_of(t->parallel)->most;
