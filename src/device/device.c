@@ -444,3 +444,19 @@ ech_status ech__kernel_made(ech_status status, ech__kernel **kernel)
     }
     return status;
 }
+
+bool ech__has_labels(const ech__kernel_desc *desc)
+{
+    return desc->nin == 2 && desc->operands[1].dtype == ECH_S32;
+}
+
+ech_status ech__check_labels(ech__device *base, const int32_t *labels, int64_t N, int64_t C)
+{
+    for (int64_t n = 0; n < N; n++) {
+        if (labels[n] < 0 || labels[n] >= C)
+            return ech__fail(base->ctx, ECH_E_INVALID,
+                             "label %d of sample %lld is outside the %lld classes", (int)labels[n],
+                             (long long)n, (long long)C);
+    }
+    return ECH_OK;
+}

@@ -78,6 +78,9 @@ void *ech__device_state(ech__device *device);
  * Unless it names a destroy function, destroying it is ech__kernel_free. On failure *out is NULL. */
 ech_status ech__kernel_make(ech__device *device, const void *kernel, size_t bytes,
                             ech__kernel **out);
+/* Whether the second operand is labels[N] of logits[N,C], and whether each of them is a class. */
+bool ech__has_labels(const ech__kernel_desc *desc);
+ech_status ech__check_labels(ech__device *device, const int32_t *labels, int64_t N, int64_t C);
 /* For the end of a destroy function. */
 void ech__kernel_free(ech__kernel *kernel);
 /* Returns status; on failure destroys the kernel first. */

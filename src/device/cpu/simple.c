@@ -17,9 +17,11 @@ typedef struct simple_kernel simple_kernel;
 struct simple_kernel {
     ech__kernel base;
     const ech__vec *vec;
-    ech_status (*fn)(const simple_kernel *k, const ech__scalars *scalars);
+    void (*fn)(const simple_kernel *k);
+    const ech__scalars *scalars; /* of the run in hand */
     ech__attrs attrs;
     int nin;
+    bool has_labels;    /* as the second operand */
     int64_t n;          /* elements of the first operand, padding included */
     int64_t rows, cols; /* of the first operand: its last dimension, and all others */
     int64_t row_step;   /* cols where the second operand is one row only, else 0 */
@@ -60,27 +62,24 @@ static int64_t blocks_of(int64_t n)
  * at a time. */
 #define FOR_PIECES(k, n_, body) FOR_SIZED_BLOCKS(k, n_, PIECE, body)
 
-static ech_status run_add(const simple_kernel *k, const ech__scalars *scalars)
+static void run_add(const simple_kernel *k)
 {
-    (void)scalars;
     if (!k->row_step) {
         FOR_PIECES(k, k->n, {
             k->vec->add(count, IN(0), IN(1), OUT(2));
             DONE(2);
         });
-        return ECH_OK;
+        return;
     }
     const float *a = k->at[0], *b = k->at[1];
     float *y = k->at[2];
 #pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t row = 0; row < k->rows; row++)
         k->vec->add(k->cols, a + row * k->cols, b, y + row * k->cols);
-    return ECH_OK;
 }
 
-static ech_status run_sum_rows(const simple_kernel *k, const ech__scalars *scalars)
+static void run_sum_rows(const simple_kernel *k)
 {
-    (void)scalars;
     const float *a = k->at[0];
     float *sums = k->at[1];
     FOR_BLOCKS(k, k->cols, {
@@ -89,61 +88,42 @@ static ech_status run_sum_rows(const simple_kernel *k, const ech__scalars *scala
         for (int64_t row = 0; row < k->rows; row++)
             k->vec->add(count, sums + first, a + row * k->cols + first, sums + first);
     });
-    return ECH_OK;
 }
 
-static ech_status run_relu(const simple_kernel *k, const ech__scalars *scalars)
+static void run_relu(const simple_kernel *k)
 {
-    (void)scalars;
     FOR_PIECES(k, k->n, {
         k->vec->relu(count, IN(0), OUT(1));
         DONE(1);
     });
-    return ECH_OK;
 }
 
-static ech_status run_relu_bwd(const simple_kernel *k, const ech__scalars *scalars)
+/* dy y -> dx */
+static void run_relu_bwd(const simple_kernel *k)
 {
-    (void)scalars; /* dy y -> dx */
     FOR_PIECES(k, k->n, {
         k->vec->relu_bwd(count, IN(0), IN(1), OUT(2));
         DONE(2);
     });
-    return ECH_OK;
 }
 
-static ech_status run_mse(const simple_kernel *k, const ech__scalars *scalars)
+static void run_mse(const simple_kernel *k)
 {
-    (void)scalars;
     float *loss = k->at[2];
     double *sums = k->scratch, sum = 0;
     FOR_BLOCKS(k, k->n, sums[block] = k->vec->square_error(count, IN(0), IN(1)));
     for (int64_t block = 0; block < blocks_of(k->n); block++)
         sum += sums[block];
     *loss = (float)(sum / (double)k->n);
-    return ECH_OK;
 }
 
-static ech_status run_mse_bwd(const simple_kernel *k, const ech__scalars *scalars)
+static void run_mse_bwd(const simple_kernel *k)
 {
-    const float scale = (float)(2.0 * scalars->loss_scale / (double)k->n);
+    const float scale = (float)(2.0 * k->scalars->loss_scale / (double)k->n);
     FOR_PIECES(k, k->n, {
         k->vec->scaled_difference(count, scale, IN(0), IN(1), OUT(2));
         DONE(2);
     });
-    return ECH_OK;
-}
-
-static ech_status check_labels(const simple_kernel *k)
-{
-    const int32_t *labels = k->at[1];
-    for (int64_t row = 0; row < k->rows; row++) {
-        if (labels[row] < 0 || labels[row] >= k->cols)
-            return ech__fail(k->base.device->ctx, ECH_E_INVALID,
-                             "label %d of sample %lld is outside the %lld classes", labels[row],
-                             (long long)row, (long long)k->cols);
-    }
-    return ECH_OK;
 }
 
 static float largest(const float *row, int64_t n)
@@ -162,14 +142,12 @@ static double sum_of_exp(const float *row, int64_t n, float max)
     return sum;
 }
 
-static ech_status run_cross_entropy(const simple_kernel *k, const ech__scalars *scalars)
+static void run_cross_entropy(const simple_kernel *k)
 {
-    (void)scalars;
     const float *logits = k->at[0];
     const int32_t *labels = k->at[1];
     float *loss = k->at[2];
     double *losses = k->scratch, sum = 0;
-    ECH_TRY(check_labels(k));
 #pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t n = 0; n < k->rows; n++) {
         const float *row = logits + n * k->cols;
@@ -179,16 +157,14 @@ static ech_status run_cross_entropy(const simple_kernel *k, const ech__scalars *
     for (int64_t n = 0; n < k->rows; n++)
         sum += losses[n];
     *loss = (float)(sum / (double)k->rows);
-    return ECH_OK;
 }
 
-static ech_status run_cross_entropy_bwd(const simple_kernel *k, const ech__scalars *scalars)
+static void run_cross_entropy_bwd(const simple_kernel *k)
 {
     const float *logits = k->at[0];
     const int32_t *labels = k->at[1];
     float *d = k->at[2];
-    const double scale = scalars->loss_scale / (double)k->rows;
-    ECH_TRY(check_labels(k));
+    const double scale = k->scalars->loss_scale / (double)k->rows;
 #pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t n = 0; n < k->rows; n++) {
         const float *row = logits + n * k->cols;
@@ -199,17 +175,14 @@ static ech_status run_cross_entropy_bwd(const simple_kernel *k, const ech__scala
             d[n * k->cols + c] = (float)(scale * (p - (c == labels[n] ? 1.0 : 0.0)));
         }
     }
-    return ECH_OK;
 }
 
-static ech_status run_count_correct(const simple_kernel *k, const ech__scalars *scalars)
+static void run_count_correct(const simple_kernel *k)
 {
-    (void)scalars;
     const float *logits = k->at[0];
     const int32_t *labels = k->at[1];
     float *correct = k->at[2];
     int64_t count = 0;
-    ECH_TRY(check_labels(k));
     for (int64_t n = 0; n < k->rows; n++) {
         const float *row = logits + n * k->cols;
         int64_t best = 0; /* the first of equals; a NaN counts as the largest, as in PyTorch */
@@ -218,7 +191,6 @@ static ech_status run_count_correct(const simple_kernel *k, const ech__scalars *
         count += best == labels[n];
     }
     *correct = (float)count;
-    return ECH_OK;
 }
 
 static ech__sgd_rule sgd_rule(const simple_kernel *k, const ech__scalars *scalars)
@@ -238,26 +210,6 @@ static void refresh_copy(const simple_kernel *k, int64_t first, int64_t count)
                        (uint16_t *)k->copy + first);
 }
 
-static ech_status run_sgd(const simple_kernel *k, const ech__scalars *scalars)
-{
-    const ech__sgd_rule rule = sgd_rule(k, scalars);
-    float *p = k->at[0];
-    const float *g = k->at[1];
-    if (k->nin == 2) {
-        FOR_BLOCKS(k, k->n, {
-            k->vec->sgd(count, &rule, g + first, p + first);
-            refresh_copy(k, first, count);
-        });
-        return ECH_OK;
-    }
-    float *buf = k->at[2];
-    FOR_BLOCKS(k, k->n, {
-        k->vec->sgd_momentum(count, &rule, g + first, p + first, buf + first);
-        refresh_copy(k, first, count);
-    });
-    return ECH_OK;
-}
-
 static ech__adam_rule adam_rule(const simple_kernel *k, const ech__scalars *scalars)
 {
     const ech__attrs *a = &k->attrs;
@@ -275,16 +227,41 @@ static ech__adam_rule adam_rule(const simple_kernel *k, const ech__scalars *scal
                             .weight_decay = a->decoupled ? 0.0f : (float)a->weight_decay};
 }
 
-static ech_status run_adam(const simple_kernel *k, const ech__scalars *scalars)
+/* Of the one or the other optimizer. */
+typedef struct update_rule {
+    bool is_adam;
+    ech__sgd_rule sgd;
+    ech__adam_rule adam;
+} update_rule;
+
+static update_rule rule_of(const simple_kernel *k, const ech__scalars *scalars)
 {
-    const ech__adam_rule rule = adam_rule(k, scalars);
-    float *p = k->at[0], *m = k->at[2], *v = k->at[3];
+    if (k->nin == 4)
+        return (update_rule){.is_adam = true, .adam = adam_rule(k, scalars)};
+    return (update_rule){.sgd = sgd_rule(k, scalars)};
+}
+
+/* A chunk of the parameter, with its part of the gradient. */
+static void update(const simple_kernel *k, const update_rule *rule, int64_t first, int64_t count,
+                   const float *g)
+{
+    float *p = (float *)k->at[0] + first, *state = k->nin > 2 ? (float *)k->at[2] + first : NULL;
+    if (rule->is_adam)
+        k->vec->adam(count, &rule->adam, g, p, state, (float *)k->at[3] + first);
+    else if (state)
+        k->vec->sgd_momentum(count, &rule->sgd, g, p, state);
+    else
+        k->vec->sgd(count, &rule->sgd, g, p);
+}
+
+static void run_update(const simple_kernel *k)
+{
+    const update_rule rule = rule_of(k, k->scalars);
     const float *g = k->at[1];
     FOR_BLOCKS(k, k->n, {
-        k->vec->adam(count, &rule, g + first, p + first, m + first, v + first);
+        update(k, &rule, first, count, g + first);
         refresh_copy(k, first, count);
     });
-    return ECH_OK;
 }
 
 /* A chunk of an update, with the gradient at another address. */
@@ -292,25 +269,14 @@ static ech_status run_part(ech__kernel *base, const ech__scalars *scalars, int64
                            int64_t count, const void *gradient)
 {
     const simple_kernel *k = (const simple_kernel *)base;
-    float *p = (float *)k->at[0] + first;
-    if (k->fn == run_adam) {
-        const ech__adam_rule rule = adam_rule(k, scalars);
-        k->vec->adam(count, &rule, gradient, p, (float *)k->at[2] + first,
-                     (float *)k->at[3] + first);
-        return ECH_OK;
-    }
-    const ech__sgd_rule rule = sgd_rule(k, scalars);
-    if (k->nin == 2)
-        k->vec->sgd(count, &rule, gradient, p);
-    else
-        k->vec->sgd_momentum(count, &rule, gradient, p, (float *)k->at[2] + first);
+    const update_rule rule = rule_of(k, scalars);
+    update(k, &rule, first, count, gradient);
     return ECH_OK;
 }
 
 /* g = g + part, or fresh: term + ... + (term + part); the later micro-step stands on the right. */
-static ech_status run_accumulate(const simple_kernel *k, const ech__scalars *scalars)
+static void run_accumulate(const simple_kernel *k)
 {
-    (void)scalars;
     float *g = k->at[0];
     const float *part = k->at[1];
     const bool fresh = k->attrs.fresh;
@@ -323,13 +289,11 @@ static ech_status run_accumulate(const simple_kernel *k, const ech__scalars *sca
         else if (sum == part + first)
             memcpy(g + first, sum, (size_t)count * sizeof *g);
     });
-    return ECH_OK;
 }
 
 /* Blocks are added up in their order. */
-static ech_status run_grad_stats(const simple_kernel *k, const ech__scalars *scalars)
+static void run_grad_stats(const simple_kernel *k)
 {
-    (void)scalars;
     const float *g = k->at[0];
     double *stats = k->at[1], (*parts)[ECH__GRAD_STATS] = k->scratch;
     FOR_BLOCKS(k, k->n, k->vec->grad_stats(count, g + first, parts[block]));
@@ -342,35 +306,28 @@ static ech_status run_grad_stats(const simple_kernel *k, const ech__scalars *sca
         if (part[ECH__GRAD_LARGEST] > stats[ECH__GRAD_LARGEST])
             stats[ECH__GRAD_LARGEST] = part[ECH__GRAD_LARGEST];
     }
-    return ECH_OK;
 }
 
-static ech_status run_to_bf16(const simple_kernel *k, const ech__scalars *scalars)
+static void run_to_bf16(const simple_kernel *k)
 {
-    (void)scalars;
     uint16_t *to = k->at[0];
     const float *from = k->at[1];
     FOR_BLOCKS(k, k->n, k->vec->narrow(ECH_BF16, count, from + first, to + first));
-    return ECH_OK;
 }
 
-static ech_status run_from_bf16(const simple_kernel *k, const ech__scalars *scalars)
+static void run_from_bf16(const simple_kernel *k)
 {
-    (void)scalars;
     float *to = k->at[0];
     const uint16_t *from = k->at[1];
     FOR_BLOCKS(k, k->n, k->vec->widen(ECH_BF16, count, from + first, to + first));
-    return ECH_OK;
 }
 
-static ech_status run_delay(const simple_kernel *k, const ech__scalars *scalars)
+static void run_delay(const simple_kernel *k)
 {
-    (void)scalars;
     ech__clock_sleep(k->attrs.seconds);
-    return ECH_OK;
 }
 
-typedef ech_status (*simple_fn)(const simple_kernel *k, const ech__scalars *scalars);
+typedef void (*simple_fn)(const simple_kernel *k);
 
 static const simple_fn functions[ECH__OP_COUNT] = {
     [ECH__OP_ADD] = run_add,
@@ -382,8 +339,8 @@ static const simple_fn functions[ECH__OP_COUNT] = {
     [ECH__OP_CROSS_ENTROPY] = run_cross_entropy,
     [ECH__OP_CROSS_ENTROPY_BWD] = run_cross_entropy_bwd,
     [ECH__OP_COUNT_CORRECT] = run_count_correct,
-    [ECH__OP_SGD] = run_sgd,
-    [ECH__OP_ADAM] = run_adam,
+    [ECH__OP_SGD] = run_update,
+    [ECH__OP_ADAM] = run_update,
     [ECH__OP_ACCUMULATE] = run_accumulate,
     [ECH__OP_GRAD_STATS] = run_grad_stats,
     [ECH__OP_DELAY] = run_delay,
@@ -482,8 +439,12 @@ void ech__simple_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc 
 
 static ech_status run(ech__kernel *base, const ech__scalars *scalars)
 {
-    const simple_kernel *k = (const simple_kernel *)base;
-    return k->fn(k, scalars);
+    simple_kernel *k = (simple_kernel *)base;
+    if (k->has_labels)
+        ECH_TRY(ech__check_labels(base->device, k->at[1], k->rows, k->cols));
+    k->scalars = scalars;
+    k->fn(k);
+    return ECH_OK;
 }
 
 static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
@@ -500,6 +461,7 @@ static ech_status create_kernel(ech__device *device, const ech__kernel_desc *des
         .fn = function_of(desc),
         .attrs = desc->attrs,
         .nin = desc->nin,
+        .has_labels = ech__has_labels(desc),
         .n = elements(desc),
         .cols = desc->nin && shape->ndims ? shape->dims[shape->ndims - 1] : 1,
         .scratch = binding->scratch,

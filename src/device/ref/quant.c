@@ -47,22 +47,18 @@ static void give(const ech__ref_kernel *k, int64_t i, float value)
         ((float *)k->at[out])[i] = value;
 }
 
-static ech_status quantize(const ech__ref_kernel *k, const ech__scalars *scalars)
+static void quantize(const ech__ref_kernel *k)
 {
-    (void)scalars;
     const float *x = k->at[0], scale = (float)k->desc.attrs.scale;
     for (int64_t i = 0; i < k->extent[0]; i++)
         give(k, i, x[i] / scale);
-    return ECH_OK;
 }
 
-static ech_status dequantize(const ech__ref_kernel *k, const ech__scalars *scalars)
+static void dequantize(const ech__ref_kernel *k)
 {
-    (void)scalars;
     const float scale = (float)k->desc.attrs.scale;
     for (int64_t i = 0; i < k->extent[0]; i++)
         give(k, i, (float)whole(k, 0, i) * scale);
-    return ECH_OK;
 }
 
 /* From the exact sum of output o to element i. */
@@ -76,9 +72,8 @@ static void finish_product(const ech__ref_kernel *k, int64_t i, int64_t o, int32
 }
 
 /* y[N,O] = x[N,I] w[O,I]^T */
-static ech_status qlinear(const ech__ref_kernel *k, const ech__scalars *scalars)
+static void qlinear(const ech__ref_kernel *k)
 {
-    (void)scalars;
     const int64_t N = dims(k, 0)[0], I = dims(k, 0)[1], O = dims(k, 1)[0];
     for (int64_t n = 0; n < N; n++) {
         for (int64_t o = 0; o < O; o++) {
@@ -88,7 +83,6 @@ static ech_status qlinear(const ech__ref_kernel *k, const ech__scalars *scalars)
             finish_product(k, n * O + o, o, acc);
         }
     }
-    return ECH_OK;
 }
 
 /* The sum of output channel o at row p, column q: w[O,K,K*I], x[N,I,H,W]. */
@@ -117,19 +111,16 @@ static int32_t conv_at(const ech__ref_kernel *k, int64_t n, int64_t o, int64_t p
             for (int64_t p = 0; p < dims(k, (k)->desc.nin)[2]; p++)                                \
                 for (int64_t q = 0; q < dims(k, (k)->desc.nin)[3]; q++, i++)
 
-static ech_status qconv2d(const ech__ref_kernel *k, const ech__scalars *scalars)
+static void qconv2d(const ech__ref_kernel *k)
 {
-    (void)scalars;
     FOR_OUTPUT(k, i, n, o, p, q)
     {
         finish_product(k, i, o, conv_at(k, n, o, p, q));
     }
-    return ECH_OK;
 }
 
-static ech_status qadd(const ech__ref_kernel *k, const ech__scalars *scalars)
+static void qadd(const ech__ref_kernel *k)
 {
-    (void)scalars;
     const ech__attrs *a = &k->desc.attrs;
     const float first = (float)a->scale, second = (float)a->scale2;
     for (int64_t i = 0; i < k->extent[0]; i++) {
@@ -138,7 +129,6 @@ static ech_status qadd(const ech__ref_kernel *k, const ech__scalars *scalars)
         value = a->relu && !(value > 0) ? 0 : value;
         give(k, i, type_of(k, 2) == ECH_F32 ? rintf(value) : value);
     }
-    return ECH_OK;
 }
 
 /* The largest under the window, or the sum. */
@@ -160,45 +150,37 @@ static int32_t pool_at(const ech__ref_kernel *k, int64_t plane, int64_t p, int64
     return acc;
 }
 
-static ech_status qmaxpool2d(const ech__ref_kernel *k, const ech__scalars *scalars)
+static void qmaxpool2d(const ech__ref_kernel *k)
 {
-    (void)scalars;
     FOR_OUTPUT(k, i, n, c, p, q)
     {
         give(k, i, (float)pool_at(k, n * dims(k, 0)[1] + c, p, q, true));
     }
-    return ECH_OK;
 }
 
-static ech_status qavgpool2d(const ech__ref_kernel *k, const ech__scalars *scalars)
+static void qavgpool2d(const ech__ref_kernel *k)
 {
-    (void)scalars;
     const float scale = (float)k->desc.attrs.scale;
     FOR_OUTPUT(k, i, n, c, p, q)
     {
         give(k, i, (float)pool_at(k, n * dims(k, 0)[1] + c, p, q, false) * scale);
     }
-    return ECH_OK;
 }
 
-static ech_status qflatten(const ech__ref_kernel *k, const ech__scalars *scalars)
+static void qflatten(const ech__ref_kernel *k)
 {
-    (void)scalars;
     for (int64_t i = 0; i < k->extent[0]; i++)
         give(k, i, (float)whole(k, 0, i));
-    return ECH_OK;
 }
 
-static ech_status round_scaled(const ech__ref_kernel *k, const ech__scalars *scalars)
+static void round_scaled(const ech__ref_kernel *k)
 {
-    (void)scalars;
     const ech__attrs *a = &k->desc.attrs;
     const float *x = k->at[0], *scale = k->at[1];
     const int64_t C = dims(k, 0)[1], pixels = k->extent[0] / (dims(k, 0)[0] * C);
     float *y = k->at[2];
     for (int64_t i = 0; i < k->extent[0]; i++)
         y[i] = within(x[i] * scale[i / pixels % C], (float)a->low, (float)a->high);
-    return ECH_OK;
 }
 
 const ech__ref_fn ech__ref_quant[ECH__OP_COUNT] = {

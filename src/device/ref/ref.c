@@ -84,13 +84,17 @@ static ech_status ref_candidates(ech__device *device, const ech__kernel_desc *de
 
 static ech_status ref_run(ech__kernel *kernel, const ech__scalars *scalars)
 {
-    const ech__ref_kernel *self = (const ech__ref_kernel *)kernel;
+    ech__ref_kernel *self = (ech__ref_kernel *)kernel;
     const ech__kernel_desc *desc = &self->desc;
+    const int64_t *dims = desc->operands[0].layout.shape.dims;
+    if (ech__has_labels(desc))
+        ECH_TRY(ech__check_labels(kernel->device, self->at[1], dims[0], dims[1]));
     for (int i = 0; i < desc->nin; i++) {
         if (is_staged(desc, i))
             ech__widen(desc->operands[i].dtype, self->extent[i], self->low[i], self->at[i]);
     }
-    ECH_TRY(self->fn(self, scalars));
+    self->scalars = scalars;
+    self->fn(self);
     for (int i = desc->nin; i < desc->nin + desc->nout; i++) {
         if (is_staged(desc, i))
             ech__narrow(desc->operands[i].dtype, self->extent[i], self->at[i], self->low[i]);

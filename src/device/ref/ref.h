@@ -11,12 +11,13 @@
 typedef struct ech__ref_kernel ech__ref_kernel;
 
 /* Runs an operator on the kernel's operands. */
-typedef ech_status (*ech__ref_fn)(const ech__ref_kernel *kernel, const ech__scalars *scalars);
+typedef void (*ech__ref_fn)(const ech__ref_kernel *kernel);
 
 struct ech__ref_kernel {
     ech__kernel base; /* first, so that an ech__kernel is an ech__ref_kernel */
     ech__ref_fn fn;
     ech__kernel_desc desc;
+    const ech__scalars *scalars;       /* of the run in hand */
     int64_t extent[ECH__MAX_OPERANDS]; /* elements of each operand, padding included */
     void *at[ECH__MAX_OPERANDS];       /* in the type that is computed in */
     void *low[ECH__MAX_OPERANDS];      /* what is of 16 bits, as it lies in memory */
