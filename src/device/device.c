@@ -217,9 +217,6 @@ typedef struct request {
     const ech__kernel_desc *desc;
     ech__candidate *candidates;
     int *count;
-    const ech__candidate *candidate;
-    const ech__binding *binding;
-    ech__kernel **kernel;
 } request;
 
 static ech_status do_candidates(void *arg)
@@ -232,24 +229,24 @@ static ech_status device_candidates(ech__device *base, const ech__kernel_desc *d
                                     ech__candidate *out, int *count)
 {
     *count = 0;
-    request r = {.device = base, .desc = desc, .candidates = out, .count = count};
-    return device_call(base, do_candidates, &r);
+    return device_call(base, do_candidates, &(request){base, desc, out, count});
 }
+
+typedef struct creation {
+    const ech__kernel_args *args;
+    ech__kernel **out;
+} creation;
 
 static ech_status do_create(void *arg)
 {
-    const request *r = arg;
-    return r->candidate->create(r->device, r->desc, r->candidate, r->binding, r->kernel);
+    const creation *c = arg;
+    return c->args->candidate->create(c->args, c->out);
 }
 
-static ech_status device_create(ech__device *base, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
+static ech_status device_create(const ech__kernel_args *args, ech__kernel **out)
 {
     *out = NULL;
-    request r = {
-        .device = base, .desc = desc, .candidate = candidate, .binding = binding, .kernel = out};
-    return device_call(base, do_create, &r);
+    return device_call(args->device, do_create, &(creation){args, out});
 }
 
 static const char *device_fingerprint(ech__device *base)
@@ -281,13 +278,14 @@ static const ech__device_ops device_ops = {
 static ech_status do_open(void *arg)
 {
     device *dev = arg;
-    return dev->table->open(&dev->base, &dev->state);
+    return dev->table->open ? dev->table->open(&dev->base, &dev->state) : ECH_OK;
 }
 
 static ech_status do_close(void *arg)
 {
     device *dev = arg;
-    dev->table->close(&dev->base, dev->state);
+    if (dev->table->close)
+        dev->table->close(&dev->base, dev->state);
     return ECH_OK;
 }
 

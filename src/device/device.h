@@ -57,7 +57,7 @@ typedef struct ech__kernel_table {
     const char *kind;
     const ech__memory_ops *memory;
     bool updates_parts; /* its kernels of optimizers have run_part */
-    /* Makes what the kind needs beside the device (library handles); out may be set to NULL. */
+    /* Makes what the kind needs beside the device (library handles). Both NULL: it needs nothing. */
     ech_status (*open)(ech__device *device, void **out);
     void (*close)(ech__device *device, void *state);
     const char *(*fingerprint)(ech__device *device);

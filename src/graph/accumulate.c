@@ -79,17 +79,6 @@ static void add_inside(ech_graph *graph)
     }
 }
 
-static bool is_made(const ech_graph *graph, ech_value v)
-{
-    for (size_t n = 0; n < graph->nnodes; n++) {
-        for (int i = 0; i < graph->nodes[n].nout; i++) {
-            if (graph->nodes[n].out[i] == v)
-                return true;
-        }
-    }
-    return false;
-}
-
 ech_status ech__accumulate(ech_graph *graph, const ech__accumulation *how)
 {
     ECH_TRY(graph->status);
@@ -104,7 +93,7 @@ ech_status ech__accumulate(ech_graph *graph, const ech__accumulation *how)
         const ech_value gradient = graph->values[v].kind == ECH__VALUE_PARAM
                                        ? ech__graph_gradient(graph, (ech_value)v)
                                        : -1;
-        if (gradient < 0 || !is_made(graph, gradient))
+        if (gradient < 0 || !ech__graph_maker(graph, gradient))
             continue;
         ech_value first_sum = -1;
         for (int level = 0; level < how->levels; level++) {

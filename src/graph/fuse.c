@@ -39,23 +39,11 @@ static void absorb_bias(ech_graph *graph, ech__node *linear)
     absorb(graph, linear, user);
 }
 
-/* The node that makes value, or NULL. */
-static ech__node *maker_of(ech_graph *graph, ech_value value)
-{
-    for (size_t n = 0; n < graph->nnodes; n++) {
-        for (int i = 0; i < graph->nodes[n].nout; i++) {
-            if (graph->nodes[n].out[i] == value)
-                return &graph->nodes[n];
-        }
-    }
-    return NULL;
-}
-
 /* Turns "a normalised image plus another" into the normalisation of the first with the other as residual. It
  * takes the place of the sum, where both are there. */
 static bool absorb_residual(ech_graph *graph, ech__node *sum, int which)
 {
-    ech__node *norm = maker_of(graph, sum->in[which]);
+    ech__node *norm = ech__graph_maker(graph, sum->in[which]);
     if (!norm || norm->op != ECH__OP_BN_APPLY || norm->nin != 5 || norm->attrs.relu ||
         sum->in[0] == sum->in[1] || ech__only_user(graph, norm->out[0]) != sum ||
         !ech__shape_equal(&graph->values[sum->in[0]].type.shape,
@@ -97,7 +85,7 @@ ech_status ech__infer_only(ech_graph *graph)
         const ech__node running = graph->nodes[n];
         if (running.op != ECH__OP_BN_RUNNING)
             continue;
-        ech__node *stats = maker_of(graph, running.in[2]);
+        ech__node *stats = ech__graph_maker(graph, running.in[2]);
         for (size_t k = 0; k < graph->nnodes; k++) {
             ech__node *apply = &graph->nodes[k];
             if (apply->op == ECH__OP_BN_APPLY && apply->in[1] == running.in[2]) {

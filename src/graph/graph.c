@@ -100,7 +100,7 @@ ech_value ech__graph_add(ech_graph *graph, const ech__node *given)
     if (!node.name || !ech__arena_grow(&graph->arena, (void **)&graph->nodes, graph->nnodes,
                                        &graph->cap_nodes, sizeof *graph->nodes))
         return out_of_memory(graph);
-    status = ech__op_info(node.op)->infer(graph->ctx, &node, in, out);
+    status = ech__op_infer(graph->ctx, &node, in, out);
     if (status < 0)
         return broken(graph, status);
     for (int i = 0; i < node.nout; i++) {
@@ -142,6 +142,17 @@ ech__node *ech__only_user(const ech_graph *graph, ech_value value)
         }
     }
     return found;
+}
+
+ech__node *ech__graph_maker(const ech_graph *graph, ech_value value)
+{
+    for (size_t n = 0; n < graph->nnodes; n++) {
+        for (int i = 0; i < graph->nodes[n].nout; i++) {
+            if (graph->nodes[n].out[i] == value)
+                return &graph->nodes[n];
+        }
+    }
+    return NULL;
 }
 
 ech_value ech__graph_gradient(const ech_graph *graph, ech_value param)

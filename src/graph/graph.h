@@ -78,6 +78,8 @@ void ech__graph_keep(ech_graph *graph, ech_value value);
 
 /* The value with this name, or -1. */
 ech_value ech__graph_find(const ech_graph *graph, const char *name);
+/* The node that makes a value, or NULL. */
+ech__node *ech__graph_maker(const ech_graph *graph, ech_value value);
 /* The only node that uses value; NULL where there is none, or more than one. */
 ech__node *ech__only_user(const ech_graph *graph, ech_value value);
 

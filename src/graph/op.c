@@ -20,8 +20,6 @@ ech_status ech__op_type_error(ech_ctx *ctx, const ech__node *node, const ech__ty
                      node->name ? node->name : "", shapes, rule);
 }
 
-#define type_error ech__op_type_error
-
 #define INFER(function)                                                                            \
     static ech_status function(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
 
@@ -57,19 +55,9 @@ static ech_status check_types(ech_ctx *ctx, const ech__node *node, const ech__ty
                           : "all must be f32, or all f64");
 }
 
-ech_status ech__op_types(ech_ctx *ctx, const ech__node *node, const ech__type *in)
-{
-    return check_types(ctx, node, in, ech__op_info(node->op)->low_in);
-}
-
 static ech__type matrix(ech_dtype dtype, int64_t rows, int64_t cols)
 {
     return (ech__type){dtype, {2, {rows, cols}}};
-}
-
-static ech__type vector(ech_dtype dtype, int64_t length)
-{
-    return (ech__type){dtype, {1, {length}}};
 }
 
 static ech__type scalar(ech_dtype dtype)
@@ -79,13 +67,12 @@ static ech__type scalar(ech_dtype dtype)
 
 INFER(infer_linear)
 {
-    ECH_TRY(ech__op_types(ctx, node, in));
     const ech__shape *x = &in[0].shape, *w = &in[1].shape;
     if (x->ndims != 2 || w->ndims != 2)
         return type_error(ctx, node, in, "x and weight must be matrices");
     if (x->dims[1] != w->dims[1])
         return type_error(ctx, node, in, "the last dimension of x and of weight must be equal");
-    if (node->nin == 3 && (in[2].shape.ndims != 1 || in[2].shape.dims[0] != w->dims[0]))
+    if (node->nin == 3 && !ech__is_vector_of(&in[2], w->dims[0]))
         return type_error(ctx, node, in, "bias must be as long as weight has rows");
     out[0] = matrix(in[0].dtype, x->dims[0], w->dims[0]);
     return ECH_OK;
@@ -93,7 +80,6 @@ INFER(infer_linear)
 
 INFER(infer_linear_bwd_data)
 {
-    ECH_TRY(ech__op_types(ctx, node, in));
     const ech__shape *dy = &in[0].shape, *w = &in[1].shape;
     if (dy->ndims != 2 || w->ndims != 2 || dy->dims[1] != w->dims[0])
         return type_error(ctx, node, in, "dy must have a column for each row of weight");
@@ -103,7 +89,6 @@ INFER(infer_linear_bwd_data)
 
 INFER(infer_linear_bwd_weights)
 {
-    ECH_TRY(ech__op_types(ctx, node, in));
     const ech__shape *x = &in[0].shape, *dy = &in[1].shape;
     if (x->ndims != 2 || dy->ndims != 2 || x->dims[0] != dy->dims[0])
         return type_error(ctx, node, in, "x and dy must have the same number of rows");
@@ -111,7 +96,7 @@ INFER(infer_linear_bwd_weights)
     const ech_dtype wide = ech__op_wide(in[0].dtype);
     out[0] = matrix(wide, dy->dims[1], x->dims[1]);
     if (node->attrs.bias)
-        out[1] = vector(wide, dy->dims[1]);
+        out[1] = ech__vector_type(wide, dy->dims[1]);
     return ECH_OK;
 }
 
@@ -145,17 +130,15 @@ INFER(infer_add)
 
 INFER(infer_sum_rows)
 {
-    ECH_TRY(ech__op_types(ctx, node, in));
     const ech__shape *a = &in[0].shape;
     if (a->ndims < 2)
         return type_error(ctx, node, in, "at least two dimensions are needed");
-    out[0] = vector(ech__op_wide(in[0].dtype), a->dims[a->ndims - 1]);
+    out[0] = ech__vector_type(ech__op_wide(in[0].dtype), a->dims[a->ndims - 1]);
     return ECH_OK;
 }
 
 INFER(infer_like_first)
 {
-    ECH_TRY(ech__op_types(ctx, node, in));
     for (int i = 1; i < node->nin; i++) {
         if (!ech__shape_equal(&in[0].shape, &in[i].shape))
             return type_error(ctx, node, in, "shapes must be equal");
@@ -206,8 +189,8 @@ INFER(infer_accumulate)
 
 INFER(infer_grad_stats)
 {
-    ECH_TRY(ech__op_types(ctx, node, in));
-    out[0] = vector(ECH_F64, ECH__GRAD_STATS);
+    (void)ctx, (void)node, (void)in;
+    out[0] = ech__vector_type(ECH_F64, ECH__GRAD_STATS);
     return ECH_OK;
 }
 
@@ -230,7 +213,6 @@ INFER(infer_convert)
 /* Vectors of one length that become sums over the ranks; x is there for its shape. */
 INFER(infer_sync)
 {
-    ECH_TRY(ech__op_types(ctx, node, in));
     if (in[0].shape.ndims != 1 || !ech__shape_equal(&in[0].shape, &in[1].shape))
         return type_error(ctx, node, in, "the first two must be vectors of one length");
     node->nout = node->op == ECH__OP_SYNC_STATS ? 1 : 2;
@@ -266,31 +248,6 @@ INFER(infer_nothing)
 
 /* ---- backward rules ---- */
 
-static ech_status backward_linear(struct ech__autodiff *ad, const ech__node *node)
-{
-    const ech_value x = node->in[0], w = node->in[1], y = node->out[0];
-    ech_value dy = ech__ad_of(ad, y);
-    if (node->attrs.relu)
-        dy = ech__ad_add(ad, &(ech__node){.op = ECH__OP_RELU_BWD, .nin = 2, .in = {dy, y}});
-    /* Weights first: their gradient can then travel while the data gradient is computed. */
-    const bool bias = node->nin == 3 && ech__ad_needs(ad, node->in[2]);
-    if (bias || ech__ad_needs(ad, w)) {
-        const ech_value dw = ech__ad_add(ad, &(ech__node){.op = ECH__OP_LINEAR_BWD_WEIGHTS,
-                                                          .attrs = {.bias = bias},
-                                                          .nin = 2,
-                                                          .in = {x, dy}});
-        ECH_TRY(ech__ad_give(ad, w, dw));
-        if (bias)
-            ECH_TRY(ech__ad_give(ad, node->in[2], dw < 0 ? dw : dw + 1));
-    }
-    if (ech__ad_needs(ad, x)) {
-        const ech_value dx =
-            ech__ad_add(ad, &(ech__node){.op = ECH__OP_LINEAR_BWD_DATA, .nin = 2, .in = {dy, w}});
-        ECH_TRY(ech__ad_give(ad, x, dx));
-    }
-    return ECH_OK;
-}
-
 static ech_status backward_add(struct ech__autodiff *ad, const ech__node *node)
 {
     const ech_value dy = ech__ad_of(ad, node->out[0]);
@@ -312,21 +269,12 @@ static ech_status backward_relu(struct ech__autodiff *ad, const ech__node *node)
     return ech__ad_give(ad, node->in[0], dx);
 }
 
-static ech_status backward_loss(struct ech__autodiff *ad, const ech__node *node, ech__op op)
+static ech_status backward_loss(struct ech__autodiff *ad, const ech__node *node)
 {
+    const ech__op op = node->op == ECH__OP_MSE ? ECH__OP_MSE_BWD : ECH__OP_CROSS_ENTROPY_BWD;
     const ech_value dx =
         ech__ad_add(ad, &(ech__node){.op = op, .nin = 2, .in = {node->in[0], node->in[1]}});
     return ech__ad_give(ad, node->in[0], dx);
-}
-
-static ech_status backward_mse(struct ech__autodiff *ad, const ech__node *node)
-{
-    return backward_loss(ad, node, ECH__OP_MSE_BWD);
-}
-
-static ech_status backward_cross_entropy(struct ech__autodiff *ad, const ech__node *node)
-{
-    return backward_loss(ad, node, ECH__OP_CROSS_ENTROPY_BWD);
 }
 
 /* What went there comes back. */
@@ -349,68 +297,76 @@ static ech_status backward_transfer(struct ech__autodiff *ad, const ech__node *n
 
 static const ech__op_row rows[ECH__OP_COUNT] = {
     ROW(LINEAR, 2, 3, -1, infer_linear, .low_in = 1u, .low_out = 1u, .weight = 1, .product = true,
-        .backward = backward_linear),
+        .backward = ech__backward_product),
     ROW(LINEAR_BWD_DATA, 2, 2, -1, infer_linear_bwd_data, .low_in = 1u, .low_out = 1u, .weight = 1, .product = true),
     ROW(LINEAR_BWD_WEIGHTS, 2, 2, -1, infer_linear_bwd_weights, .low_in = 3u, .product = true),
     ROW(LINEAR_ADD_WEIGHTS, 3, 4, -1, infer_linear_add_weights, .changes = 4u | 8u, .low_in = 3u),
     ROW(CONV2D, 2, 3, -1, ech__infer_conv2d, .low_in = 1u, .low_out = 1u, .weight = 1, .product = true,
-        .backward = ech__backward_conv2d),
+        .backward = ech__backward_product),
     ROW(CONV2D_BWD_DATA, 2, 2, -1, ech__infer_conv2d_bwd_data, .low_in = 1u, .low_out = 1u, .weight = 1,
         .product = true),
     ROW(CONV2D_BWD_WEIGHTS, 2, 2, -1, ech__infer_conv2d_bwd_weights, .low_in = 3u, .product = true),
-    ROW(BN_STATS, 1, 1, -1, ech__infer_bn_stats, .low_in = 1u),
+    ROW(BN_STATS, 1, 1, -1, ech__infer_bn_sums, .low_in = 1u),
     ROW(BN_RUNNING, 5, 5, -1, ech__infer_bn_running, .changes = 1u | 2u, .low_in = 16u),
-    ROW(BN_APPLY, 5, 6, -1, ech__infer_bn_apply, .low_in = 1u | 32u, .low_out = 1u,
+    ROW(BN_APPLY, 5, 6, -1, ech__infer_bn_image, .low_in = 1u | 32u, .low_out = 1u,
         .backward = ech__backward_bn_apply),
-    ROW(BN_REDUCE, 4, 5, -1, ech__infer_bn_reduce, .low_in = 1u | 2u | 16u),
-    ROW(BN_BWD_DATA, 7, 8, 1, ech__infer_bn_bwd_data, .low_in = 1u | 2u | 128u, .low_out = 1u),
-    ROW(MAXPOOL2D, 1, 1, -1, ech__infer_maxpool2d, .low_in = 1u, .low_out = 1u, .backward = ech__backward_maxpool2d),
-    ROW(MAXPOOL2D_BWD, 2, 2, -1, ech__infer_pool_bwd, .low_in = 1u, .low_out = 1u),
-    ROW(AVGPOOL2D, 1, 1, -1, ech__infer_avgpool2d, .low_in = 1u, .low_out = 1u, .backward = ech__backward_avgpool2d),
-    ROW(AVGPOOL2D_BWD, 1, 1, -1, ech__infer_pool_bwd, .low_in = 1u, .low_out = 1u),
-    ROW(FLATTEN, 1, 1, -1, ech__infer_flatten, .low_in = 1u, .low_out = 1u, .backward = ech__backward_flatten),
+    ROW(BN_REDUCE, 4, 5, -1, ech__infer_bn_sums, .low_in = 1u | 2u | 16u),
+    ROW(BN_BWD_DATA, 7, 8, 1, ech__infer_bn_image, .low_in = 1u | 2u | 128u, .low_out = 1u),
+    ROW(MAXPOOL2D, 1, 1, -1, ech__infer_maxpool2d, .low_in = 1u, .low_out = 1u, .backward = ech__backward_image),
+    ROW(MAXPOOL2D_BWD, 2, 2, -1, ech__infer_pool_bwd, .own_types = true, .low_in = 1u, .low_out = 1u),
+    ROW(AVGPOOL2D, 1, 1, -1, ech__infer_avgpool2d, .low_in = 1u, .low_out = 1u, .backward = ech__backward_image),
+    ROW(AVGPOOL2D_BWD, 1, 1, -1, ech__infer_pool_bwd, .own_types = true, .low_in = 1u, .low_out = 1u),
+    ROW(FLATTEN, 1, 1, -1, ech__infer_flatten, .low_in = 1u, .low_out = 1u, .backward = ech__backward_image),
     ROW(UNFLATTEN, 1, 1, -1, ech__infer_unflatten, .low_in = 1u, .low_out = 1u),
-    ROW(ADD, 2, 2, 0, infer_add, .low_in = 3u, .low_out = 1u, .backward = backward_add),
+    ROW(ADD, 2, 2, 0, infer_add, .own_types = true, .low_in = 3u, .low_out = 1u, .backward = backward_add),
     ROW(SUM_ROWS, 1, 1, -1, infer_sum_rows, .low_in = 1u),
     ROW(RELU, 1, 1, 0, infer_like_first, .low_in = 1u, .low_out = 1u, .backward = backward_relu),
     ROW(RELU_BWD, 2, 2, 0, infer_like_first, .low_in = 3u, .low_out = 1u),
-    ROW(MSE, 2, 2, -1, infer_mse, .is_loss = true, .low_in = 1u, .backward = backward_mse),
+    ROW(MSE, 2, 2, -1, infer_mse, .is_loss = true, .low_in = 1u, .backward = backward_loss),
     ROW(MSE_BWD, 2, 2, 0, infer_like_first, .low_in = 1u, .low_out = 1u),
-    ROW(CROSS_ENTROPY, 2, 2, -1, infer_cross_entropy, .is_loss = true, .low_in = 1u,
-        .backward = backward_cross_entropy),
-    ROW(CROSS_ENTROPY_BWD, 2, 2, 0, infer_cross_entropy_bwd, .low_in = 1u, .low_out = 1u),
-    ROW(COUNT_CORRECT, 2, 2, -1, infer_cross_entropy, .low_in = 1u),
+    ROW(CROSS_ENTROPY, 2, 2, -1, infer_cross_entropy, .own_types = true, .is_loss = true, .low_in = 1u,
+        .backward = backward_loss),
+    ROW(CROSS_ENTROPY_BWD, 2, 2, 0, infer_cross_entropy_bwd, .own_types = true, .low_in = 1u, .low_out = 1u),
+    ROW(COUNT_CORRECT, 2, 2, -1, infer_cross_entropy, .own_types = true, .low_in = 1u),
     ROW(SGD, 2, 3, -1, infer_update, .changes = 1u | 4u, .flat = true),
     ROW(ADAM, 4, 4, -1, infer_update, .changes = 1u | 4u | 8u, .flat = true),
     ROW(ACCUMULATE, 2, ECH__MAX_IN, -1, infer_accumulate, .changes = 1u, .flat = true),
     ROW(GRAD_STATS, 1, 1, -1, infer_grad_stats, .flat = true),
-    ROW(CONVERT, 2, 2, -1, infer_convert, .changes = 1u, .flat = true),
-    ROW(ALLREDUCE, 1, 4, -1, infer_nothing, .changes = 1u, .flat = true, .exchange = true),
-    ROW(ALLREDUCE_WAIT, 0, 0, -1, infer_nothing, .exchange = true),
-    ROW(BROADCAST, 1, 1, -1, infer_nothing, .changes = 1u, .flat = true, .exchange = true),
+    ROW(CONVERT, 2, 2, -1, infer_convert, .own_types = true, .changes = 1u, .flat = true),
+    ROW(ALLREDUCE, 1, 4, -1, infer_nothing, .own_types = true, .changes = 1u, .flat = true, .exchange = true),
+    ROW(ALLREDUCE_WAIT, 0, 0, -1, infer_nothing, .own_types = true, .exchange = true),
+    ROW(BROADCAST, 1, 1, -1, infer_nothing, .own_types = true, .changes = 1u, .flat = true, .exchange = true),
     ROW(SYNC_STATS, 3, 3, -1, infer_sync, .changes = 1u | 2u, .exchange = true, .low_in = 4u),
     ROW(SYNC_SUMS, 2, 2, -1, infer_sync, .exchange = true),
-    ROW(TRANSFER, 1, 1, -1, infer_same, .exchange = true, .low_in = 1u, .low_out = 1u, .backward = backward_transfer),
-    ROW(SEND, 1, 1, -1, infer_nothing, .exchange = true),
-    ROW(RECV, 0, 0, -1, infer_nothing, .exchange = true),
+    ROW(TRANSFER, 1, 1, -1, infer_same, .own_types = true, .exchange = true, .low_in = 1u, .low_out = 1u,
+        .backward = backward_transfer),
+    ROW(SEND, 1, 1, -1, infer_nothing, .own_types = true, .exchange = true),
+    ROW(RECV, 0, 0, -1, infer_nothing, .own_types = true, .exchange = true),
     ROW(REORDER, 1, 1, -1, infer_like_first, .low_in = 1u, .low_out = 1u),
-    ROW(CAST, 1, 1, -1, infer_cast),
-    ROW(DELAY, 0, 0, -1, infer_nothing),
-    ROW(QUANTIZE, 1, 1, -1, ech__infer_quantize),
-    ROW(DEQUANTIZE, 1, 1, -1, ech__infer_dequantize),
-    ROW(QLINEAR, 4, 4, -1, ech__infer_qlinear),
-    ROW(QCONV2D, 4, 4, -1, ech__infer_qconv2d),
-    ROW(QADD, 2, 2, -1, ech__infer_qadd),
-    ROW(QMAXPOOL2D, 1, 1, -1, ech__infer_qmaxpool2d),
-    ROW(QAVGPOOL2D, 1, 1, -1, ech__infer_qavgpool2d),
-    ROW(QFLATTEN, 1, 1, -1, ech__infer_qflatten),
-    ROW(ROUND, 2, 2, 0, ech__infer_round),
+    ROW(CAST, 1, 1, -1, infer_cast, .own_types = true),
+    ROW(DELAY, 0, 0, -1, infer_nothing, .own_types = true),
+    ROW(QUANTIZE, 1, 1, -1, ech__infer_quantize, .own_types = true),
+    ROW(DEQUANTIZE, 1, 1, -1, ech__infer_dequantize, .own_types = true),
+    ROW(QLINEAR, 4, 4, -1, ech__infer_qlinear, .own_types = true),
+    ROW(QCONV2D, 4, 4, -1, ech__infer_qconv2d, .own_types = true),
+    ROW(QADD, 2, 2, -1, ech__infer_qadd, .own_types = true),
+    ROW(QMAXPOOL2D, 1, 1, -1, ech__infer_qmaxpool2d, .own_types = true),
+    ROW(QAVGPOOL2D, 1, 1, -1, ech__infer_qavgpool2d, .own_types = true),
+    ROW(QFLATTEN, 1, 1, -1, ech__infer_qflatten, .own_types = true),
+    ROW(ROUND, 2, 2, 0, ech__infer_round, .own_types = true),
 };
 /* clang-format on */
 
 const ech__op_row *ech__op_info(ech__op op)
 {
     return &rows[op];
+}
+
+ech_status ech__op_infer(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
+{
+    if (!rows[node->op].own_types)
+        ECH_TRY(check_types(ctx, node, in, rows[node->op].low_in));
+    return rows[node->op].infer(ctx, node, in, out);
 }
 
 ECH__NAMES(ech__op_name, ech__op, ECH__OP_LIST)

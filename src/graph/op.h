@@ -130,7 +130,15 @@ typedef struct ech__node {
     ech_value in[ECH__MAX_IN], out[ECH__MAX_OUT];
 } ech__node;
 
+static inline ech_value ech__node_operand(const ech__node *node, int i)
+{
+    return i < node->nin ? node->in[i] : node->out[i - node->nin];
+}
+
 struct ech__autodiff;
+typedef ech_status ech__infer_rule(ech_ctx *ctx, ech__node *node, const ech__type *in,
+                                   ech__type *out);
+typedef ech_status ech__backward_rule(struct ech__autodiff *ad, const ech__node *node);
 
 typedef struct ech__op_row {
     int min_in, max_in;
@@ -142,19 +150,22 @@ typedef struct ech__op_row {
     /* Mixed precision. Inputs with a bit in low_in may be of 16 bits, all of one type; then so are
      * the outputs with a bit in low_out, and everything else is f32. */
     unsigned low_in, low_out;
-    bool product;  /* linear layers and convolutions: what flows begins there */
-    int weight;    /* the input that is a weight: of the one type or the other; 0: none */
-    bool exchange; /* done by ranks or devices together (plan/exchange.h), not by one device */
+    bool product;   /* linear layers and convolutions: what flows begins there */
+    int weight;     /* the input that is a weight: of the one type or the other; 0: none */
+    bool exchange;  /* done by ranks or devices together (plan/exchange.h), not by one device */
+    bool own_types; /* the shape rule says which types fit, else they are checked before it */
     /* Gives the outputs' types, and node->nout where it is not 1, or says what does not fit. */
-    ech_status (*infer)(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out);
+    ech__infer_rule *infer;
     /* Adds the operators of the backward pass; NULL where there is none. */
-    ech_status (*backward)(struct ech__autodiff *ad, const ech__node *node);
+    ech__backward_rule *backward;
 } ech__op_row;
 
 /* The type in which a 16-bit operator computes and keeps its sums; any other type is its own. */
 ech_dtype ech__op_wide(ech_dtype dtype);
 
 const ech__op_row *ech__op_info(ech__op op);
+/* The types of what a node gives, by the rule of its operator. */
+ech_status ech__op_infer(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out);
 const char *ech__op_name(ech__op op);
 const char *ech__phase_name(ech__phase phase);
 

@@ -7,19 +7,9 @@ static bool is_image(const ech__type *type)
     return type->shape.ndims == 4;
 }
 
-static bool is_vector_of(const ech__type *type, int64_t length)
-{
-    return type->shape.ndims == 1 && type->shape.dims[0] == length;
-}
-
 static ech__type image(ech_dtype dtype, int64_t n, int64_t c, int64_t h, int64_t w)
 {
     return (ech__type){dtype, {4, {n, c, h, w}}};
-}
-
-static ech__type vector(ech_dtype dtype, int64_t length)
-{
-    return (ech__type){dtype, {1, {length}}};
 }
 
 /* Places of a window along an axis; 0 where it does not fit. */
@@ -33,131 +23,110 @@ static ech_status check_window(ech_ctx *ctx, const ech__node *node, const ech__t
 {
     const ech__attrs *a = &node->attrs;
     if (a->kernel < 1 || a->stride < 1 || a->pad < 0 || a->pad >= a->kernel)
-        return ech__op_type_error(
-            ctx, node, in,
-            "kernel and stride must be at least 1, and the padding below the kernel");
+        return type_error(ctx, node, in,
+                          "kernel and stride must be at least 1, and the padding below the kernel");
     if (!is_image(&in[0]))
-        return ech__op_type_error(ctx, node, in, "the input must have the dimensions [N, C, H, W]");
+        return type_error(ctx, node, in, "the input must have the dimensions [N, C, H, W]");
     return ECH_OK;
 }
 
 ECH__INFER(conv2d)
 {
-    ECH_TRY(ech__op_types(ctx, node, in));
     ECH_TRY(check_window(ctx, node, in));
     const ech__shape *x = &in[0].shape, *w = &in[1].shape;
     const int64_t kernel = node->attrs.kernel;
     if (w->ndims != 4 || w->dims[1] != x->dims[1] || w->dims[2] != kernel || w->dims[3] != kernel)
-        return ech__op_type_error(
-            ctx, node, in, "weight must be [O, C, K, K] with the channels of x and the kernel");
-    if (node->nin == 3 && !is_vector_of(&in[2], w->dims[0]))
-        return ech__op_type_error(ctx, node, in,
-                                  "bias must be as long as weight has output channels");
+        return type_error(ctx, node, in,
+                          "weight must be [O, C, K, K] with the channels of x and the kernel");
+    if (node->nin == 3 && !ech__is_vector_of(&in[2], w->dims[0]))
+        return type_error(ctx, node, in, "bias must be as long as weight has output channels");
     const int64_t h = places(x->dims[2], &node->attrs), wd = places(x->dims[3], &node->attrs);
     if (h < 1 || wd < 1)
-        return ech__op_type_error(ctx, node, in, "the kernel is larger than the padded image");
+        return type_error(ctx, node, in, "the kernel is larger than the padded image");
     out[0] = image(in[0].dtype, x->dims[0], w->dims[0], h, wd);
     return ECH_OK;
 }
 
 ECH__INFER(conv2d_bwd_data)
 {
-    ECH_TRY(ech__op_types(ctx, node, in));
     const ech__attrs *a = &node->attrs;
     ECH_TRY(check_window(ctx, node, in));
     const ech__shape *dy = &in[0].shape, *w = &in[1].shape;
     if (w->ndims != 4 || w->dims[0] != dy->dims[1] || places(a->height, a) != dy->dims[2] ||
         places(a->width, a) != dy->dims[3])
-        return ech__op_type_error(ctx, node, in, "dy is not what this convolution gives");
+        return type_error(ctx, node, in, "dy is not what this convolution gives");
     out[0] = image(in[0].dtype, dy->dims[0], w->dims[1], a->height, a->width);
     return ECH_OK;
 }
 
 ECH__INFER(conv2d_bwd_weights)
 {
-    ECH_TRY(ech__op_types(ctx, node, in));
     const ech__attrs *a = &node->attrs;
     ECH_TRY(check_window(ctx, node, in));
     const ech__shape *x = &in[0].shape, *dy = &in[1].shape;
     if (!is_image(&in[1]) || x->dims[0] != dy->dims[0] || places(x->dims[2], a) != dy->dims[2] ||
         places(x->dims[3], a) != dy->dims[3])
-        return ech__op_type_error(ctx, node, in, "dy is not what this convolution gives for x");
+        return type_error(ctx, node, in, "dy is not what this convolution gives for x");
     node->nout = a->bias ? 2 : 1;
     const ech_dtype wide = ech__op_wide(in[0].dtype);
     out[0] = image(wide, dy->dims[1], x->dims[1], a->kernel, a->kernel);
     if (a->bias)
-        out[1] = vector(wide, dy->dims[1]);
+        out[1] = ech__vector_type(wide, dy->dims[1]);
     return ECH_OK;
 }
 
-/* An image x first, then vectors as long as it has channels, then images of x's shape. */
-static ech_status check_norm(ech_ctx *ctx, const ech__node *node, const ech__type *in, int first,
-                             int nvectors)
+/* An image x first, then vectors as long as it has channels, and images of x's shape: dy before
+ * them, the residual or y behind. */
+static ech_status check_norm(ech_ctx *ctx, const ech__node *node, const ech__type *in)
 {
-    ECH_TRY(ech__op_types(ctx, node, in));
+    const int first = node->op == ECH__OP_BN_APPLY ? 1 : 2;
+    const int end = node->op == ECH__OP_BN_REDUCE ? 4 : node->op == ECH__OP_BN_APPLY ? 5 : 7;
     if (!is_image(&in[0]))
-        return ech__op_type_error(ctx, node, in, "the input must have the dimensions [N, C, H, W]");
+        return type_error(ctx, node, in, "the input must have the dimensions [N, C, H, W]");
     for (int i = 1; i < node->nin; i++) {
-        const bool is_vector = i >= first && i < first + nvectors;
-        if (is_vector ? !is_vector_of(&in[i], in[0].shape.dims[1])
+        const bool is_vector = i >= first && i < end;
+        if (is_vector ? !ech__is_vector_of(&in[i], in[0].shape.dims[1])
                       : !ech__shape_equal(&in[i].shape, &in[0].shape))
-            return ech__op_type_error(ctx, node, in,
-                                      is_vector ? "a vector must be as long as x has channels"
-                                                : "images must have the shape of x");
+            return type_error(ctx, node, in,
+                              is_vector ? "a vector must be as long as x has channels"
+                                        : "images must have the shape of x");
     }
     return ECH_OK;
 }
 
-ECH__INFER(bn_stats)
+ECH__INFER(bn_sums)
 {
-    ECH_TRY(check_norm(ctx, node, in, 1, 0));
+    ECH_TRY(check_norm(ctx, node, in));
     node->nout = 2;
-    out[0] = out[1] = vector(ech__op_wide(in[0].dtype), in[0].shape.dims[1]);
+    out[0] = out[1] = ech__vector_type(ech__op_wide(in[0].dtype), in[0].shape.dims[1]);
+    return ECH_OK;
+}
+
+ECH__INFER(bn_image)
+{
+    ECH_TRY(check_norm(ctx, node, in));
+    out[0] = in[0];
     return ECH_OK;
 }
 
 ECH__INFER(bn_running)
 {
     (void)out;
-    ECH_TRY(ech__op_types(ctx, node, in));
     for (int i = 0; i < 4; i++) {
-        if (!is_image(&in[4]) || !is_vector_of(&in[i], in[4].shape.dims[1]))
-            return ech__op_type_error(ctx, node, in, "a vector must be as long as x has channels");
+        if (!is_image(&in[4]) || !ech__is_vector_of(&in[i], in[4].shape.dims[1]))
+            return type_error(ctx, node, in, "a vector must be as long as x has channels");
     }
     node->nout = 0;
     return ECH_OK;
 }
 
-ECH__INFER(bn_apply)
-{
-    ECH_TRY(check_norm(ctx, node, in, 1, 4));
-    out[0] = in[0];
-    return ECH_OK;
-}
-
-ECH__INFER(bn_reduce)
-{
-    ECH_TRY(check_norm(ctx, node, in, 2, 2));
-    node->nout = 2;
-    out[0] = out[1] = vector(ech__op_wide(in[0].dtype), in[0].shape.dims[1]);
-    return ECH_OK;
-}
-
-ECH__INFER(bn_bwd_data)
-{
-    ECH_TRY(check_norm(ctx, node, in, 2, 5));
-    out[0] = in[0];
-    return ECH_OK;
-}
-
 ECH__INFER(avgpool2d)
 {
-    ECH_TRY(ech__op_types(ctx, node, in));
     ECH_TRY(check_window(ctx, node, in));
     const ech__shape *x = &in[0].shape;
     const int64_t h = places(x->dims[2], &node->attrs), w = places(x->dims[3], &node->attrs);
     if (h < 1 || w < 1)
-        return ech__op_type_error(ctx, node, in, "the window is larger than the padded image");
+        return type_error(ctx, node, in, "the window is larger than the padded image");
     out[0] = image(in[0].dtype, x->dims[0], x->dims[1], h, w);
     return ECH_OK;
 }
@@ -166,7 +135,7 @@ ECH__INFER(maxpool2d)
 {
     ECH_TRY(ech__infer_avgpool2d(ctx, node, in, out));
     if (node->attrs.kernel > 15)
-        return ech__op_type_error(ctx, node, in, "a window of at most 15 x 15 is possible");
+        return type_error(ctx, node, in, "a window of at most 15 x 15 is possible");
     node->nout = 2;
     out[1] = out[0];
     out[1].dtype = ECH_U8;
@@ -180,16 +149,15 @@ ECH__INFER(pool_bwd)
     const ech__shape *dy = &in[0].shape;
     if ((node->nin == 2 && (in[1].dtype != ECH_U8 || !ech__shape_equal(&in[1].shape, dy))) ||
         places(a->height, a) != dy->dims[2] || places(a->width, a) != dy->dims[3])
-        return ech__op_type_error(ctx, node, in, "dy is not what this pool gives");
+        return type_error(ctx, node, in, "dy is not what this pool gives");
     out[0] = image(in[0].dtype, dy->dims[0], dy->dims[1], a->height, a->width);
     return ECH_OK;
 }
 
 ECH__INFER(flatten)
 {
-    ECH_TRY(ech__op_types(ctx, node, in));
     if (!is_image(&in[0]))
-        return ech__op_type_error(ctx, node, in, "the input must have the dimensions [N, C, H, W]");
+        return type_error(ctx, node, in, "the input must have the dimensions [N, C, H, W]");
     const int64_t *dims = in[0].shape.dims;
     out[0] = (ech__type){in[0].dtype, {2, {dims[0], dims[1] * dims[2] * dims[3]}}};
     return ECH_OK;
@@ -198,9 +166,8 @@ ECH__INFER(flatten)
 ECH__INFER(unflatten)
 {
     const ech__attrs *a = &node->attrs;
-    ECH_TRY(ech__op_types(ctx, node, in));
     if (in[0].shape.ndims != 2 || in[0].shape.dims[1] != a->channels * a->height * a->width)
-        return ech__op_type_error(ctx, node, in, "the columns are not channels x height x width");
+        return type_error(ctx, node, in, "the columns are not channels x height x width");
     out[0] = image(in[0].dtype, in[0].shape.dims[0], a->channels, a->height, a->width);
     return ECH_OK;
 }
@@ -219,14 +186,19 @@ static ech__attrs attrs_back(struct ech__autodiff *ad, const ech__node *node)
                         .width = x->dims[3]};
 }
 
-ECH__BACKWARD(conv2d)
+ECH__BACKWARD(product)
 {
+    const bool conv = node->op == ECH__OP_CONV2D;
     const ech_value x = node->in[0], w = node->in[1], y = node->out[0];
     ech_value dy = ech__ad_of(ad, y);
     if (node->attrs.relu)
         dy = ech__ad_add(ad, &(ech__node){.op = ECH__OP_RELU_BWD, .nin = 2, .in = {dy, y}});
-    ech__node back = {
-        .op = ECH__OP_CONV2D_BWD_WEIGHTS, .attrs = attrs_back(ad, node), .nin = 2, .in = {x, dy}};
+    ech__node back = {.op = conv ? ECH__OP_CONV2D_BWD_WEIGHTS : ECH__OP_LINEAR_BWD_WEIGHTS,
+                      .nin = 2,
+                      .in = {x, dy}};
+    if (conv)
+        back.attrs = attrs_back(ad, node);
+    /* Weights first: their gradient can then travel while the data gradient is computed. */
     const bool bias = node->nin == 3 && ech__ad_needs(ad, node->in[2]);
     if (bias || ech__ad_needs(ad, w)) {
         back.attrs.bias = bias;
@@ -235,14 +207,13 @@ ECH__BACKWARD(conv2d)
         if (bias)
             ECH_TRY(ech__ad_give(ad, node->in[2], dw < 0 ? dw : dw + 1));
     }
-    if (ech__ad_needs(ad, x)) {
-        back.op = ECH__OP_CONV2D_BWD_DATA;
-        back.attrs.bias = false;
-        back.in[0] = dy;
-        back.in[1] = w;
-        ECH_TRY(ech__ad_give(ad, x, ech__ad_add(ad, &back)));
-    }
-    return ECH_OK;
+    if (!ech__ad_needs(ad, x))
+        return ECH_OK;
+    back.op = conv ? ECH__OP_CONV2D_BWD_DATA : ECH__OP_LINEAR_BWD_DATA;
+    back.attrs.bias = false;
+    back.in[0] = dy;
+    back.in[1] = w;
+    return ech__ad_give(ad, x, ech__ad_add(ad, &back));
 }
 
 /* The statistics are functions of x too: bn_bwd_data gives the gradient through all three ways. */
@@ -276,27 +247,16 @@ ECH__BACKWARD(bn_apply)
     return ech__ad_give(ad, x, dx);
 }
 
-/* The gradient of the one input, by an operator that takes the output's. */
-static ech_status give_back(struct ech__autodiff *ad, const ech__node *node, ech__op op, int nin)
+/* The gradient of the one input, by an operator that takes the output's, and the places of the
+ * largest. */
+ECH__BACKWARD(image)
 {
+    const ech__op op = node->op == ECH__OP_MAXPOOL2D   ? ECH__OP_MAXPOOL2D_BWD
+                       : node->op == ECH__OP_AVGPOOL2D ? ECH__OP_AVGPOOL2D_BWD
+                                                       : ECH__OP_UNFLATTEN;
     const ech__node back = {.op = op,
                             .attrs = attrs_back(ad, node),
-                            .nin = nin,
+                            .nin = node->nout,
                             .in = {ech__ad_of(ad, node->out[0]), node->out[1]}};
     return ech__ad_give(ad, node->in[0], ech__ad_add(ad, &back));
-}
-
-ECH__BACKWARD(maxpool2d)
-{
-    return give_back(ad, node, ECH__OP_MAXPOOL2D_BWD, 2);
-}
-
-ECH__BACKWARD(avgpool2d)
-{
-    return give_back(ad, node, ECH__OP_AVGPOOL2D_BWD, 1);
-}
-
-ECH__BACKWARD(flatten)
-{
-    return give_back(ad, node, ECH__OP_UNFLATTEN, 1);
 }

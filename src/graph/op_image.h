@@ -6,29 +6,31 @@
 /* From op.c: says which operator, with which shapes, breaks the rule. */
 ech_status ech__op_type_error(ech_ctx *ctx, const ech__node *node, const ech__type *in,
                               const char *rule);
-/* From op.c: all inputs f32, or all f64, or 16 bits where the operator's row allows it. */
-ech_status ech__op_types(ech_ctx *ctx, const ech__node *node, const ech__type *in);
+#define type_error ech__op_type_error
+
+static inline ech__type ech__vector_type(ech_dtype dtype, int64_t length)
+{
+    return (ech__type){dtype, {1, {length}}};
+}
+
+static inline bool ech__is_vector_of(const ech__type *type, int64_t length)
+{
+    return type->shape.ndims == 1 && type->shape.dims[0] == length;
+}
+
+ech__infer_rule ech__infer_conv2d, ech__infer_conv2d_bwd_data, ech__infer_conv2d_bwd_weights,
+    ech__infer_bn_running, ech__infer_maxpool2d, ech__infer_avgpool2d, ech__infer_pool_bwd,
+    ech__infer_flatten, ech__infer_unflatten;
+/* Batch norms: bn_stats and bn_reduce, bn_apply and bn_bwd_data. */
+ech__infer_rule ech__infer_bn_sums, ech__infer_bn_image;
+
+/* Linear layers and convolutions. */
+ech__backward_rule ech__backward_product;
+/* Pools and flattening. */
+ech__backward_rule ech__backward_image;
+ech__backward_rule ech__backward_bn_apply;
 
 #define ECH__INFER(name)                                                                           \
     ech_status ech__infer_##name(ech_ctx *ctx, ech__node *node, const ech__type *in, ech__type *out)
-ECH__INFER(conv2d);
-ECH__INFER(conv2d_bwd_data);
-ECH__INFER(conv2d_bwd_weights);
-ECH__INFER(bn_stats);
-ECH__INFER(bn_running);
-ECH__INFER(bn_apply);
-ECH__INFER(bn_reduce);
-ECH__INFER(bn_bwd_data);
-ECH__INFER(maxpool2d);
-ECH__INFER(avgpool2d);
-ECH__INFER(pool_bwd);
-ECH__INFER(flatten);
-ECH__INFER(unflatten);
-
 #define ECH__BACKWARD(name)                                                                        \
     ech_status ech__backward_##name(struct ech__autodiff *ad, const ech__node *node)
-ECH__BACKWARD(conv2d);
-ECH__BACKWARD(bn_apply);
-ECH__BACKWARD(maxpool2d);
-ECH__BACKWARD(avgpool2d);
-ECH__BACKWARD(flatten);

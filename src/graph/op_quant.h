@@ -18,15 +18,11 @@
 
 #include "graph/op_image.h"
 
-ECH__INFER(quantize);
-ECH__INFER(dequantize);
-ECH__INFER(qlinear);
-ECH__INFER(qconv2d);
-ECH__INFER(qadd);
-ECH__INFER(qmaxpool2d);
-ECH__INFER(qavgpool2d);
-ECH__INFER(qflatten);
-ECH__INFER(round);
+#include <math.h>
+
+ech__infer_rule ech__infer_quantize, ech__infer_dequantize, ech__infer_qlinear, ech__infer_qconv2d,
+    ech__infer_qadd, ech__infer_qmaxpool2d, ech__infer_qavgpool2d, ech__infer_qflatten,
+    ech__infer_round;
 
 /* Whether values of the type are quantized activations. */
 static inline bool ech__is_int8(ech_dtype dtype)
@@ -34,13 +30,9 @@ static inline bool ech__is_int8(ech_dtype dtype)
     return dtype == ECH_S8 || dtype == ECH_U8;
 }
 
-/* The limits of an integer type; those of f32 are of no use. */
-static inline float ech__int8_low(ech_dtype dtype)
+/* What is not a number becomes the lower limit, as the vector instructions have it. */
+static inline float ech__round_within(float value, float low, float high)
 {
-    return dtype == ECH_S8 ? -128.0f : 0.0f;
-}
-
-static inline float ech__int8_high(ech_dtype dtype)
-{
-    return dtype == ECH_S8 ? 127.0f : 255.0f;
+    value = value > low ? value : low;
+    return rintf(value < high ? value : high);
 }

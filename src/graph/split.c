@@ -12,19 +12,10 @@ typedef struct cutter {
     bool *body;   /* [nnodes] */
 } cutter;
 
-static const ech__node *loss_node(const ech_graph *model, ech_value loss)
-{
-    for (size_t n = 0; n < model->nnodes; n++) {
-        if (model->nodes[n].nout && model->nodes[n].out[0] == loss)
-            return &model->nodes[n];
-    }
-    return NULL;
-}
-
 static ech_status find_prediction(cutter *c, ech_value loss)
 {
     const ech_graph *model = c->model;
-    const ech__node *node = loss_node(model, loss);
+    const ech__node *node = ech__graph_maker(model, loss);
     if (!node || !ech__op_info(node->op)->is_loss)
         return ech__fail(model->ctx, ECH_E_UNSUPPORTED,
                          "the loss is made by %s '%s'; where the batch is cut into parts it must "

@@ -145,7 +145,8 @@ static ech_status run_trial(void *arg)
     binding.scratch = at + ech__round_up(t->candidate->kept_bytes, ECH__ALIGN);
     ech__kernel *kernel;
     if (status == ECH_OK)
-        status = device->ops->create(device, t->desc, t->candidate, &binding, &kernel);
+        status = device->ops->create(&(ech__kernel_args){device, t->desc, t->candidate, &binding},
+                                     &kernel);
     if (status == ECH_OK) {
         status = kernel->prepare ? kernel->prepare(kernel) : ECH_OK;
         if (status == ECH_OK)
@@ -327,9 +328,7 @@ static ech_value leader_of(const ech_graph *graph, ech_value v)
 
 static ech_value followed_by(const ech__plan *plan, const ech__instr *instr, int i)
 {
-    const ech__node *node = instr->node;
-    return leader_of(plan->graph,
-                     i < instr->desc.nin ? node->in[i] : node->out[i - instr->desc.nin]);
+    return leader_of(plan->graph, ech__node_operand(instr->node, i));
 }
 
 static ech_status find_followed(chooser *ch)
@@ -513,8 +512,7 @@ static ech_status choose_layout(chooser *ch, ech_value v)
 static void set_layouts(ech__plan *plan, ech__instr *instr)
 {
     for (int i = 0; i < instr->desc.nin + instr->desc.nout; i++) {
-        const ech_value v =
-            i < instr->desc.nin ? instr->node->in[i] : instr->node->out[i - instr->desc.nin];
+        const ech_value v = ech__node_operand(instr->node, i);
         plan->places[v].layout = plan->places[leader_of(plan->graph, v)].layout;
         instr->desc.operands[i].layout = plan->places[v].layout;
         instr->desc.operands[i].free = false;
@@ -527,7 +525,7 @@ static void describe_operands(ech__plan *plan, ech__instr *instr)
     instr->desc = (ech__kernel_desc){
         .op = node->op, .attrs = node->attrs, .nin = node->nin, .nout = node->nout};
     for (int i = 0; i < node->nin + node->nout; i++) {
-        const ech_value v = i < node->nin ? node->in[i] : node->out[i - node->nin];
+        const ech_value v = ech__node_operand(node, i);
         const ech__value *value = &plan->graph->values[v];
         const bool weight = value->kind == ECH__VALUE_PARAM || value->kind == ECH__VALUE_GRADIENT ||
                             value->kind == ECH__VALUE_COPY || value->kind == ECH__VALUE_PART;
@@ -538,6 +536,21 @@ static void describe_operands(ech__plan *plan, ech__instr *instr)
             .free = weight && value->type.shape.ndims >= 2 && !ech__op_info(node->op)->flat &&
                     node->op != ECH__OP_REORDER && node->op != ECH__OP_CAST};
     }
+}
+
+/* Takes the kernel of this name, where it is offered. */
+static ech_status take_named(chooser *ch, ech__instr *instr, const char *name, bool *found)
+{
+    ech__candidate all[ECH__MAX_CANDIDATES];
+    int count;
+    *found = false;
+    ECH_TRY(ch->plan->device->ops->candidates(ch->plan->device, &instr->desc, all, &count));
+    for (int i = 0; i < count && !*found; i++) {
+        *found = !strcmp(all[i].name, name);
+        if (*found)
+            instr->choice = all[i];
+    }
+    return ECH_OK;
 }
 
 /* The kernel that the instruction had before. */
@@ -552,16 +565,11 @@ static ech_status find_kernel(chooser *ch, ech__instr *instr)
                          "operator %zu is %s '%s', for which nothing was chosen", n, op, name);
     if (ech__plan_is_idle(ch->plan, instr))
         return ECH_OK;
-    ech__candidate all[ECH__MAX_CANDIDATES];
-    int count;
-    ECH_TRY(ch->plan->device->ops->candidates(ch->plan->device, &instr->desc, all, &count));
-    for (int i = 0; i < count; i++) {
-        if (strcmp(all[i].name, choice->kernel))
-            continue;
-        instr->choice = all[i];
-        instr->seconds = choice->seconds;
+    bool found;
+    ECH_TRY(take_named(ch, instr, choice->kernel, &found));
+    instr->seconds = choice->seconds;
+    if (found)
         return ECH_OK;
-    }
     return ech__fail(ch->plan->ctx, ECH_E_UNSUPPORTED,
                      "the %s device has no kernel '%s' here for %s '%s'", ch->plan->device->kind,
                      choice->kernel, op, name);
@@ -576,17 +584,8 @@ static ech_status take_choice(chooser *ch, ech__instr *instr, bool *found)
     *found = false;
     if (!other)
         return ECH_OK;
-    ech__candidate all[ECH__MAX_CANDIDATES];
-    int count;
-    ECH_TRY(ch->plan->device->ops->candidates(ch->plan->device, &instr->desc, all, &count));
-    for (int i = 0; i < count && !*found; i++) {
-        if (strcmp(all[i].name, other->choice.name) != 0)
-            continue;
-        instr->choice = all[i];
-        instr->seconds = 0;
-        *found = true;
-    }
-    return ECH_OK;
+    instr->seconds = 0;
+    return take_named(ch, instr, other->choice.name, found);
 }
 
 /* An image that is an input, or the cast of one. */

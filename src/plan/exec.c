@@ -118,7 +118,7 @@ static ech_status prepare_update(ech__exec *exec, const ech__instr *instr,
     if (!count)
         return ech__fail(exec->plan->ctx, ECH_E_UNSUPPORTED, "the %s device has no kernel for %s",
                          device->kind, ech__op_name(desc.op));
-    return device->ops->create(device, &desc, &candidates[0], &swapped, out);
+    return device->ops->create(&(ech__kernel_args){device, &desc, &candidates[0], &swapped}, out);
 }
 
 static ech_status prepare_exchange(ech__exec *exec, const ech__instr *instr,
@@ -139,8 +139,7 @@ static ech_status prepare(ech__exec *exec, const ech__instr *instr, ech__kernel 
     if (instr->choice.kept_bytes)
         binding.kept = exec->blocks[ECH__MEMORY_COPIES] + instr->kept_offset;
     for (int i = 0; i < node->nin + node->nout; i++)
-        binding.operands[i] =
-            ech__exec_address(exec, i < node->nin ? node->in[i] : node->out[i - node->nin]);
+        binding.operands[i] = ech__exec_address(exec, ech__node_operand(node, i));
     const ech_value copy = written_copy(exec->plan, node);
     if (copy >= 0) {
         binding.copy = ech__exec_address(exec, copy);
@@ -153,7 +152,8 @@ static ech_status prepare(ech__exec *exec, const ech__instr *instr, ech__kernel 
     const ech_status status =
         ech__op_info(node->op)->exchange
             ? prepare_exchange(exec, instr, &binding, out)
-            : device->ops->create(device, &instr->desc, &instr->choice, &binding, out);
+            : device->ops->create(
+                  &(ech__kernel_args){device, &instr->desc, &instr->choice, &binding}, out);
     return status < 0 ? ech__fail_in(exec->plan->ctx, status, "%s '%s'", ech__op_name(node->op),
                                      node->name)
                       : ECH_OK;
@@ -281,19 +281,6 @@ static ech_status make_ready(ech__exec *exec)
     return status;
 }
 
-/* The instruction that makes a value; ninstrs: none does. */
-static size_t maker_of(const ech__plan *plan, ech_value value)
-{
-    for (size_t n = 0; n < plan->ninstrs; n++) {
-        const ech__node *node = plan->instrs[n].node;
-        for (int i = 0; i < node->nout; i++) {
-            if (node->out[i] == value)
-                return n;
-        }
-    }
-    return plan->ninstrs;
-}
-
 static ech_status new_exec(ech__plan *plan, ech__exec **out)
 {
     ech__exec *exec = ech__arena_alloc(&plan->arena, sizeof *exec);
@@ -310,7 +297,8 @@ static ech_status new_exec(ech__plan *plan, ech__exec **out)
         !exec->written)
         return ech__no_memory(plan->ctx, "%zu kernels", plan->ninstrs);
     find_written(exec);
-    exec->loss_at = maker_of(plan, plan->graph->loss);
+    const ech__node *maker = ech__graph_maker(plan->graph, plan->graph->loss);
+    exec->loss_at = maker ? (size_t)(maker - plan->graph->nodes) : plan->ninstrs;
     return ECH_OK;
 }
 

@@ -44,10 +44,15 @@ typedef struct ech__device ech__device;
 typedef struct ech__candidate ech__candidate;
 typedef struct ech__binding ech__binding;
 
+typedef struct ech__kernel_args {
+    ech__device *device;
+    const ech__kernel_desc *desc;
+    const ech__candidate *candidate;
+    const ech__binding *binding;
+} ech__kernel_args;
+
 /* Makes a kernel of a candidate, on the device's worker thread. */
-typedef ech_status ech__create_kernel(ech__device *device, const ech__kernel_desc *desc,
-                                      const ech__candidate *candidate, const ech__binding *binding,
-                                      ech__kernel **out);
+typedef ech_status ech__create_kernel(const ech__kernel_args *args, ech__kernel **out);
 
 /* One way to do it. The layouts of the free operands are filled in. */
 struct ech__candidate {

@@ -186,8 +186,9 @@ typedef struct question {
 static ech_status ask(void *arg)
 {
     question *q = arg;
-    ech__offer offer = {q->answer, 0};
-    ech__onednn_offer_int8(ech__device_state(q->h->device), &q->c->desc, &offer);
+    ech__device *device = q->h->device;
+    ech__offer offer = {device, ech__cpu_of(device), q->answer, 0};
+    ech__onednn_offer_int8(&q->c->desc, &offer);
     q->count = offer.count;
     return ECH_OK;
 }

@@ -17,14 +17,6 @@ static const conv_variant VARIANTS[] = {
     {ECH__OP_CONV2D_BWD_WEIGHTS, true, false},
 };
 
-/* The reference needs no device to say what it has. */
-static void offer_plain(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
-                        ech__offer *offer)
-{
-    (void)cpu, (void)threads;
-    ech__plain_offer(NULL, desc, offer);
-}
-
 static void check(conv_bench *b, const conv *c, const conv_variant *v, bool blocked_weight)
 {
     conv_data d = conv_inputs(c);
@@ -86,8 +78,8 @@ static void check_linear(harness *h, const ech__node *node, const ech__type *in,
     op_case c = harness_case(h, node, in, 0);
     c.desc.operands[weight].layout = ech__panel_layout(&c.desc.operands[weight].layout.shape);
     ech__candidate plain[1];
-    ech__offer offer = {plain, 0};
-    ech__plain_offer(NULL, &c.desc, &offer);
+    ech__offer offer = {.items = plain};
+    ech__plain_offer(&c.desc, &offer);
     assert_int_equal(offer.count, 1);
     op_data data = op_data_create(&c, DATA_EXACT, 7), expected = op_data_copy(&data);
     harness_expect(h, &c, &expected);
@@ -119,8 +111,8 @@ static void linear_layers(void **state)
         harness_case(*state, &(ech__node){.op = ECH__OP_LINEAR_ADD_WEIGHTS, .nin = 3},
                      (ech__type[]){x, dy, w}, 0);
     ech__candidate found[1];
-    ech__offer offer = {found, 0};
-    ech__plain_offer(NULL, &adds.desc, &offer);
+    ech__offer offer = {.items = found};
+    ech__plain_offer(&adds.desc, &offer);
     assert_int_equal(offer.count, 0);
 }
 
@@ -136,13 +128,13 @@ static ech_status run_walk(void *arg)
 {
     const walk *w = arg;
     ech__candidate found[1];
-    ech__offer offer = {found, 0};
+    ech__offer offer = {.items = found};
     ech__cast_offer(&w->desc, &offer);
     assert_int_equal(offer.count, 1);
     assert_string_equal(found[0].name, "walk");
     const ech__binding binding = {.operands = {w->from, w->to}};
     ech__kernel *kernel;
-    ECH_TRY(found[0].create(w->device, &w->desc, found, &binding, &kernel));
+    ECH_TRY(found[0].create(&(ech__kernel_args){w->device, &w->desc, found, &binding}, &kernel));
     const ech_status status = kernel->run(kernel, &(ech__scalars){.lr = 0});
     kernel->destroy(kernel);
     return status;
@@ -180,7 +172,7 @@ static void layouts_change(void **state)
 
 int main(void)
 {
-    static conv_setting one = {offer_plain, 1, false}, two = {offer_plain, 2, false};
+    static conv_setting one = {ech__plain_offer, 1, false}, two = {ech__plain_offer, 2, false};
     static harness_target cpu = {ECH__DEVICE_CPU, 2};
     const struct CMUnitTest tests[] = {
         {"linear layers", linear_layers, harness_setup, harness_teardown, &cpu},

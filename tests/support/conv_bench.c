@@ -138,13 +138,13 @@ typedef struct request {
 static ech_status do_offer(void *arg)
 {
     request *q = arg;
-    q->b->offer(q->b->cpu, q->b->device->threads, q->desc, &q->offer);
+    q->b->offer(q->desc, &q->offer);
     return ECH_OK;
 }
 
 int conv_offers(conv_bench *b, const ech__kernel_desc *desc, ech__candidate *out)
 {
-    request q = {b, desc, {out, 0}};
+    request q = {b, desc, {b->device, b->cpu, out, 0}};
     good(b, b->device->ops->call(b->device, do_offer, &q));
     return q.offer.count;
 }

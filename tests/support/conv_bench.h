@@ -36,8 +36,7 @@ typedef struct conv_variant {
 
 /* ---- the device, and what it offers ---- */
 
-typedef void conv_offer_fn(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
-                           ech__offer *offer);
+typedef void conv_offer_fn(const ech__kernel_desc *desc, ech__offer *offer);
 
 typedef struct conv_setting {
     conv_offer_fn *offer; /* of the kernels under test */

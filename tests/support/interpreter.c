@@ -27,7 +27,7 @@ static ech__kernel *node_kernel(interpreter *it, const ech__node *node)
     ech__device *device = it->device;
     if (device->ops->candidates(device, &desc, all, &count) < 0 || !count ||
         all[0].scratch_bytes != 0 ||
-        device->ops->create(device, &desc, &all[0], &binding, &kernel) < 0)
+        device->ops->create(&(ech__kernel_args){device, &desc, &all[0], &binding}, &kernel) < 0)
         fail_msg("no kernel for %s '%s'", ech__op_name(node->op), node->name);
     return kernel;
 }

@@ -66,7 +66,7 @@ op_case harness_case(harness *h, const ech__node *given, const ech__type *in, un
     ech__node node = *given;
     node.nout = 1; /* unless its shape rule says otherwise */
     ech__type out[ECH__MAX_OUT];
-    if (ech__op_info(node.op)->infer(h->ctx, &node, in, out) < 0)
+    if (ech__op_infer(h->ctx, &node, in, out) < 0)
         fail_msg("%s", ech_ctx_error(h->ctx));
     op_case c = {
         .desc = {.op = node.op, .attrs = node.attrs, .nin = node.nin, .nout = node.nout},

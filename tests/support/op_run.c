@@ -262,7 +262,8 @@ op_kernel op_kernel_create(ech__device *device, const op_case *c, const ech__can
     if (candidate->kept_bytes)
         binding.kept = p.kept.data;
     char text[OP_TEXT];
-    if (device->ops->create(device, &c->desc, &p.candidate, &binding, &p.kernel) < 0)
+    if (device->ops->create(&(ech__kernel_args){device, &c->desc, &p.candidate, &binding},
+                            &p.kernel) < 0)
         fail_msg("%s: %s", op_describe(&c->desc, candidate, text), ech_ctx_error(device->ctx));
     return p;
 }

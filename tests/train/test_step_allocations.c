@@ -345,7 +345,8 @@ static ech_status run_trial(void *arg)
     }
     const ech__scalars scalars = {.lr = 0.01, .loss_scale = 1, .grad_factor = 1, .step = 1};
     ech__kernel *kernel;
-    ECH_TRY(t->device->ops->create(t->device, t->desc, t->candidate, &binding, &kernel));
+    ECH_TRY(t->device->ops->create(&(ech__kernel_args){t->device, t->desc, t->candidate, &binding},
+                                   &kernel));
     ech_status status = ECH_OK;
     for (int i = 0; i < 3 && status == ECH_OK; i++) { /* the last run counts */
         start_counting();

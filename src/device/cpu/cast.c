@@ -12,8 +12,6 @@
 
 #include <string.h>
 
-static ech__create_kernel create_kernel;
-
 enum { PIECE = 2048 };
 
 typedef struct cast_kernel {
@@ -81,30 +79,27 @@ static bool is_f32_or_low(ech_dtype dtype)
     return dtype == ECH_F32 || ech__dtype_is_low(dtype);
 }
 
+static ech_status create_kernel(const ech__kernel_args *args, ech__kernel **out)
+{
+    const ech__loops *loops = ech__cpu_of(args->device)->loops;
+    const bool alike = lie_alike(args->desc);
+    cast_kernel k = {.base = {.run = alike ? run_flat : run_walk},
+                     .vec = loops->vec,
+                     .from = args->desc->operands[0],
+                     .to = args->desc->operands[1],
+                     .src = args->binding->operands[0],
+                     .dst = args->binding->operands[1]};
+    ech__layout_extent(&k.to.layout, &k.extent);
+    k.n = k.extent;
+    if (!alike)
+        ech__shape_elems(&k.to.layout.shape, &k.n);
+    return ech__kernel_make(args->device, &k, sizeof k, out);
+}
+
 void ech__cast_offer(const ech__kernel_desc *desc, ech__offer *offer)
 {
     const ech_dtype from = desc->operands[0].dtype, to = desc->operands[1].dtype;
     if (!is_f32_or_low(from) || !is_f32_or_low(to))
         return;
     ech__offer_add(offer, desc, lie_alike(desc) ? "flat" : "walk", create_kernel);
-}
-
-static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
-{
-    (void)candidate;
-    const ech__cpu *cpu = ech__device_state(device);
-    const bool alike = lie_alike(desc);
-    cast_kernel k = {.base = {.run = alike ? run_flat : run_walk},
-                     .vec = cpu->loops->vec,
-                     .from = desc->operands[0],
-                     .to = desc->operands[1],
-                     .src = binding->operands[0],
-                     .dst = binding->operands[1]};
-    ech__layout_extent(&k.to.layout, &k.extent);
-    k.n = k.extent;
-    if (!alike)
-        ech__shape_elems(&k.to.layout.shape, &k.n);
-    return ech__kernel_make(device, &k, sizeof k, out);
 }

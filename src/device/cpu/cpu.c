@@ -59,16 +59,24 @@ ech__linear ech__linear_of(const ech__kernel_desc *desc, const ech__binding *bin
     return l;
 }
 
-static bool is_linear(ech__op op)
+bool ech__is_linear(ech__op op)
 {
     return op == ECH__OP_LINEAR || op == ECH__OP_LINEAR_BWD_DATA ||
            op == ECH__OP_LINEAR_BWD_WEIGHTS || op == ECH__OP_LINEAR_ADD_WEIGHTS;
 }
 
-static bool is_conv(ech__op op)
+bool ech__is_conv(ech__op op)
 {
     return op == ECH__OP_CONV2D || op == ECH__OP_CONV2D_BWD_DATA ||
            op == ECH__OP_CONV2D_BWD_WEIGHTS;
+}
+
+bool ech__is_blocked(const ech__layout *layout, int64_t B)
+{
+    if (layout->shape.ndims != 4)
+        return false;
+    const ech__layout blocked = ech__layout_blocked_channels(&layout->shape, B);
+    return ech__layout_equal(layout, &blocked);
 }
 
 /* ---- what is offered ---- */
@@ -100,7 +108,7 @@ static int weight_layouts(const ech__cpu *cpu, const ech__kernel_desc *desc, ech
         return 1;
     }
     ech__layout own[3];
-    const int nown = ech__onednn_weight_layouts(cpu->onednn, desc, own, 3);
+    const int nown = ech__onednn_layouts(cpu->onednn, desc, own);
     const ech__layout rows = ech__layout_plain(&weight->layout.shape);
     const ech__layout columns = ech__layout_transposed(&weight->layout.shape);
     const ech__layout panels = ech__panel_layout(&weight->layout.shape);
@@ -114,127 +122,101 @@ static int weight_layouts(const ech__cpu *cpu, const ech__kernel_desc *desc, ech
     return add_layout(out, count, &columns);
 }
 
-static void offer_linear(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer)
+static void offer_linear(const ech__kernel_desc *desc, ech__offer *offer)
 {
-    const ech__cpu *cpu = ech__device_state(device);
     ech__layout layouts[MAX_LAYOUTS];
-    const int count = weight_layouts(cpu, desc, layouts);
+    const int count = weight_layouts(offer->cpu, desc, layouts);
     for (int i = 0; i < count; i++) {
         /* oneDNN's own matrix multiplication is slow when the weight is not transposed. */
-        ech__panel_offer_linear(cpu, device->threads, desc, &layouts[i], offer);
+        ech__panel_offer_linear(desc, &layouts[i], offer);
         if (desc->operands[ech__weight_operand(desc->op)].dtype != ECH_F32)
             continue;
         const bool blas_first = desc->op == ECH__OP_LINEAR_BWD_DATA;
         if (blas_first)
             ech__blas_offer_linear(desc, &layouts[i], offer);
-        ech__onednn_offer_linear(cpu->onednn, desc, &layouts[i], offer);
+        ech__onednn_offer_weighted(desc, &layouts[i], offer);
         if (!blas_first)
             ech__blas_offer_linear(desc, &layouts[i], offer);
     }
     if (!offer->count)
-        ech__plain_offer(device, desc, offer);
+        ech__plain_offer(desc, offer);
 }
 
-static void offer_conv(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer)
+/* oneDNN's own, with the weight in the layout that it has, or in those that oneDNN likes best. */
+static void offer_onednn(const ech__kernel_desc *desc, ech__offer *offer)
 {
-    const ech__cpu *cpu = ech__device_state(device);
     const ech__operand *weight = &desc->operands[ech__weight_operand(desc->op)];
-    ech__layout own[3], layouts[MAX_LAYOUTS];
-    int count = 0;
-    if (!weight->free)
-        count = add_layout(layouts, count, &weight->layout);
-    const int nown = weight->free ? ech__onednn_conv_layouts(cpu->onednn, desc, own) : 0;
-    for (int i = 0; i < nown; i++)
-        count = add_layout(layouts, count, &own[i]);
+    ech__layout layouts[3] = {weight->layout};
+    const int count = weight->free ? ech__onednn_layouts(offer->cpu->onednn, desc, layouts) : 1;
     for (int i = 0; i < count; i++)
-        ech__onednn_offer_conv(cpu->onednn, desc, &layouts[i], offer);
-    ech__direct_offer(cpu, device->threads, desc, offer);
-    ech__winograd_offer(cpu, device->threads, desc, offer);
+        ech__onednn_offer_weighted(desc, &layouts[i], offer);
+}
+
+static void offer_conv(const ech__kernel_desc *desc, ech__offer *offer)
+{
+    offer_onednn(desc, offer);
+    ech__direct_offer(desc, offer);
+    ech__winograd_offer(desc, offer);
     if (!offer->count)
-        ech__plain_offer(device, desc, offer);
+        ech__plain_offer(desc, offer);
 }
 
 /* ---- 16 bits ---- */
 
-/* oneDNN's own bf16, with the weight in the layouts that it likes best. */
-static void offer_onednn(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer)
-{
-    const ech__operand *weight = &desc->operands[ech__weight_operand(desc->op)];
-    ech__layout own[3], layouts[MAX_LAYOUTS];
-    int count = 0, nown = 0;
-    if (desc->operands[0].dtype != ECH_BF16)
-        return;
-    if (!weight->free)
-        count = add_layout(layouts, count, &weight->layout);
-    else
-        nown = is_conv(desc->op) ? ech__onednn_conv_layouts(cpu->onednn, desc, own)
-                                 : ech__onednn_weight_layouts(cpu->onednn, desc, own, 3);
-    for (int i = 0; i < nown; i++)
-        count = add_layout(layouts, count, &own[i]);
-    for (int i = 0; i < count; i++) {
-        if (is_conv(desc->op))
-            ech__onednn_offer_conv(cpu->onednn, desc, &layouts[i], offer);
-        else
-            ech__onednn_offer_linear(cpu->onednn, desc, &layouts[i], offer);
-    }
-}
-
 /* Casts and reorders: at once, through f32, or number by number. */
-static void offer_moves(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer)
+static void offer_moves(const ech__kernel_desc *desc, ech__offer *offer)
 {
-    const ech__cpu *cpu = ech__device_state(device);
     if (!ech__layout_equal(&desc->operands[0].layout, &desc->operands[1].layout)) {
         if (desc->operands[0].dtype != ECH_F16 && desc->operands[1].dtype != ECH_F16)
-            ech__onednn_offer_reorder(cpu->onednn, desc, offer);
-        ech__staged_offer(device, desc, false, offer);
+            ech__onednn_offer_reorder(desc, offer);
+        ech__staged_offer(desc, false, offer);
     }
     ech__cast_offer(desc, offer);
 }
 
-void ech__cpu_offer_wide(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer)
+void ech__cpu_offer_wide(const ech__kernel_desc *desc, ech__offer *offer)
 {
-    const ech__cpu *cpu = ech__device_state(device);
     const bool f32 = desc->nin && desc->operands[0].dtype == ECH_F32;
-    if (is_linear(desc->op) && f32)
-        offer_linear(device, desc, offer);
-    else if (is_conv(desc->op) && f32)
-        offer_conv(device, desc, offer);
+    if (ech__is_linear(desc->op) && f32)
+        offer_linear(desc, offer);
+    else if (ech__is_conv(desc->op) && f32)
+        offer_conv(desc, offer);
     else if (desc->op == ECH__OP_REORDER && f32) {
-        ech__onednn_offer_reorder(cpu->onednn, desc, offer);
+        ech__onednn_offer_reorder(desc, offer);
         if (!offer->count)
             ech__cast_offer(desc, offer);
     } else if (desc->op == ECH__OP_QLINEAR || desc->op == ECH__OP_QCONV2D) {
         if (ech__onednn_has_vnni())
-            ech__onednn_offer_int8(cpu, desc, offer);
-        ech__int8_offer(cpu, device->threads, desc, offer);
+            ech__onednn_offer_int8(desc, offer);
+        ech__int8_offer(desc, offer);
     } else {
-        ech__simple_offer(cpu, device->threads, desc, offer);
-        ech__int8_image_offer(cpu, device->threads, desc, offer);
-        ech__image_offer(cpu, device->threads, desc, offer);
+        ech__simple_offer(desc, offer);
+        ech__int8_image_offer(desc, offer);
+        ech__image_offer(desc, offer);
     }
 }
 
 /* oneDNN's own kernels for bf16 first, then ours that go through f32 a piece at a time, then all
  * others through f32. */
-static void offer_low(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer)
+static void offer_low(const ech__kernel_desc *desc, ech__offer *offer)
 {
-    const ech__cpu *cpu = ech__device_state(device);
     if (desc->op == ECH__OP_CAST || desc->op == ECH__OP_REORDER) {
-        offer_moves(device, desc, offer);
+        offer_moves(desc, offer);
         return;
     }
-    if (!is_linear(desc->op) && !is_conv(desc->op)) {
-        ech__simple_offer(cpu, device->threads, desc, offer);
-        ech__image_offer(cpu, device->threads, desc, offer);
+    if (!ech__is_linear(desc->op) && !ech__is_conv(desc->op)) {
+        ech__simple_offer(desc, offer);
+        ech__image_offer(desc, offer);
         if (!offer->count)
-            ech__staged_offer(device, desc, false, offer);
+            ech__staged_offer(desc, false, offer);
         return;
     }
-    offer_onednn(cpu, desc, offer);
-    if (is_linear(desc->op) &&
+    if (desc->operands[0].dtype == ECH_BF16)
+        offer_onednn(desc, offer);
+    if (ech__is_linear(desc->op) &&
         ech__dtype_is_low(desc->operands[ech__weight_operand(desc->op)].dtype))
-        ech__staged_offer(device, desc, true, offer);
-    ech__staged_offer(device, desc, false, offer);
+        ech__staged_offer(desc, true, offer);
+    ech__staged_offer(desc, false, offer);
 }
 
 static bool has_low(const ech__kernel_desc *desc)
@@ -249,11 +231,11 @@ static bool has_low(const ech__kernel_desc *desc)
 static ech_status cpu_candidates(ech__device *device, const ech__kernel_desc *desc,
                                  ech__candidate *out, int *count)
 {
-    ech__offer offer = {out, 0};
+    ech__offer offer = {device, ech__cpu_of(device), out, 0};
     if (has_low(desc))
-        offer_low(device, desc, &offer);
+        offer_low(desc, &offer);
     else
-        ech__cpu_offer_wide(device, desc, &offer);
+        ech__cpu_offer_wide(desc, &offer);
     *count = offer.count;
     return ECH_OK;
 }
@@ -310,16 +292,15 @@ static void cpu_close(ech__device *device, void *state)
 
 static const char *cpu_fingerprint(ech__device *device)
 {
-    const ech__cpu *cpu = ech__device_state(device);
-    return cpu->fingerprint;
+    return ech__cpu_of(device)->fingerprint;
 }
 
 /* What oneDNN's direct convolutions want, and our own kernels follow. */
 static ech__layout cpu_activation_layout(ech__device *device, const ech__shape *shape)
 {
-    const ech__cpu *cpu = ech__device_state(device);
-    return shape->ndims == 4 ? ech__layout_blocked_channels(shape, cpu->loops->channels)
-                             : ech__layout_plain(shape);
+    return shape->ndims == 4
+               ? ech__layout_blocked_channels(shape, ech__cpu_of(device)->loops->channels)
+               : ech__layout_plain(shape);
 }
 
 const ech__kernel_table ech__cpu_table = {

@@ -26,37 +26,24 @@ bool ech__onednn_has_vnni(void)
     return false;
 }
 
-int ech__onednn_weight_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out,
-                               int cap)
-{
-    (void)onednn, (void)desc, (void)out, (void)cap;
-    return 0;
-}
-
-int ech__onednn_conv_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out)
+int ech__onednn_layouts(ech__onednn *onednn, const ech__kernel_desc *desc, ech__layout *out)
 {
     (void)onednn, (void)desc, (void)out;
     return 0;
 }
 
-void ech__onednn_offer_linear(ech__onednn *onednn, const ech__kernel_desc *desc,
-                              const ech__layout *weight, ech__offer *offer)
+void ech__onednn_offer_weighted(const ech__kernel_desc *desc, const ech__layout *weight,
+                                ech__offer *offer)
 {
-    (void)onednn, (void)desc, (void)weight, (void)offer;
+    (void)desc, (void)weight, (void)offer;
 }
 
-void ech__onednn_offer_conv(ech__onednn *onednn, const ech__kernel_desc *desc,
-                            const ech__layout *weight, ech__offer *offer)
+void ech__onednn_offer_reorder(const ech__kernel_desc *desc, ech__offer *offer)
 {
-    (void)onednn, (void)desc, (void)weight, (void)offer;
+    (void)desc, (void)offer;
 }
 
-void ech__onednn_offer_reorder(ech__onednn *onednn, const ech__kernel_desc *desc, ech__offer *offer)
+void ech__onednn_offer_int8(const ech__kernel_desc *desc, ech__offer *offer)
 {
-    (void)onednn, (void)desc, (void)offer;
-}
-
-void ech__onednn_offer_int8(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer)
-{
-    (void)cpu, (void)desc, (void)offer;
+    (void)desc, (void)offer;
 }

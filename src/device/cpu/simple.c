@@ -10,8 +10,6 @@
 #include <omp.h>
 #include <string.h>
 
-static ech__create_kernel create_kernel;
-
 typedef struct simple_kernel simple_kernel;
 
 struct simple_kernel {
@@ -422,21 +420,6 @@ static bool all_alike(const ech__kernel_desc *desc)
     return true;
 }
 
-void ech__simple_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
-                       ech__offer *offer)
-{
-    if (!function_of(desc))
-        return;
-    if (!ech__op_info(desc->op)->flat && !all_plain(desc) && !all_alike(desc))
-        return;
-    ech__candidate *candidate = ech__offer_add(offer, desc, "loops", create_kernel);
-    if (!candidate)
-        return;
-    const ech__ports ports = ech__ports_of(cpu->loops->vec, desc, BLOCK);
-    const bool slots = takes_low(desc);
-    candidate->scratch_bytes = sums_bytes(desc) + (slots ? ech__ports_bytes(&ports, threads) : 0);
-}
-
 static ech_status run(ech__kernel *base, const ech__scalars *scalars)
 {
     simple_kernel *k = (simple_kernel *)base;
@@ -447,33 +430,45 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
     return ECH_OK;
 }
 
-static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
+static ech_status create_kernel(const ech__kernel_args *args, ech__kernel **out)
 {
-    (void)candidate;
-    const ech__cpu *cpu = ech__device_state(device);
-    const ech__shape *shape = &desc->operands[0].layout.shape;
-    const bool updates = desc->op == ECH__OP_SGD || desc->op == ECH__OP_ADAM;
+    const ech__loops *loops = ech__cpu_of(args->device)->loops;
+    const ech__shape *shape = &args->desc->operands[0].layout.shape;
+    const bool updates = args->desc->op == ECH__OP_SGD || args->desc->op == ECH__OP_ADAM;
     simple_kernel k = {
         .base = {.run = run, .run_part = updates ? run_part : NULL},
-        .vec = cpu->loops->vec,
-        .fn = function_of(desc),
-        .attrs = desc->attrs,
-        .nin = desc->nin,
-        .has_labels = ech__has_labels(desc),
-        .n = elements(desc),
-        .cols = desc->nin && shape->ndims ? shape->dims[shape->ndims - 1] : 1,
-        .scratch = binding->scratch,
-        .copy = binding->copy,
-        .copy_type = binding->copy_type,
-        .ports = ech__ports_of(cpu->loops->vec, desc, BLOCK),
+        .vec = loops->vec,
+        .fn = function_of(args->desc),
+        .attrs = args->desc->attrs,
+        .nin = args->desc->nin,
+        .has_labels = ech__has_labels(args->desc),
+        .n = elements(args->desc),
+        .cols = args->desc->nin && shape->ndims ? shape->dims[shape->ndims - 1] : 1,
+        .scratch = args->binding->scratch,
+        .copy = args->binding->copy,
+        .copy_type = args->binding->copy_type,
+        .ports = ech__ports_of(loops->vec, args->desc, BLOCK),
     };
     k.rows = k.cols ? k.n / k.cols : 0;
-    if (desc->op == ECH__OP_ADD && desc->operands[1].layout.shape.ndims != shape->ndims)
+    if (args->desc->op == ECH__OP_ADD && args->desc->operands[1].layout.shape.ndims != shape->ndims)
         k.row_step = k.cols;
-    ech__ports_bind(&k.ports, desc, binding, (char *)binding->scratch + sums_bytes(desc));
-    for (int i = 0; i < desc->nin + desc->nout; i++)
-        k.at[i] = binding->operands[i];
-    return ech__kernel_make(device, &k, sizeof k, out);
+    ech__ports_bind(&k.ports, args->desc, args->binding,
+                    (char *)args->binding->scratch + sums_bytes(args->desc));
+    memcpy(k.at, args->binding->operands, sizeof k.at);
+    return ech__kernel_make(args->device, &k, sizeof k, out);
+}
+
+void ech__simple_offer(const ech__kernel_desc *desc, ech__offer *offer)
+{
+    if (!function_of(desc))
+        return;
+    if (!ech__op_info(desc->op)->flat && !all_plain(desc) && !all_alike(desc))
+        return;
+    ech__candidate *candidate = ech__offer_add(offer, desc, "loops", create_kernel);
+    if (!candidate)
+        return;
+    const ech__ports ports = ech__ports_of(offer->cpu->loops->vec, desc, BLOCK);
+    const bool slots = takes_low(desc);
+    candidate->scratch_bytes =
+        sums_bytes(desc) + (slots ? ech__ports_bytes(&ports, offer->device->threads) : 0);
 }

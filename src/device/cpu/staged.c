@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static ech__create_kernel create_kernel;
-
 enum { PREFIX = 4, ALIGN = 64, BLOCK = 4096 };
 
 static const char ALL[] = "f32:", ALL_BUT_WEIGHT[] = "w16:";
@@ -64,15 +62,88 @@ static int64_t stage_bytes(const ech__kernel_desc *desc, int i, bool but_weight,
     return ech__round_up(n * (int64_t)sizeof(float), ALIGN);
 }
 
+/* ---- running ---- */
+
+static void convert(const staged_kernel *k, const staged *s, bool widen)
+{
+    const int64_t blocks = ceil_div(s->n, BLOCK);
+#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
+    for (int64_t b = 0; b < blocks; b++) {
+        const int64_t count = least(BLOCK, s->n - b * BLOCK);
+        uint16_t *low = (uint16_t *)s->low + b * BLOCK;
+        if (widen)
+            k->vec->widen(s->dtype, count, low, s->wide + b * BLOCK);
+        else
+            k->vec->narrow(s->dtype, count, s->wide + b * BLOCK, low);
+    }
+}
+
+static ech_status run(ech__kernel *base, const ech__scalars *scalars)
+{
+    const staged_kernel *k = (const staged_kernel *)base;
+    for (int i = 0; i < k->nin; i++)
+        convert(k, &k->in[i], true);
+    ECH_TRY(k->inner->run(k->inner, scalars));
+    for (int i = 0; i < k->nout; i++)
+        convert(k, &k->out[i], false);
+    return ECH_OK;
+}
+
+static void destroy(ech__kernel *base)
+{
+    staged_kernel *k = (staged_kernel *)base;
+    if (k->inner)
+        k->inner->destroy(k->inner);
+    ech__kernel_free(base);
+}
+
+/* ---- creating ---- */
+
+static ech_status create_kernel(const ech__kernel_args *args, ech__kernel **out)
+{
+    const bool but_weight = !strncmp(args->candidate->name, ALL_BUT_WEIGHT, PREFIX);
+    staged_kernel k = {.base = {.run = run, .destroy = destroy},
+                       .vec = ech__cpu_of(args->device)->loops->vec};
+    ech__binding wide = *args->binding;
+    char *scratch = args->binding->scratch;
+    int nin = 0, nout = 0;
+    for (int i = 0; i < args->desc->nin + args->desc->nout; i++) {
+        if (!is_staged(args->desc, i, but_weight))
+            continue;
+        staged s = {args->desc->operands[i].dtype, 0, args->binding->operands[i],
+                    (float *)(void *)scratch};
+        ech__layout_extent(&args->candidate->layouts[i], &s.n);
+        scratch += stage_bytes(args->desc, i, but_weight, &args->candidate->layouts[i]);
+        wide.operands[i] = s.wide;
+        if (i < args->desc->nin)
+            k.in[nin++] = s;
+        else
+            k.out[nout++] = s;
+    }
+    k.nin = nin;
+    k.nout = nout;
+    wide.scratch = scratch;
+    ech__candidate inner = *args->candidate;
+    inner.create = args->candidate->inner;
+    inner.inner = NULL;
+    snprintf(inner.name, sizeof inner.name, "%s", args->candidate->name + PREFIX);
+    const ech__kernel_desc inner_desc = inside(args->desc, but_weight);
+    ECH_TRY(ech__kernel_make(args->device, &k, sizeof k, out));
+    ech__kernel **inner_out = &((staged_kernel *)*out)->inner;
+    return ech__kernel_made(
+        args->candidate->inner(&(ech__kernel_args){args->device, &inner_desc, &inner, &wide},
+                               inner_out),
+        out);
+}
+
 /* ---- offering ---- */
 
-void ech__staged_offer(ech__device *device, const ech__kernel_desc *desc, bool but_weight,
-                       ech__offer *offer)
+void ech__staged_offer(const ech__kernel_desc *desc, bool but_weight, ech__offer *offer)
 {
     const ech__kernel_desc wide = inside(desc, but_weight);
     ech__candidate found[ECH__MAX_CANDIDATES];
-    ech__offer inner = {found, 0};
-    ech__cpu_offer_wide(device, &wide, &inner);
+    ech__offer inner = {offer->device, offer->cpu, found, 0};
+    ech__cpu_offer_wide(&wide, &inner);
     for (int c = 0; c < inner.count; c++) {
         char name[sizeof found[c].name];
         snprintf(name, sizeof name, "%s%.*s", but_weight ? ALL_BUT_WEIGHT : ALL,
@@ -90,80 +161,4 @@ void ech__staged_offer(ech__device *device, const ech__kernel_desc *desc, bool b
             candidate->scratch_bytes += stage_bytes(desc, i, but_weight, &found[c].layouts[i]);
         }
     }
-}
-
-/* ---- running ---- */
-
-static void widen_all(const staged_kernel *k, const staged *s)
-{
-    const int64_t blocks = ceil_div(s->n, BLOCK);
-#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
-    for (int64_t b = 0; b < blocks; b++)
-        k->vec->widen(s->dtype, least(BLOCK, s->n - b * BLOCK), (uint16_t *)s->low + b * BLOCK,
-                      s->wide + b * BLOCK);
-}
-
-static void narrow_all(const staged_kernel *k, const staged *s)
-{
-    const int64_t blocks = ceil_div(s->n, BLOCK);
-#pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
-    for (int64_t b = 0; b < blocks; b++)
-        k->vec->narrow(s->dtype, least(BLOCK, s->n - b * BLOCK), s->wide + b * BLOCK,
-                       (uint16_t *)s->low + b * BLOCK);
-}
-
-static ech_status run(ech__kernel *base, const ech__scalars *scalars)
-{
-    const staged_kernel *k = (const staged_kernel *)base;
-    for (int i = 0; i < k->nin; i++)
-        widen_all(k, &k->in[i]);
-    ECH_TRY(k->inner->run(k->inner, scalars));
-    for (int i = 0; i < k->nout; i++)
-        narrow_all(k, &k->out[i]);
-    return ECH_OK;
-}
-
-static void destroy(ech__kernel *base)
-{
-    staged_kernel *k = (staged_kernel *)base;
-    if (k->inner)
-        k->inner->destroy(k->inner);
-    ech__kernel_free(base);
-}
-
-/* ---- creating ---- */
-
-static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
-{
-    const bool but_weight = !strncmp(candidate->name, ALL_BUT_WEIGHT, PREFIX);
-    const ech__cpu *cpu = ech__device_state(device);
-    staged_kernel k = {.base = {.run = run, .destroy = destroy}, .vec = cpu->loops->vec};
-    ech__binding wide = *binding;
-    char *scratch = binding->scratch;
-    int nin = 0, nout = 0;
-    for (int i = 0; i < desc->nin + desc->nout; i++) {
-        if (!is_staged(desc, i, but_weight))
-            continue;
-        staged s = {desc->operands[i].dtype, 0, binding->operands[i], (float *)(void *)scratch};
-        ech__layout_extent(&candidate->layouts[i], &s.n);
-        scratch += stage_bytes(desc, i, but_weight, &candidate->layouts[i]);
-        wide.operands[i] = s.wide;
-        if (i < desc->nin)
-            k.in[nin++] = s;
-        else
-            k.out[nout++] = s;
-    }
-    k.nin = nin;
-    k.nout = nout;
-    wide.scratch = scratch;
-    ech__candidate inner = *candidate;
-    inner.create = candidate->inner;
-    inner.inner = NULL;
-    snprintf(inner.name, sizeof inner.name, "%s", candidate->name + PREFIX);
-    const ech__kernel_desc inner_desc = inside(desc, but_weight);
-    ECH_TRY(ech__kernel_make(device, &k, sizeof k, out));
-    ech__kernel **inner_out = &((staged_kernel *)*out)->inner;
-    return ech__kernel_made(candidate->inner(device, &inner_desc, &inner, &wide, inner_out), out);
 }

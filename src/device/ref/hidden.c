@@ -205,17 +205,16 @@ static const ech__memory_ops hidden_memory = {
 /* ---- kernels ---- */
 
 /* The reference's kernel, on what the addresses stand for. */
-static ech_status hidden_create(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
+static ech_status hidden_create(const ech__kernel_args *args, ech__kernel **out)
 {
-    ech__binding there = *binding;
-    for (int i = 0; i < desc->nin + desc->nout; i++)
-        there.operands[i] = real(device, binding->operands[i], 0);
-    there.scratch = real(device, binding->scratch, candidate->scratch_bytes);
-    there.kept = real(device, binding->kept, candidate->kept_bytes);
-    there.copy = real(device, binding->copy, 0);
-    return candidate->inner(device, desc, candidate, &there, out);
+    ech__binding there = *args->binding;
+    for (int i = 0; i < args->desc->nin + args->desc->nout; i++)
+        there.operands[i] = real(args->device, args->binding->operands[i], 0);
+    there.scratch = real(args->device, args->binding->scratch, args->candidate->scratch_bytes);
+    there.kept = real(args->device, args->binding->kept, args->candidate->kept_bytes);
+    there.copy = real(args->device, args->binding->copy, 0);
+    return args->candidate->inner(
+        &(ech__kernel_args){args->device, args->desc, args->candidate, &there}, out);
 }
 
 static ech_status hidden_candidates(ech__device *device, const ech__kernel_desc *desc,
@@ -229,22 +228,12 @@ static ech_status hidden_candidates(ech__device *device, const ech__kernel_desc 
     return ECH_OK;
 }
 
-static const char *hidden_fingerprint(ech__device *device)
-{
-    return ech__reference_table.fingerprint(device);
-}
-
-static ech__layout hidden_activation_layout(ech__device *device, const ech__shape *shape)
-{
-    return ech__reference_table.activation_layout(device, shape);
-}
-
 const ech__kernel_table ech__hidden_table = {
     .kind = "hidden reference",
     .memory = &hidden_memory,
     .open = hidden_open,
     .close = hidden_close,
-    .fingerprint = hidden_fingerprint,
-    .activation_layout = hidden_activation_layout,
+    .fingerprint = ech__ref_fingerprint,
+    .activation_layout = ech__ref_activation_layout,
     .candidates = hidden_candidates,
 };

@@ -27,22 +27,15 @@ static float number(const ech__ref_kernel *k, int operand, int64_t i)
                                           : (float)whole(k, operand, i);
 }
 
-/* What is not a number becomes the lower limit, as the vector instructions have it. */
-static float within(float value, float low, float high)
-{
-    value = value > low ? value : low;
-    return rintf(value < high ? value : high);
-}
-
 /* Rounds and saturates into element i of the output. */
 static void give(const ech__ref_kernel *k, int64_t i, float value)
 {
     const int out = k->desc.nin;
     const ech_dtype type = type_of(k, out);
     if (type == ECH_S8)
-        ((int8_t *)k->at[out])[i] = (int8_t)within(value, -128, 127);
+        ((int8_t *)k->at[out])[i] = (int8_t)ech__round_within(value, -128, 127);
     else if (type == ECH_U8)
-        ((uint8_t *)k->at[out])[i] = (uint8_t)within(value, 0, 255);
+        ((uint8_t *)k->at[out])[i] = (uint8_t)ech__round_within(value, 0, 255);
     else
         ((float *)k->at[out])[i] = value;
 }
@@ -180,7 +173,7 @@ static void round_scaled(const ech__ref_kernel *k)
     const int64_t C = dims(k, 0)[1], pixels = k->extent[0] / (dims(k, 0)[0] * C);
     float *y = k->at[2];
     for (int64_t i = 0; i < k->extent[0]; i++)
-        y[i] = within(x[i] * scale[i / pixels % C], (float)a->low, (float)a->high);
+        y[i] = ech__round_within(x[i] * scale[i / pixels % C], (float)a->low, (float)a->high);
 }
 
 const ech__ref_fn ech__ref_quant[ECH__OP_COUNT] = {

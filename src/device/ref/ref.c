@@ -2,19 +2,7 @@
 #include "base/size.h"
 #include "tensor/half.h"
 
-static ech_status ref_open(ech__device *device, void **out)
-{
-    (void)device;
-    *out = NULL;
-    return ECH_OK;
-}
-
-static void ref_close(ech__device *device, void *state)
-{
-    (void)device, (void)state;
-}
-
-static const char *ref_fingerprint(ech__device *device)
+const char *ech__ref_fingerprint(ech__device *device)
 {
     (void)device;
     return "reference";
@@ -104,28 +92,26 @@ static ech_status ref_run(ech__kernel *kernel, const ech__scalars *scalars)
     return ECH_OK;
 }
 
-static ech_status ref_create(ech__device *device, const ech__kernel_desc *desc,
-                             const ech__candidate *candidate, const ech__binding *binding,
-                             ech__kernel **out)
+static ech_status ref_create(const ech__kernel_args *args, ech__kernel **out)
 {
     ech__ref_kernel k = {.base = {.run = ref_run},
-                         .fn = find(desc),
-                         .desc = *desc,
-                         .copy = binding->copy,
-                         .copy_type = binding->copy_type};
-    char *scratch = binding->scratch;
-    for (int i = 0; i < desc->nin + desc->nout; i++) {
-        k.low[i] = binding->operands[i];
-        k.at[i] = is_staged(desc, i) ? (void *)scratch : binding->operands[i];
-        scratch += stage_bytes(desc, i, &candidate->layouts[i]);
-        if (!ech__layout_extent(&candidate->layouts[i], &k.extent[i]))
-            return ech__fail(device->ctx, ECH_E_LIMIT, "operand %d of %s is too large", i,
-                             ech__op_name(desc->op));
+                         .fn = find(args->desc),
+                         .desc = *args->desc,
+                         .copy = args->binding->copy,
+                         .copy_type = args->binding->copy_type};
+    char *scratch = args->binding->scratch;
+    for (int i = 0; i < args->desc->nin + args->desc->nout; i++) {
+        k.low[i] = args->binding->operands[i];
+        k.at[i] = is_staged(args->desc, i) ? (void *)scratch : args->binding->operands[i];
+        scratch += stage_bytes(args->desc, i, &args->candidate->layouts[i]);
+        if (!ech__layout_extent(&args->candidate->layouts[i], &k.extent[i]))
+            return ech__fail(args->device->ctx, ECH_E_LIMIT, "operand %d of %s is too large", i,
+                             ech__op_name(args->desc->op));
     }
-    return ech__kernel_make(device, &k, sizeof k, out);
+    return ech__kernel_make(args->device, &k, sizeof k, out);
 }
 
-static ech__layout ref_activation_layout(ech__device *device, const ech__shape *shape)
+ech__layout ech__ref_activation_layout(ech__device *device, const ech__shape *shape)
 {
     (void)device;
     return ech__layout_plain(shape);
@@ -134,9 +120,7 @@ static ech__layout ref_activation_layout(ech__device *device, const ech__shape *
 const ech__kernel_table ech__reference_table = {
     .kind = "reference",
     .memory = &ech__host_memory,
-    .open = ref_open,
-    .close = ref_close,
-    .fingerprint = ref_fingerprint,
-    .activation_layout = ref_activation_layout,
+    .fingerprint = ech__ref_fingerprint,
+    .activation_layout = ech__ref_activation_layout,
     .candidates = ref_candidates,
 };

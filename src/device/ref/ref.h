@@ -28,3 +28,6 @@ struct ech__ref_kernel {
 extern const ech__ref_fn ech__ref_f32[ECH__OP_COUNT], ech__ref_f64[ECH__OP_COUNT];
 /* Operators on integers, whose types are their own (quant.c). */
 extern const ech__ref_fn ech__ref_quant[ECH__OP_COUNT];
+
+const char *ech__ref_fingerprint(ech__device *device);
+ech__layout ech__ref_activation_layout(ech__device *device, const ech__shape *shape);

@@ -23,8 +23,6 @@
 #include <omp.h>
 #include <string.h>
 
-static ech__create_kernel create_kernel;
-
 enum {
     FEW_CHANNELS = 64,    /* with more, the other kernels have enough to do for every vector */
     MAX_SIDE = 1024,      /* of an image and a kernel */
@@ -213,6 +211,20 @@ static void list_terms(const direct_kernel *k)
     }
 }
 
+/* Tiles of some pixels each over a row, and one of what is left. */
+static void run_tiles(const direct_kernel *k, ech__direct_tile t, int64_t width, int64_t pixels)
+{
+    t.pixels = (int)pixels;
+    t.count = width / pixels;
+    k->loops->tile(&t);
+    t.x += t.count * pixels * t.x_pixel;
+    t.y += t.count * pixels * t.y_pixel;
+    t.pixels = (int)(width % pixels);
+    t.count = 1;
+    if (t.pixels)
+        k->loops->tile(&t);
+}
+
 /* Rows of one sample of the result, for one or two blocks of its channels. */
 static void convolve(const direct_kernel *k, const image *x, band rows, int64_t block, int blocks)
 {
@@ -240,15 +252,7 @@ static void convolve(const direct_kernel *k, const image *x, band rows, int64_t 
         t.nterms = (end - first) * k->row_terms;
         t.x = x->data + top * x->row;
         t.y = k->to.data + rows.sample * k->to.sample + block * k->to.group + row * k->to.row;
-        t.pixels = (int)pixels;
-        t.count = width / pixels;
-        k->loops->tile(&t);
-        t.x += t.count * pixels * t.x_pixel;
-        t.y += t.count * pixels * B;
-        t.pixels = (int)(width % pixels);
-        t.count = 1;
-        if (t.pixels)
-            k->loops->tile(&t);
+        run_tiles(k, t, width, pixels);
     }
 }
 
@@ -286,15 +290,7 @@ static void add_column(const direct_kernel *k, const ech__direct_tile *row, int6
     t.w += w * k->used.w;
     t.x += columns.first * t.x_pixel;
     t.y += (columns.first * s + w - k->pad) * k->to.pixel;
-    t.pixels = (int)pixels;
-    t.count = width / pixels;
-    k->loops->tile(&t);
-    t.x += t.count * pixels * t.x_pixel;
-    t.y += t.count * pixels * t.y_pixel;
-    t.pixels = (int)(width % pixels);
-    t.count = 1;
-    if (t.pixels)
-        k->loops->tile(&t);
+    run_tiles(k, t, width, pixels);
 }
 
 /* One row of dx, for one or two blocks of its channels. */
@@ -502,16 +498,10 @@ static image image_of(int64_t channels, int64_t height, int64_t width, int64_t p
     return x;
 }
 
-static bool is_blocked(const ech__layout *layout, int64_t B)
-{
-    const ech__layout blocked = ech__layout_blocked_channels(&layout->shape, B);
-    return ech__layout_equal(layout, &blocked);
-}
-
 static image image_from(const ech__layout *layout, int64_t B)
 {
     const int64_t *dims = layout->shape.dims;
-    return image_of(dims[1], dims[2], dims[3], is_blocked(layout, B) ? B : 1);
+    return image_of(dims[1], dims[2], dims[3], ech__is_blocked(layout, B) ? B : 1);
 }
 
 static weight weight_from(const ech__layout *layout, int64_t B)
@@ -631,20 +621,12 @@ static int64_t lay_out(direct_kernel *k, int threads, float *scratch)
 
 /* ---- what is offered ---- */
 
-typedef enum weight_order {
-    BLOCKED_OUTPUTS, /* [O/B][K][K][I][B]: what a row-major image is used with */
-    OUTPUTS_INNER,   /* [O/B][I/B][K][K][B of I][B of O] */
-    INPUTS_INNER,    /* [O/B][I/B][K][K][B of O][B of I] */
-    ROW_MAJOR,
-    WEIGHT_ORDERS
-} weight_order;
-
-static ech__layout weight_layout(const ech__shape *shape, weight_order order, int64_t B)
+ech__layout ech__weight_layout(const ech__shape *shape, ech__weight_order order, int64_t B)
 {
-    if (order == ROW_MAJOR)
+    if (order == ECH__ROW_MAJOR)
         return ech__layout_plain(shape);
     const int64_t K = shape->dims[2], outputs = ech__round_up(shape->dims[0], B);
-    if (order == BLOCKED_OUTPUTS) {
+    if (order == ECH__BLOCKED_OUTPUTS) {
         const int64_t I = shape->dims[1];
         return (ech__layout){.shape = *shape,
                              .padded = {outputs, I, K, K},
@@ -654,7 +636,7 @@ static ech__layout weight_layout(const ech__shape *shape, weight_order order, in
                              .block_size = {B}};
     }
     const int64_t inputs = ech__round_up(shape->dims[1], B);
-    const int inner = order == OUTPUTS_INNER ? 0 : 1;
+    const int inner = order == ECH__OUTPUTS_INNER ? 0 : 1;
     return (ech__layout){.shape = *shape,
                          .padded = {outputs, inputs, K, K},
                          .strides = {inputs * K * K * B, K * K * B * B, K * B * B, B * B},
@@ -663,10 +645,11 @@ static ech__layout weight_layout(const ech__shape *shape, weight_order order, in
                          .block_size = {B, B}};
 }
 
-static bool is_known_order(const ech__layout *layout, int64_t B)
+bool ech__weight_order_of(const ech__layout *layout, int64_t B, ech__weight_order *out)
 {
-    for (int order = 0; order < WEIGHT_ORDERS; order++) {
-        const ech__layout known = weight_layout(&layout->shape, order, B);
+    for (int order = 0; order <= ECH__BLOCKED_OUTPUTS; order++) {
+        const ech__layout known = ech__weight_layout(&layout->shape, order, B);
+        *out = order;
         if (ech__layout_equal(layout, &known))
             return true;
     }
@@ -677,7 +660,7 @@ static bool is_image(const ech__operand *operand, int64_t B, bool may_be_plain)
 {
     if (operand->dtype != ECH_F32 || operand->layout.shape.ndims != 4 || operand->free)
         return false;
-    return is_blocked(&operand->layout, B) ||
+    return ech__is_blocked(&operand->layout, B) ||
            (may_be_plain && ech__layout_is_plain(&operand->layout));
 }
 
@@ -695,7 +678,7 @@ static bool is_possible(const ech__cpu *cpu, const ech__kernel_desc *desc)
 {
     const bool data = desc->op == ECH__OP_CONV2D_BWD_DATA;
     const bool weights = desc->op == ECH__OP_CONV2D_BWD_WEIGHTS;
-    if (desc->op != ECH__OP_CONV2D && !data && !weights)
+    if (!ech__is_conv(desc->op))
         return false;
     const ech__operand *w = &desc->operands[ech__weight_operand(desc->op)];
     const int64_t *dims = w->layout.shape.dims, B = cpu->loops->channels;
@@ -706,56 +689,54 @@ static bool is_possible(const ech__cpu *cpu, const ech__kernel_desc *desc)
            is_image(&desc->operands[weights ? 1 : desc->nin], B, false);
 }
 
-static void offer_order(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
-                        const ech__layout *layout, ech__offer *offer)
+static ech_status create_kernel(const ech__kernel_args *args, ech__kernel **out)
 {
-    ech__candidate *candidate = ech__offer_add(offer, desc, "direct", create_kernel);
-    if (!candidate)
-        return;
-    direct_kernel k = sizes_of(cpu, desc, layout);
-    candidate->layouts[ech__weight_operand(desc->op)] = *layout;
-    candidate->scratch_bytes = lay_out(&k, threads, NULL) * (int64_t)sizeof(float);
-    candidate->stands_in = k.o > FEW_CHANNELS || k.i > FEW_CHANNELS;
-}
-
-void ech__direct_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
-                       ech__offer *offer)
-{
-    if (!is_possible(cpu, desc))
-        return;
-    const ech__operand *w = &desc->operands[ech__weight_operand(desc->op)];
-    const int64_t B = cpu->loops->channels;
-    if (!w->free) {
-        if (is_known_order(&w->layout, B))
-            offer_order(cpu, threads, desc, &w->layout, offer);
-        return;
-    }
-    const bool plain = image_from(&desc->operands[0].layout, B).pixel == 1;
-    const weight_order first = plain ? BLOCKED_OUTPUTS : OUTPUTS_INNER;
-    const weight_order last = plain ? BLOCKED_OUTPUTS : INPUTS_INNER;
-    for (int order = first; order <= (int)last; order++) {
-        const ech__layout layout = weight_layout(&w->layout.shape, order, B);
-        offer_order(cpu, threads, desc, &layout, offer);
-    }
-}
-
-static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
-{
-    const int at = ech__weight_operand(desc->op);
-    direct_kernel k = sizes_of(ech__device_state(device), desc, &candidate->layouts[at]);
+    const int at = ech__weight_operand(args->desc->op);
+    direct_kernel k =
+        sizes_of(ech__cpu_of(args->device), args->desc, &args->candidate->layouts[at]);
     k.base = (ech__kernel){.run = run};
-    lay_out(&k, device->threads, binding->scratch);
-    void *const *operands = binding->operands;
-    const bool weights = desc->op == ECH__OP_CONV2D_BWD_WEIGHTS;
+    lay_out(&k, args->device->threads, args->binding->scratch);
+    void *const *operands = args->binding->operands;
+    const bool weights = args->desc->op == ECH__OP_CONV2D_BWD_WEIGHTS;
     k.from.data = operands[0];
-    k.to.data = operands[weights ? 1 : desc->nin];
+    k.to.data = operands[weights ? 1 : args->desc->nin];
     k.given.data = operands[at];
     k.used.data = k.in_place ? forward_weight(&k).data : k.own;
     if (k.has_bias)
         k.b = operands[2];
-    if (weights && desc->attrs.bias)
+    if (weights && args->desc->attrs.bias)
         k.db = operands[3];
-    return ech__kernel_make(device, &k, sizeof k, out);
+    return ech__kernel_make(args->device, &k, sizeof k, out);
+}
+
+static void offer_order(const ech__kernel_desc *desc, const ech__layout *layout, ech__offer *offer)
+{
+    ech__candidate *candidate = ech__offer_add(offer, desc, "direct", create_kernel);
+    if (!candidate)
+        return;
+    direct_kernel k = sizes_of(offer->cpu, desc, layout);
+    candidate->layouts[ech__weight_operand(desc->op)] = *layout;
+    candidate->scratch_bytes = lay_out(&k, offer->device->threads, NULL) * (int64_t)sizeof(float);
+    candidate->stands_in = k.o > FEW_CHANNELS || k.i > FEW_CHANNELS;
+}
+
+void ech__direct_offer(const ech__kernel_desc *desc, ech__offer *offer)
+{
+    if (!is_possible(offer->cpu, desc))
+        return;
+    const ech__operand *w = &desc->operands[ech__weight_operand(desc->op)];
+    const int64_t B = offer->cpu->loops->channels;
+    if (!w->free) {
+        ech__weight_order order;
+        if (ech__weight_order_of(&w->layout, B, &order))
+            offer_order(desc, &w->layout, offer);
+        return;
+    }
+    const bool plain = image_from(&desc->operands[0].layout, B).pixel == 1;
+    const ech__weight_order first = plain ? ECH__BLOCKED_OUTPUTS : ECH__OUTPUTS_INNER;
+    const ech__weight_order last = plain ? ECH__BLOCKED_OUTPUTS : ECH__INPUTS_INNER;
+    for (int order = first; order <= (int)last; order++) {
+        const ech__layout layout = ech__weight_layout(&w->layout.shape, order, B);
+        offer_order(desc, &layout, offer);
+    }
 }

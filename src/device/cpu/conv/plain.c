@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-static ech__create_kernel create_kernel;
-
 enum { ALIGN = 64, PIECE = 4096 };
 
 /* An operand that is not row-major, and its row-major copy. */
@@ -45,27 +43,6 @@ static int64_t copy_bytes(const ech__layout *layout)
         elems > INT64_MAX / ALIGN)
         return 0;
     return ech__round_up(elems * (int64_t)sizeof(float), ALIGN);
-}
-
-void ech__plain_offer(ech__device *device, const ech__kernel_desc *desc, ech__offer *offer)
-{
-    const ech__kernel_desc plain = row_major(desc);
-    ech__candidate found[ECH__MAX_CANDIDATES];
-    int count;
-    if (desc->op == ECH__OP_LINEAR_ADD_WEIGHTS) /* planned as product and addition then */
-        return;
-    for (int i = 0; i < desc->nin + desc->nout; i++) {
-        if (desc->operands[i].dtype != ECH_F32)
-            return;
-    }
-    if (ech__reference_table.candidates(device, &plain, found, &count) != ECH_OK || !count)
-        return;
-    ech__candidate *candidate = ech__offer_add(offer, desc, "plain", create_kernel);
-    if (!candidate)
-        return;
-    candidate->is_fallback = true;
-    for (int i = 0; i < desc->nin + desc->nout; i++)
-        candidate->scratch_bytes += copy_bytes(&candidate->layouts[i]);
 }
 
 /* ---- running ---- */
@@ -131,21 +108,41 @@ static void copy_operands(plain_kernel *k, const ech__kernel_desc *desc, ech__bi
     binding->scratch = scratch;
 }
 
-static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
+static ech_status create_kernel(const ech__kernel_args *args, ech__kernel **out)
 {
     const plain_kernel empty = {.base = {.run = run, .destroy = destroy}};
-    ECH_TRY(ech__kernel_make(device, &empty, sizeof empty, out));
+    ECH_TRY(ech__kernel_make(args->device, &empty, sizeof empty, out));
     plain_kernel *k = (plain_kernel *)*out;
-    memcpy(k->layouts, candidate->layouts, sizeof k->layouts);
-    ech__binding rows = *binding;
-    copy_operands(k, desc, &rows);
+    memcpy(k->layouts, args->candidate->layouts, sizeof k->layouts);
+    ech__binding rows = *args->binding;
+    copy_operands(k, args->desc, &rows);
+    const ech__kernel_desc plain = row_major(args->desc);
+    ech__candidate found[ECH__MAX_CANDIDATES];
+    int count;
+    ech_status status = ech__reference_table.candidates(args->device, &plain, found, &count);
+    if (status == ECH_OK)
+        status =
+            found[0].create(&(ech__kernel_args){args->device, &plain, &found[0], &rows}, &k->inner);
+    return ech__kernel_made(status, out);
+}
+
+void ech__plain_offer(const ech__kernel_desc *desc, ech__offer *offer)
+{
     const ech__kernel_desc plain = row_major(desc);
     ech__candidate found[ECH__MAX_CANDIDATES];
     int count;
-    ech_status status = ech__reference_table.candidates(device, &plain, found, &count);
-    if (status == ECH_OK)
-        status = found[0].create(device, &plain, &found[0], &rows, &k->inner);
-    return ech__kernel_made(status, out);
+    if (desc->op == ECH__OP_LINEAR_ADD_WEIGHTS) /* planned as product and addition then */
+        return;
+    for (int i = 0; i < desc->nin + desc->nout; i++) {
+        if (desc->operands[i].dtype != ECH_F32)
+            return;
+    }
+    if (ech__reference_table.candidates(offer->device, &plain, found, &count) != ECH_OK || !count)
+        return;
+    ech__candidate *candidate = ech__offer_add(offer, desc, "plain", create_kernel);
+    if (!candidate)
+        return;
+    candidate->is_fallback = true;
+    for (int i = 0; i < desc->nin + desc->nout; i++)
+        candidate->scratch_bytes += copy_bytes(&candidate->layouts[i]);
 }

@@ -19,8 +19,6 @@
 #include <omp.h>
 #include <string.h>
 
-static ech__create_kernel create_kernel;
-
 enum {
     POINTS = ECH__WINOGRAD_POINTS,
     TAPS = ECH__WINOGRAD_TAPS,
@@ -33,15 +31,12 @@ enum {
     DEPTH = 128,      /* tiles of a sum over tiles at a time */
 };
 
-/* The order of the weight, or of its gradient; the blocked ones are [O/B][I/B][3][3][B][B]. */
-typedef enum weight_order { OUTPUTS_INNER, INPUTS_INNER, ROW_MAJOR, WEIGHT_ORDERS } weight_order;
-
 typedef struct wino_kernel {
     ech__kernel base;
     const ech__winograd_loops *loops;
     ech__op op;
     bool relu;
-    weight_order order;
+    ech__weight_order order;  /* of the weight, or of its gradient: not blocked by outputs only */
     int64_t n, i, o;          /* images, channels of x, channels of y */
     ech__winograd_image from; /* what the tiles of 6 x 6 are cut from: x; backward data: dy */
     ech__winograd_image to;   /* y or dx; backward weights: dy */
@@ -63,9 +58,9 @@ static const float *taps_of(const wino_kernel *k, int64_t o, int64_t i, bool out
                             float *buffer)
 {
     const int64_t B = k->loops->channels;
-    if (k->order != ROW_MAJOR) {
+    if (k->order != ECH__ROW_MAJOR) {
         const float *taps = k->w + (o * ceil_div(k->i, B) + i) * TAPS * B * B;
-        if ((k->order == OUTPUTS_INNER) == outputs_inner)
+        if ((k->order == ECH__OUTPUTS_INNER) == outputs_inner)
             return taps;
         k->loops->transpose(taps, buffer);
         return buffer;
@@ -109,10 +104,10 @@ static void store_weight_gradient(const wino_kernel *k, range vectors, const flo
     for (int64_t o = vectors.first; o < vectors.end; o++) {
         for (int64_t i = 0; i < blocks; i++, m += B * B) {
             float *to = k->dw + (o * blocks + i) * TAPS * B * B;
-            k->loops->weight_gradient(m, stride, k->order == OUTPUTS_INNER ? to : buffer[0]);
-            if (k->order == INPUTS_INNER)
+            k->loops->weight_gradient(m, stride, k->order == ECH__OUTPUTS_INNER ? to : buffer[0]);
+            if (k->order == ECH__INPUTS_INNER)
                 k->loops->transpose(buffer[0], to);
-            if (k->order != ROW_MAJOR)
+            if (k->order != ECH__ROW_MAJOR)
                 continue;
             const int64_t outputs = least(B, k->o - o * B), inputs = least(B, k->i - i * B);
             for (int64_t q = 0; q < outputs; q++) {
@@ -177,22 +172,6 @@ static void convolve_by_tiles(const wino_kernel *k, float *piece)
     }
 }
 
-/* The images are kept: chunks of the result's channels. */
-static void convolve_by_channels(const wino_kernel *k, float *piece)
-{
-    const range all = {0, k->tiles};
-    transform_input(k, share_of(k->from.blocks), all, k->kept, k->kept_stride);
-#pragma omp barrier
-    float *m = piece + POINTS * k->piece_a_stride;
-    const range chunks = share_of(ceil_div(k->to.blocks, k->chunk));
-    for (int64_t c = chunks.first; c < chunks.end; c++) {
-        const range vectors = {c * k->chunk, least((c + 1) * k->chunk, k->to.blocks)};
-        transform_weight(k, vectors, piece, k->piece_a_stride);
-        products(k, all, vectors, k->kept, k->kept_stride, piece, k->piece_a_stride, m,
-                 k->piece_b_stride);
-    }
-}
-
 /* ---- backward weights ---- */
 
 static void bias_gradient(const wino_kernel *k)
@@ -252,8 +231,10 @@ static void weights_by_tiles(const wino_kernel *k)
     store_weight_gradient(k, outputs, k->kept + outputs.first * inputs * B, k->kept_stride);
 }
 
-/* The images are kept: chunks of outputs. */
-static void weights_by_channels(const wino_kernel *k, float *piece)
+/* ---- any direction ---- */
+
+/* The images are kept: chunks of the result's channels, or of outputs. */
+static void by_channels(const wino_kernel *k, float *piece)
 {
     const range all = {0, k->tiles};
     transform_input(k, share_of(k->from.blocks), all, k->kept, k->kept_stride);
@@ -262,6 +243,12 @@ static void weights_by_channels(const wino_kernel *k, float *piece)
     const range chunks = share_of(ceil_div(k->to.blocks, k->chunk));
     for (int64_t c = chunks.first; c < chunks.end; c++) {
         const range vectors = {c * k->chunk, least((c + 1) * k->chunk, k->to.blocks)};
+        if (k->op != ECH__OP_CONV2D_BWD_WEIGHTS) {
+            transform_weight(k, vectors, piece, k->piece_a_stride);
+            products(k, all, vectors, k->kept, k->kept_stride, piece, k->piece_a_stride, m,
+                     k->piece_b_stride);
+            continue;
+        }
         transform_gradient(k, vectors, all, piece, k->piece_a_stride);
         tile_products(k, k->tiles, vectors.end - vectors.first, false, k->kept, k->kept_stride,
                       piece, k->piece_a_stride, m, k->piece_b_stride, (range){0, POINTS});
@@ -282,19 +269,14 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
 #pragma omp parallel num_threads(k->base.device->threads)
     {
         float *piece = k->pieces + omp_get_thread_num() * k->piece_size;
-        if (k->op != ECH__OP_CONV2D_BWD_WEIGHTS) {
-            if (k->keep_images)
-                convolve_by_channels(k, piece);
-            else
-                convolve_by_tiles(k, piece);
-        } else {
-            if (k->keep_images)
-                weights_by_channels(k, piece);
-            else
-                weights_by_tiles(k);
-            if (k->db)
-                bias_gradient(k);
-        }
+        if (k->keep_images)
+            by_channels(k, piece);
+        else if (k->op != ECH__OP_CONV2D_BWD_WEIGHTS)
+            convolve_by_tiles(k, piece);
+        else
+            weights_by_tiles(k);
+        if (k->db)
+            bias_gradient(k);
     }
     return ECH_OK;
 }
@@ -386,47 +368,15 @@ static wino_kernel sizes_of(const ech__winograd_loops *loops, const ech__kernel_
 
 /* ---- what is offered ---- */
 
-static ech__layout weight_layout(const ech__shape *shape, weight_order order, int64_t B)
-{
-    if (order == ROW_MAJOR)
-        return ech__layout_plain(shape);
-    const int64_t outputs = ech__round_up(shape->dims[0], B);
-    const int64_t inputs = ech__round_up(shape->dims[1], B);
-    const int inner = order == OUTPUTS_INNER ? 0 : 1;
-    return (ech__layout){.shape = *shape,
-                         .padded = {outputs, inputs, 3, 3},
-                         .strides = {inputs * TAPS * B, TAPS * B * B, 3 * B * B, B * B},
-                         .nblocks = 2,
-                         .block_axis = {1 - inner, inner},
-                         .block_size = {B, B}};
-}
-
-static bool weight_order_of(const ech__layout *layout, int64_t B, weight_order *out)
-{
-    for (int order = 0; order < WEIGHT_ORDERS; order++) {
-        const ech__layout known = weight_layout(&layout->shape, order, B);
-        *out = order;
-        if (ech__layout_equal(layout, &known))
-            return true;
-    }
-    return false;
-}
-
 static bool is_blocked_image(const ech__operand *operand, int64_t B)
 {
-    if (operand->dtype != ECH_F32 || operand->layout.shape.ndims != 4 || operand->free)
-        return false;
-    const ech__layout blocked = ech__layout_blocked_channels(&operand->layout.shape, B);
-    return ech__layout_equal(&operand->layout, &blocked);
+    return operand->dtype == ECH_F32 && !operand->free && ech__is_blocked(&operand->layout, B);
 }
 
 static bool is_possible(const ech__winograd_loops *loops, const ech__kernel_desc *desc)
 {
-    if (desc->op != ECH__OP_CONV2D && desc->op != ECH__OP_CONV2D_BWD_DATA &&
-        desc->op != ECH__OP_CONV2D_BWD_WEIGHTS)
-        return false;
     const ech__attrs *a = &desc->attrs;
-    if (a->kernel != 3 || a->stride != 1 || a->pad > 2)
+    if (!ech__is_conv(desc->op) || a->kernel != 3 || a->stride != 1 || a->pad > 2)
         return false;
     const int64_t B = loops->channels;
     return desc->operands[ech__weight_operand(desc->op)].dtype == ECH_F32 &&
@@ -434,55 +384,52 @@ static bool is_possible(const ech__winograd_loops *loops, const ech__kernel_desc
            is_blocked_image(&desc->operands[result_operand(desc)], B);
 }
 
-void ech__winograd_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
-                         ech__offer *offer)
+static ech_status create_kernel(const ech__kernel_args *args, ech__kernel **out)
 {
-    const ech__winograd_loops *loops = cpu->loops->winograd;
+    const ech__loops *loops = ech__cpu_of(args->device)->loops;
+    wino_kernel k = sizes_of(loops->winograd, args->desc);
+    k.base = (ech__kernel){.run = run};
+    void *const *at = args->binding->operands;
+    const int weight = ech__weight_operand(args->desc->op);
+    ech__weight_order_of(&args->candidate->layouts[weight], k.loops->channels, &k.order);
+    k.from.data = at[0];
+    k.to.data = at[result_operand(args->desc)];
+    if (args->desc->op == ECH__OP_CONV2D_BWD_WEIGHTS) {
+        k.dw = at[weight];
+        k.db = args->desc->attrs.bias ? at[weight + 1] : NULL;
+    } else {
+        k.w = at[weight];
+        k.b = k.biased ? at[2] : NULL;
+    }
+    lay_out(&k, args->device->threads);
+    k.kept = args->binding->scratch;
+    k.pieces = k.kept + POINTS * k.kept_stride;
+    k.bias = k.pieces + k.pieces_size;
+    return ech__kernel_make(args->device, &k, sizeof k, out);
+}
+
+void ech__winograd_offer(const ech__kernel_desc *desc, ech__offer *offer)
+{
+    const ech__winograd_loops *loops = offer->cpu->loops->winograd;
     if (!is_possible(loops, desc))
         return;
     const int at = ech__weight_operand(desc->op);
     const ech__operand *weight = &desc->operands[at];
     wino_kernel k = sizes_of(loops, desc);
     const int64_t B = loops->channels;
-    weight_order first = OUTPUTS_INNER, last = INPUTS_INNER;
+    ech__weight_order first = ECH__OUTPUTS_INNER, last = ECH__INPUTS_INNER;
     if (!weight->free) {
-        if (!weight_order_of(&weight->layout, B, &first))
+        if (!ech__weight_order_of(&weight->layout, B, &first) || first == ECH__BLOCKED_OUTPUTS)
             return;
         last = first;
     }
-    const int64_t floats = lay_out(&k, threads);
+    const int64_t floats = lay_out(&k, offer->device->threads);
     for (int order = first; order <= (int)last; order++) {
         ech__candidate *candidate = ech__offer_add(offer, desc, "winograd", create_kernel);
         if (!candidate)
             return;
-        candidate->layouts[at] = weight_layout(&weight->layout.shape, order, B);
+        candidate->layouts[at] = ech__weight_layout(&weight->layout.shape, order, B);
         candidate->scratch_bytes = floats * (int64_t)sizeof(float);
         candidate->only_timed = true;
     }
-}
-
-static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
-{
-    const ech__cpu *cpu = ech__device_state(device);
-    wino_kernel k = sizes_of(cpu->loops->winograd, desc);
-    k.base = (ech__kernel){.run = run};
-    void *const *at = binding->operands;
-    const int weight = ech__weight_operand(desc->op);
-    weight_order_of(&candidate->layouts[weight], k.loops->channels, &k.order);
-    k.from.data = at[0];
-    k.to.data = at[result_operand(desc)];
-    if (desc->op == ECH__OP_CONV2D_BWD_WEIGHTS) {
-        k.dw = at[weight];
-        k.db = desc->attrs.bias ? at[weight + 1] : NULL;
-    } else {
-        k.w = at[weight];
-        k.b = k.biased ? at[2] : NULL;
-    }
-    lay_out(&k, device->threads);
-    k.kept = binding->scratch;
-    k.pieces = k.kept + POINTS * k.kept_stride;
-    k.bias = k.pieces + k.pieces_size;
-    return ech__kernel_make(device, &k, sizeof k, out);
 }

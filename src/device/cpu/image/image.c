@@ -12,8 +12,6 @@
 #include <omp.h>
 #include <string.h>
 
-static ech__create_kernel create_kernel;
-
 enum { BLOCK = ECH__IMAGE_BLOCK, UNIT = ECH__IMAGE_UNIT, PIECE = 128 };
 
 typedef struct image_kernel image_kernel;
@@ -26,7 +24,6 @@ struct image_kernel {
     int nin;
     int64_t N, C, blocks; /* blocks of B channels */
     ech__windows windows; /* H, W: of the image; the rest: of a pool */
-    bool plain;           /* flatten, unflatten: both sides are row-major */
     int64_t groups;       /* units of each block */
     void *at[ECH__MAX_OPERANDS];
     ech__ports ports;
@@ -362,7 +359,7 @@ static int64_t row_offset(const image_kernel *k, int64_t plane, int64_t block)
     return (plane / k->blocks * k->C + block * k->loops->channels) * pixels_of(k);
 }
 
-/* Both sides have the same layout. */
+/* Flattening where both sides lie alike. */
 static void copy_all(const image_kernel *k)
 {
     const int64_t bytes = ech__dtype_bytes(k->ports.dtype[0]);
@@ -372,10 +369,6 @@ static void copy_all(const image_kernel *k)
 static void flatten(const image_kernel *k)
 {
     const int64_t xs = x_plane(k), pixels = pixels_of(k);
-    if (k->plain) {
-        copy_all(k);
-        return;
-    }
     FOR_PLANES(k, {
         const int64_t to = row_offset(k, plane, block);
         k->loops->flatten(pixels, valid_of(k, block), ech__port_in(&k->ports, 0, plane * xs, xs),
@@ -387,10 +380,6 @@ static void flatten(const image_kernel *k)
 static void unflatten(const image_kernel *k)
 {
     const int64_t xs = x_plane(k), pixels = pixels_of(k);
-    if (k->plain) {
-        copy_all(k);
-        return;
-    }
     FOR_PLANES(k, {
         const int64_t from = row_offset(k, plane, block);
         k->loops->unflatten(pixels, valid_of(k, block),
@@ -448,8 +437,7 @@ static bool layouts_fit(const ech__kernel_desc *desc, int64_t B)
             if (layout->shape.ndims != 4)
                 return false;
         }
-        const ech__layout blocked = ech__layout_blocked_channels(&layout->shape, B);
-        if (!ech__layout_equal(layout, &blocked))
+        if (!ech__is_blocked(layout, B))
             return false;
     }
     return true;
@@ -487,8 +475,9 @@ static void measure(image_kernel *k, const ech__vec *vec, const ech__kernel_desc
         k->windows.P = y->dims[2];
         k->windows.Q = y->dims[3];
     }
-    k->plain = ech__layout_is_plain(&image->layout) ||
-               (x[2] * x[3] == 1 && k->C % k->loops->channels == 0);
+    const bool alike = ech__layout_is_plain(&image->layout) ||
+                       (x[2] * x[3] == 1 && k->C % k->loops->channels == 0);
+    k->fn = alike && is_flattening(desc->op) ? copy_all : table[desc->op].fn;
     k->groups = table[desc->op].sums ? groups_of(k->N, pixels_of(k)) : 0;
     k->ports = ech__ports_of(vec, desc, largest_piece(k, desc->op));
 }
@@ -509,19 +498,6 @@ static bool types_fit(const ech__kernel_desc *desc)
     return dtype == ECH_F32 || ech__dtype_is_low(dtype);
 }
 
-void ech__image_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
-                      ech__offer *offer)
-{
-    if (!table[desc->op].fn || !types_fit(desc) || !layouts_fit(desc, cpu->loops->channels))
-        return;
-    ech__candidate *candidate = ech__offer_add(offer, desc, "image", create_kernel);
-    if (!candidate)
-        return;
-    image_kernel k = {.loops = cpu->loops->image};
-    measure(&k, cpu->loops->vec, desc);
-    candidate->scratch_bytes = sums_bytes(&k, desc->op) + ech__ports_bytes(&k.ports, threads);
-}
-
 static ech_status run(ech__kernel *base, const ech__scalars *scalars)
 {
     (void)scalars;
@@ -530,19 +506,27 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
     return ECH_OK;
 }
 
-static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
+static ech_status create_kernel(const ech__kernel_args *args, ech__kernel **out)
 {
-    (void)candidate;
-    const ech__cpu *cpu = ech__device_state(device);
-    image_kernel k = {.base = {.run = run},
-                      .loops = cpu->loops->image,
-                      .fn = table[desc->op].fn,
-                      .scratch = binding->scratch};
-    measure(&k, cpu->loops->vec, desc);
-    ech__ports_bind(&k.ports, desc, binding, (char *)binding->scratch + sums_bytes(&k, desc->op));
-    for (int i = 0; i < desc->nin + desc->nout; i++)
-        k.at[i] = binding->operands[i];
-    return ech__kernel_make(device, &k, sizeof k, out);
+    const ech__loops *loops = ech__cpu_of(args->device)->loops;
+    image_kernel k = {
+        .base = {.run = run}, .loops = loops->image, .scratch = args->binding->scratch};
+    measure(&k, loops->vec, args->desc);
+    ech__ports_bind(&k.ports, args->desc, args->binding,
+                    (char *)args->binding->scratch + sums_bytes(&k, args->desc->op));
+    memcpy(k.at, args->binding->operands, sizeof k.at);
+    return ech__kernel_make(args->device, &k, sizeof k, out);
+}
+
+void ech__image_offer(const ech__kernel_desc *desc, ech__offer *offer)
+{
+    if (!table[desc->op].fn || !types_fit(desc) || !layouts_fit(desc, offer->cpu->loops->channels))
+        return;
+    ech__candidate *candidate = ech__offer_add(offer, desc, "image", create_kernel);
+    if (!candidate)
+        return;
+    image_kernel k = {.loops = offer->cpu->loops->image};
+    measure(&k, offer->cpu->loops->vec, desc);
+    candidate->scratch_bytes =
+        sums_bytes(&k, desc->op) + ech__ports_bytes(&k.ports, offer->device->threads);
 }

@@ -5,6 +5,8 @@
 #include "device/cpu/int8/winograd.h"
 #include "device/cpu/vec/width.h"
 
+#include <string.h>
+
 /* 16 numbers of s16, or 8 of s32. The compiler turns * 4 and the like into shifts. Sums that
  * wrap around are meant to. */
 typedef int16_t v16 __attribute__((vector_size(32)));
@@ -16,6 +18,14 @@ enum {
     ROWS = ECH__INT8_WINO_ROWS,
     WIDE = ECH__INT8_WINO_WIDE,
 };
+
+/* Two neighbours in every pair of lanes. */
+INLINE __m256i pair_of(const int16_t *x)
+{
+    int32_t pair;
+    memcpy(&pair, x, sizeof pair);
+    return _mm256_set1_epi32(pair);
+}
 
 /* How eight neighbouring outputs become numbers of y. */
 typedef struct factors {

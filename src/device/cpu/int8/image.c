@@ -9,8 +9,6 @@
 #include <omp.h>
 #include <string.h>
 
-static ech__create_kernel create_kernel;
-
 enum { PIECE = 1024 }; /* numbers that are converted at a time */
 
 typedef struct int8_kernel int8_kernel;
@@ -264,9 +262,7 @@ static bool layouts_fit(const ech__kernel_desc *desc, int64_t B)
         const ech__layout *layout = &desc->operands[i].layout;
         const bool rows = layout->shape.ndims != 4 ||
                           (desc->op == ECH__OP_QUANTIZE && i == 0 && ech__layout_is_plain(layout));
-        const ech__layout wanted = rows ? ech__layout_plain(&layout->shape)
-                                        : ech__layout_blocked_channels(&layout->shape, B);
-        if (!ech__layout_equal(layout, &wanted))
+        if (rows ? !ech__layout_is_plain(layout) : !ech__is_blocked(layout, B))
             return false;
     }
     return true;
@@ -286,18 +282,6 @@ static void measure(const ech__cpu *cpu, const ech__kernel_desc *desc, int8_kern
     ech__layout_extent(&desc->operands[0].layout, &k->n);
 }
 
-void ech__int8_image_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
-                           ech__offer *offer)
-{
-    if (!functions[desc->op] || !layouts_fit(desc, cpu->loops->channels))
-        return;
-    ech__candidate *candidate = ech__offer_add(offer, desc, "int8 loops", create_kernel);
-    int8_kernel k;
-    measure(cpu, desc, &k);
-    if (candidate && desc->op == ECH__OP_QMAXPOOL2D)
-        candidate->scratch_bytes = threads * line_bytes(&k);
-}
-
 static ech_status run(ech__kernel *base, const ech__scalars *scalars)
 {
     (void)scalars;
@@ -306,16 +290,23 @@ static ech_status run(ech__kernel *base, const ech__scalars *scalars)
     return ECH_OK;
 }
 
-static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
+static ech_status create_kernel(const ech__kernel_args *args, ech__kernel **out)
 {
-    (void)candidate;
     int8_kernel k;
-    measure(ech__device_state(device), desc, &k);
+    measure(ech__cpu_of(args->device), args->desc, &k);
     k.base = (ech__kernel){.run = run};
-    for (int i = 0; i < desc->nin + desc->nout; i++)
-        k.at[i] = binding->operands[i];
-    k.scratch = binding->scratch;
-    return ech__kernel_make(device, &k, sizeof k, out);
+    memcpy(k.at, args->binding->operands, sizeof k.at);
+    k.scratch = args->binding->scratch;
+    return ech__kernel_make(args->device, &k, sizeof k, out);
+}
+
+void ech__int8_image_offer(const ech__kernel_desc *desc, ech__offer *offer)
+{
+    if (!functions[desc->op] || !layouts_fit(desc, offer->cpu->loops->channels))
+        return;
+    ech__candidate *candidate = ech__offer_add(offer, desc, "int8 loops", create_kernel);
+    int8_kernel k;
+    measure(offer->cpu, desc, &k);
+    if (candidate && desc->op == ECH__OP_QMAXPOOL2D)
+        candidate->scratch_bytes = offer->device->threads * line_bytes(&k);
 }

@@ -12,8 +12,6 @@
 #include <omp.h>
 #include <string.h>
 
-static ech__create_kernel create_kernel;
-
 enum {
     EIGHT = ECH__INT8_OUTPUTS,
     PAIR = ECH__INT8_PAIR,
@@ -239,11 +237,20 @@ static ech__layout weight_layout(const ech__shape *shape, int64_t block)
     return layout;
 }
 
-void ech__int8_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
-                     ech__offer *offer)
+static ech_status create_kernel(const ech__kernel_args *args, ech__kernel **out)
 {
     product k;
-    measure(cpu, desc, &k);
+    measure(ech__cpu_of(args->device), args->desc, &k);
+    k.base = (ech__kernel){.run = run, .prepare = prepare};
+    ech__int8_layer_bind(&k.layer, args->binding);
+    k.staged = args->binding->scratch;
+    return ech__kernel_make(args->device, &k, sizeof k, out);
+}
+
+void ech__int8_offer(const ech__kernel_desc *desc, ech__offer *offer)
+{
+    product k;
+    measure(offer->cpu, desc, &k);
     const ech__layout weight = weight_layout(&desc->operands[1].layout.shape, k.layer.B);
     if (!ech__int8_layer_fits(&k.layer, desc) ||
         (!desc->operands[1].free && !ech__layout_equal(&desc->operands[1].layout, &weight)))
@@ -254,18 +261,5 @@ void ech__int8_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *d
     candidate->layouts[1] = weight;
     candidate->scratch_bytes = k.group * k.staged_image * (int64_t)sizeof(int16_t);
     candidate->kept_bytes = ech__int8_layer_bytes(&k.layer);
-    ech__int8_wino_offer(cpu, threads, desc, candidate, offer);
-}
-
-static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
-{
-    (void)candidate;
-    product k;
-    measure(ech__device_state(device), desc, &k);
-    k.base = (ech__kernel){.run = run, .prepare = prepare};
-    ech__int8_layer_bind(&k.layer, binding);
-    k.staged = binding->scratch;
-    return ech__kernel_make(device, &k, sizeof k, out);
+    ech__int8_wino_offer(desc, candidate, offer);
 }

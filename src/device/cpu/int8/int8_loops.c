@@ -1,8 +1,8 @@
 /* Plain loops that the compiler turns into vectors. */
 #include "device/cpu/int8/int8.h"
 #include "device/cpu/vec/width.h"
+#include "graph/op_quant.h"
 
-#include <math.h>
 #include <string.h>
 
 static void to_f32(int64_t n, const void *src, ech_dtype type, float *restrict dst)
@@ -20,13 +20,6 @@ static void to_f32(int64_t n, const void *src, ech_dtype type, float *restrict d
     }
 }
 
-/* What is not a number becomes the lower limit. */
-static inline float within(float value, float low, float high)
-{
-    value = value > low ? value : low;
-    return rintf(value < high ? value : high);
-}
-
 static void from_f32(int64_t n, const float *restrict src, ech_dtype type, void *dst)
 {
     int8_t *restrict s8 = dst;
@@ -35,10 +28,10 @@ static void from_f32(int64_t n, const float *restrict src, ech_dtype type, void 
         memcpy(dst, src, (size_t)n * sizeof *src);
     } else if (type == ECH_S8) {
         for (int64_t i = 0; i < n; i++)
-            s8[i] = (int8_t)(int32_t)within(src[i], -128, 127);
+            s8[i] = (int8_t)(int32_t)ech__round_within(src[i], -128, 127);
     } else {
         for (int64_t i = 0; i < n; i++)
-            u8[i] = (uint8_t)(int32_t)within(src[i], 0, 255);
+            u8[i] = (uint8_t)(int32_t)ech__round_within(src[i], 0, 255);
     }
 }
 
@@ -73,8 +66,8 @@ static void add(int64_t n, const float *restrict a, float scale, const float *re
         const int64_t n = s->n; /* a byte that is written might be one of s->n */                  \
         const float scale = s->scale, scale2 = s->scale2, lowest = s->relu ? 0 : (low);            \
         for (int64_t i = 0; i < n; i++)                                                            \
-            y[i] = (y_number)(int32_t)within((float)a[i] * scale + (float)b[i] * scale2, lowest,   \
-                                             high);                                                \
+            y[i] = (y_number)(int32_t)ech__round_within(                                           \
+                (float)a[i] * scale + (float)b[i] * scale2, lowest, high);                         \
     }
 ADD_BYTES(add_sss, int8_t, int8_t, int8_t, -128, 127)
 ADD_BYTES(add_ssu, int8_t, int8_t, uint8_t, 0, 255)
@@ -97,7 +90,7 @@ static void round_scaled(int64_t n, const float *x, const float *restrict scale,
 {
     for (int64_t i = 0; i < n; i += period) {
         for (int64_t c = 0; c < period; c++)
-            dst[i + c] = within(x[i + c] * scale[c], low, high);
+            dst[i + c] = ech__round_within(x[i + c] * scale[c], low, high);
     }
 }
 

@@ -38,10 +38,7 @@ bool ech__int8_layer_fits(const ech__int8_layer *layer, const ech__kernel_desc *
 {
     for (int i = 0; i < 5; i += 4) { /* x and y */
         const ech__layout *layout = &desc->operands[i].layout;
-        const ech__layout wanted = layer->image
-                                       ? ech__layout_blocked_channels(&layout->shape, layer->B)
-                                       : ech__layout_plain(&layout->shape);
-        if (!ech__layout_equal(layout, &wanted))
+        if (layer->image ? !ech__is_blocked(layout, layer->B) : !ech__layout_is_plain(layout))
             return false;
     }
     return layer->K * layer->K * layer->I <= INT32_MAX / (255 * 128);

@@ -3,8 +3,6 @@
 #include "device/cpu/int8/int8.h"
 #include "device/cpu/int8/avx2.h"
 
-#include <string.h>
-
 enum { EIGHT = ECH__INT8_OUTPUTS, FOUR = 4 };
 
 /* Up to four rows of a panel, all of type s8 or u8. */
@@ -32,13 +30,6 @@ INLINE void store_f32(const ech__int8_tile *t, const factors *f, int panel, int 
     _mm256_storeu_ps(buffer, scaled_relu(f, acc));
     memcpy((float *)t->y[row] + panel * t->y_panel, buffer,
            (size_t)t->valid[panel] * sizeof *buffer);
-}
-
-INLINE __m256i pair_of(const int16_t *x)
-{
-    int32_t pair;
-    memcpy(&pair, x, sizeof pair);
-    return _mm256_set1_epi32(pair);
 }
 
 INLINE void tile_of(const ech__int8_tile *t, const int rows, const int panels)

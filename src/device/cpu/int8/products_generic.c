@@ -1,23 +1,15 @@
 /* For processors without AVX2: the same sums, one by one. */
 #include "device/cpu/int8/int8.h"
-
-#include <math.h>
-
-/* Also right where what is compared is not a number: it becomes the lower limit. */
-static float within(float value, float low, float high)
-{
-    value = value > low ? value : low;
-    return rintf(value < high ? value : high);
-}
+#include "graph/op_quant.h"
 
 static void store(ech_dtype type, bool relu, float value, void *y, int64_t at)
 {
     if (type == ECH_F32)
         ((float *)y)[at] = relu && value < 0 ? 0 : value; /* a NaN stays one */
     else if (type == ECH_S8)
-        ((int8_t *)y)[at] = (int8_t)within(value, relu ? 0 : -128, 127);
+        ((int8_t *)y)[at] = (int8_t)ech__round_within(value, relu ? 0 : -128, 127);
     else
-        ((uint8_t *)y)[at] = (uint8_t)within(value, 0, 255);
+        ((uint8_t *)y)[at] = (uint8_t)ech__round_within(value, 0, 255);
 }
 
 static void tile(const ech__int8_tile *t)

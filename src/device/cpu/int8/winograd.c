@@ -9,8 +9,6 @@
 #include <omp.h>
 #include <string.h>
 
-static ech__create_kernel create_kernel;
-
 enum {
     TILE = ECH__INT8_WINO_TILE,
     KINDS = ECH__INT8_WINO_KINDS,
@@ -268,10 +266,20 @@ static void measure(const ech__cpu *cpu, int threads, const ech__kernel_desc *de
                                         .y_pixel = l->B * bytes};
 }
 
-void ech__int8_wino_offer(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
-                          const ech__candidate *like, ech__offer *offer)
+static ech_status create_kernel(const ech__kernel_args *args, ech__kernel **out)
 {
-    const ech__int8_winograd_loops *loops = loops_of(cpu, &desc->attrs);
+    wino k;
+    measure(ech__cpu_of(args->device), args->device->threads, args->desc, &k);
+    k.base = (ech__kernel){.run = run, .prepare = prepare};
+    k.u = ech__int8_layer_bind(&k.layer, args->binding);
+    k.own = args->binding->scratch;
+    return ech__kernel_make(args->device, &k, sizeof k, out);
+}
+
+void ech__int8_wino_offer(const ech__kernel_desc *desc, const ech__candidate *like,
+                          ech__offer *offer)
+{
+    const ech__int8_winograd_loops *loops = loops_of(offer->cpu, &desc->attrs);
     const int64_t channels = desc->operands[0].layout.shape.dims[1];
     if (desc->op != ECH__OP_QCONV2D || !loops || channels % 16 ||
         part_of(loops, channels, desc->attrs.bound) == 0)
@@ -280,21 +288,8 @@ void ech__int8_wino_offer(const ech__cpu *cpu, int threads, const ech__kernel_de
     if (!candidate)
         return;
     wino k;
-    measure(cpu, threads, desc, &k);
+    measure(offer->cpu, offer->device->threads, desc, &k);
     candidate->layouts[1] = like->layouts[1];
-    candidate->scratch_bytes = threads * own_bytes(&k);
+    candidate->scratch_bytes = offer->device->threads * own_bytes(&k);
     candidate->kept_bytes = ech__int8_layer_bytes(&k.layer) + u_bytes(&k);
-}
-
-static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
-{
-    (void)candidate;
-    wino k;
-    measure(ech__device_state(device), device->threads, desc, &k);
-    k.base = (ech__kernel){.run = run, .prepare = prepare};
-    k.u = ech__int8_layer_bind(&k.layer, binding);
-    k.own = binding->scratch;
-    return ech__kernel_make(device, &k, sizeof k, out);
 }

@@ -9,8 +9,6 @@
  */
 #include "device/cpu/int8/avx2.h"
 
-#include <string.h>
-
 enum { POINTS = SIDE * SIDE };
 
 /* ---- weight: G g G' ---- */
@@ -146,13 +144,6 @@ static void input(const ech__int8_wino_input *t)
 }
 
 /* ---- products ---- */
-
-INLINE __m256i pair_of(const int16_t *x)
-{
-    int32_t pair;
-    memcpy(&pair, x, sizeof pair);
-    return _mm256_set1_epi32(pair);
-}
 
 /* As in products_avx2.c, with weights of 16 bits and sums as results. */
 INLINE void product_of(const ech__int8_wino_product *t, int64_t first, const int rows)

@@ -16,8 +16,6 @@
 #include <string.h>
 #include <strings.h>
 
-static ech__create_kernel create_kernel;
-
 void ech__blas_open(void)
 {
     openblas_set_num_threads(1);
@@ -170,6 +168,17 @@ static bool fits_int(int64_t value)
     return value <= INT32_MAX;
 }
 
+static ech_status create_kernel(const ech__kernel_args *args, ech__kernel **out)
+{
+    const ech__loops *loops = ech__cpu_of(args->device)->loops;
+    blas_kernel k = {.base = {.run = run},
+                     .vec = loops->vec,
+                     .op = args->desc->op,
+                     .l = ech__linear_of(args->desc, args->binding)};
+    blas_layout(&args->candidate->layouts[ech__weight_operand(args->desc->op)], &k.by_columns);
+    return ech__kernel_make(args->device, &k, sizeof k, out);
+}
+
 void ech__blas_offer_linear(const ech__kernel_desc *desc, const ech__layout *weight,
                             ech__offer *offer)
 {
@@ -181,17 +190,4 @@ void ech__blas_offer_linear(const ech__kernel_desc *desc, const ech__layout *wei
     ech__candidate *candidate = ech__offer_add(offer, desc, "openblas", create_kernel);
     if (candidate)
         candidate->layouts[ech__weight_operand(desc->op)] = *weight;
-}
-
-static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
-{
-    const ech__cpu *cpu = ech__device_state(device);
-    blas_kernel k = {.base = {.run = run},
-                     .vec = cpu->loops->vec,
-                     .op = desc->op,
-                     .l = ech__linear_of(desc, binding)};
-    blas_layout(&candidate->layouts[ech__weight_operand(desc->op)], &k.by_columns);
-    return ech__kernel_make(device, &k, sizeof k, out);
 }

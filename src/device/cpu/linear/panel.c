@@ -21,8 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ech__create_kernel create_kernel;
-
 enum {
     Q = ECH__PANEL,
     DEPTH = 256,    /* of the inner dimension at a time: a panel of this depth stays in L1 */
@@ -97,19 +95,22 @@ static void pack_columns(const float *from, int64_t rows, int64_t cols, int64_t 
     }
 }
 
-/* from[rows][cols] -> to[rows/group][cols][group], the last group filled up with zeros. */
-static void pack_rows(const float *from, int64_t rows, int64_t cols, int64_t group, float *to)
+/* from[rows][cols] -> to[rows/group][length][group], the last group and what is beyond the columns
+ * filled up with zeros. */
+static void pack_rows(const float *from, int64_t rows, int64_t cols, int64_t group, int64_t length,
+                      float *to)
 {
     const range groups = share_of(ceil_div(rows, group));
     for (int64_t g = groups.first; g < groups.end; g++) {
         const int64_t count = least(group, rows - g * group);
         for (int64_t c = 0; c < cols; c++) {
-            float *out = to + (g * cols + c) * group;
+            float *out = to + (g * length + c) * group;
             for (int64_t r = 0; r < count; r++)
                 out[r] = from[(g * group + r) * cols + c];
             for (int64_t r = count; r < group; r++)
                 out[r] = 0;
         }
+        memset(to + (g * length + cols) * group, 0, (size_t)((length - cols) * group) * sizeof *to);
     }
 }
 
@@ -212,7 +213,7 @@ static void forward_block(const panel_kernel *k, range panels)
 
 static void forward(const panel_kernel *k)
 {
-    pack_rows(k->l.x, k->l.n, k->l.i, k->loops->rows, k->packed_x);
+    pack_rows(k->l.x, k->l.n, k->l.i, k->loops->rows, k->l.i, k->packed_x);
 #pragma omp barrier
     const range mine = share_of(ceil_div(k->l.o, Q));
     for (int64_t p = mine.first; p < mine.end; p += WIDE)
@@ -292,25 +293,10 @@ static void backward_data_block(const panel_kernel *k, float *block, int64_t fir
     store_transposed(k, block, first, count);
 }
 
-/* dy[N][O] -> packed[N/16][O filled up][16] */
-static void pack_samples(const panel_kernel *k)
-{
-    const int64_t outputs = ech__round_up(k->l.o, Q);
-    const range groups = share_of(ceil_div(k->l.n, Q));
-    for (int64_t g = groups.first; g < groups.end; g++) {
-        const int64_t count = least(Q, k->l.n - g * Q);
-        float *to = k->packed_dy + g * outputs * Q;
-        memset(to, 0, (size_t)(outputs * Q) * sizeof *to);
-        for (int64_t o = 0; o < k->l.o; o++) {
-            for (int64_t n = 0; n < count; n++)
-                to[o * Q + n] = k->l.dy[(g * Q + n) * k->l.o + o];
-        }
-    }
-}
-
 static void backward_data(const panel_kernel *k)
 {
-    pack_samples(k);
+    /* dy[N][O] -> packed[N/16][O filled up][16] */
+    pack_rows(k->l.dy, k->l.n, k->l.o, Q, ech__round_up(k->l.o, Q), k->packed_dy);
 #pragma omp barrier
     float *block = k->block + omp_get_thread_num() * INPUTS * ech__round_up(k->l.n, Q);
     const range mine = share_of(ceil_div(k->l.i, INPUTS));
@@ -435,35 +421,32 @@ static panel_kernel kernel_of(const ech__cpu *cpu, const ech__kernel_desc *desc,
                           .l = ech__linear_of(desc, binding)};
 }
 
-void ech__panel_offer_linear(const ech__cpu *cpu, int threads, const ech__kernel_desc *desc,
-                             const ech__layout *weight, ech__offer *offer)
+static ech_status create_kernel(const ech__kernel_args *args, ech__kernel **out)
+{
+    panel_kernel k = kernel_of(ech__cpu_of(args->device), args->desc, args->binding);
+    k.base = (ech__kernel){.run = run};
+    int64_t sizes[PARTS];
+    scratch_of(&k, args->device->threads, sizes);
+    k.packed_x = args->binding->scratch;
+    k.packed_dy = k.packed_x + sizes[0];
+    k.block = k.packed_dy + sizes[1];
+    k.widened = k.block + sizes[2];
+    return ech__kernel_make(args->device, &k, sizeof k, out);
+}
+
+void ech__panel_offer_linear(const ech__kernel_desc *desc, const ech__layout *weight,
+                             ech__offer *offer)
 {
     const ech__layout ours = ech__panel_layout(&weight->shape);
-    const panel_kernel k = kernel_of(cpu, desc, NULL);
+    const panel_kernel k = kernel_of(offer->cpu, desc, NULL);
     if (!ech__layout_equal(weight, &ours) || k.l.n > MOST || k.l.i > MOST || k.l.o > MOST)
         return;
     ech__candidate *candidate = ech__offer_add(offer, desc, "panels", create_kernel);
     if (!candidate)
         return;
     int64_t sizes[PARTS];
-    scratch_of(&k, threads, sizes);
+    scratch_of(&k, offer->device->threads, sizes);
     candidate->layouts[ech__weight_operand(desc->op)] = *weight;
     for (int s = 0; s < PARTS; s++)
         candidate->scratch_bytes += sizes[s] * (int64_t)sizeof(float);
-}
-
-static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
-{
-    (void)candidate;
-    panel_kernel k = kernel_of(ech__device_state(device), desc, binding);
-    k.base = (ech__kernel){.run = run};
-    int64_t sizes[PARTS];
-    scratch_of(&k, device->threads, sizes);
-    k.packed_x = binding->scratch;
-    k.packed_dy = k.packed_x + sizes[0];
-    k.block = k.packed_dy + sizes[1];
-    k.widened = k.block + sizes[2];
-    return ech__kernel_make(device, &k, sizeof k, out);
 }

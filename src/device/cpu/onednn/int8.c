@@ -15,8 +15,6 @@
 #include <omp.h>
 #include <string.h>
 
-static ech__create_kernel create_kernel;
-
 enum {
     EIGHT = ECH__INT8_OUTPUTS,
     GROUP_BYTES = 1 << 20, /* of images and sums at a time */
@@ -291,16 +289,63 @@ static int64_t staged_bytes(const product *k)
     return is_staged(&k->layer) ? ech__round_up(bytes, ALIGN) : 0;
 }
 
+/* Runs once, so that oneDNN may take scratch of its own. */
+static ech_status create_order(product *k, dnnl_engine_t engine, void *weight)
+{
+    dnnl_memory_desc_t from;
+    parameter_md(&k->layer, &from);
+    dnnl_primitive_desc_t pd = NULL;
+    ech__onednn_args args = {0};
+    ech__onednn_arg(&args, DNNL_ARG_FROM, &from, (void *)k->layer.w);
+    ech__onednn_arg(&args, DNNL_ARG_TO, &k->tensors.wei, weight);
+    dnnl_reorder_primitive_desc_create(&pd, &from, engine, &k->tensors.wei, engine, NULL);
+    return ech__onednn_create(k->base.device, pd, &args, NULL, &k->order);
+}
+
+static ech_status create_sums(product *k, dnnl_primitive_desc_t pd, void *weight, void *scratch)
+{
+    ech__onednn_args args = {0};
+    void *src = is_staged(&k->layer) ? (void *)k->staged : (void *)k->layer.x;
+    ech__onednn_arg(&args, DNNL_ARG_SRC, &k->tensors.src, src);
+    ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &k->tensors.wei, weight);
+    ech__onednn_arg(&args, DNNL_ARG_DST, &k->tensors.dst, k->sums);
+    return ech__onednn_create(k->base.device, pd, &args, scratch, &k->sums_of);
+}
+
+static ech_status create_parts(product *k, dnnl_primitive_desc_t pd, const ech__binding *binding)
+{
+    k->shift = ech__int8_layer_bind(&k->layer, binding);
+    void *weight = (char *)k->shift + shift_bytes(k);
+    k->staged = (uint8_t *)binding->scratch + k->primitive_bytes;
+    void *sums = k->staged + staged_bytes(k);
+    k->sums = sums;
+    ECH_TRY(create_sums(k, pd, weight, binding->scratch));
+    return create_order(k, ech__cpu_of(k->base.device)->onednn->engine, weight);
+}
+
+static ech_status create_kernel(const ech__kernel_args *args, ech__kernel **out)
+{
+    product measured;
+    dnnl_primitive_desc_t pd = measure(ech__cpu_of(args->device), args->desc, &measured);
+    measured.base = (ech__kernel){.run = run, .destroy = destroy, .prepare = prepare};
+    const ech_status status = ech__kernel_make(args->device, &measured, sizeof measured, out);
+    if (status == ECH_OK)
+        return ech__kernel_made(create_parts((product *)*out, pd, args->binding), out);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
 /* ---- offering and creating ---- */
 
-void ech__onednn_offer_int8(const ech__cpu *cpu, const ech__kernel_desc *desc, ech__offer *offer)
+void ech__onednn_offer_int8(const ech__kernel_desc *desc, ech__offer *offer)
 {
     const ech__operand *weight = &desc->operands[1];
-    product k = {.layer = ech__int8_layer_of(cpu, desc)};
+    product k = {.layer = ech__int8_layer_of(offer->cpu, desc)};
     const ech__int8_layer *l = &k.layer;
     if (!ech__int8_layer_fits(l, desc) || (!weight->free && !ech__layout_is_plain(&weight->layout)))
         return;
-    dnnl_primitive_desc_t pd = measure(cpu, desc, &k);
+    dnnl_primitive_desc_t pd = measure(offer->cpu, desc, &k);
     if (!pd)
         return;
     dnnl_primitive_desc_destroy(pd);
@@ -311,62 +356,4 @@ void ech__onednn_offer_int8(const ech__cpu *cpu, const ech__kernel_desc *desc, e
     candidate->scratch_bytes = k.primitive_bytes + staged_bytes(&k) + sums;
     candidate->kept_bytes = ech__int8_layer_bytes(l) + shift_bytes(&k) +
                             (int64_t)dnnl_memory_desc_get_size(&k.tensors.wei);
-}
-
-/* Runs once, so that oneDNN may take scratch of its own. */
-static ech_status create_order(product *k, ech__onednn *onednn, void *weight)
-{
-    dnnl_memory_desc_t from;
-    parameter_md(&k->layer, &from);
-    dnnl_primitive_desc_t pd = NULL;
-    ech__onednn_args args = {0};
-    ech__onednn_arg(&args, DNNL_ARG_FROM, &from, (void *)k->layer.w);
-    ech__onednn_arg(&args, DNNL_ARG_TO, &k->tensors.wei, weight);
-    dnnl_reorder_primitive_desc_create(&pd, &from, onednn->engine, &k->tensors.wei, onednn->engine,
-                                       NULL);
-    const ech_status status =
-        ech__onednn_create(k->base.device, onednn, pd, &args, NULL, &k->order);
-    if (pd)
-        dnnl_primitive_desc_destroy(pd);
-    return status;
-}
-
-static ech_status create_sums(product *k, ech__onednn *onednn, dnnl_primitive_desc_t pd,
-                              void *weight, void *scratch)
-{
-    ech__onednn_args args = {0};
-    void *src = is_staged(&k->layer) ? (void *)k->staged : (void *)k->layer.x;
-    ech__onednn_arg(&args, DNNL_ARG_SRC, &k->tensors.src, src);
-    ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &k->tensors.wei, weight);
-    ech__onednn_arg(&args, DNNL_ARG_DST, &k->tensors.dst, k->sums);
-    return ech__onednn_create(k->base.device, onednn, pd, &args, scratch, &k->sums_of);
-}
-
-static ech_status create_parts(product *k, ech__onednn *onednn, dnnl_primitive_desc_t pd,
-                               const ech__binding *binding)
-{
-    k->shift = ech__int8_layer_bind(&k->layer, binding);
-    void *weight = (char *)k->shift + shift_bytes(k);
-    k->staged = (uint8_t *)binding->scratch + k->primitive_bytes;
-    void *sums = k->staged + staged_bytes(k);
-    k->sums = sums;
-    ECH_TRY(create_sums(k, onednn, pd, weight, binding->scratch));
-    return create_order(k, onednn, weight);
-}
-
-static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
-{
-    ech__onednn *onednn = ((const ech__cpu *)ech__device_state(device))->onednn;
-    (void)candidate;
-    product measured;
-    dnnl_primitive_desc_t pd = measure(ech__device_state(device), desc, &measured);
-    measured.base = (ech__kernel){.run = run, .destroy = destroy, .prepare = prepare};
-    ech_status status = ech__kernel_make(device, &measured, sizeof measured, out);
-    if (status == ECH_OK)
-        status = ech__kernel_made(create_parts((product *)*out, onednn, pd, binding), out);
-    if (pd)
-        dnnl_primitive_desc_destroy(pd);
-    return status;
 }

@@ -220,9 +220,9 @@ bool ech__onednn_allocates(const char *kernel_name)
     return strstr(kernel_name, "gemm") && !strstr(kernel_name, "brgemm");
 }
 
-void ech__onednn_offer(const_dnnl_primitive_desc_t pd, ech__create_kernel *create,
-                       const ech__kernel_desc *desc, int free_operand, const ech__layout *layout,
-                       ech__offer *offer)
+static void add(const_dnnl_primitive_desc_t pd, ech__create_kernel *create,
+                const ech__kernel_desc *desc, int free_operand, const ech__layout *layout,
+                ech__offer *offer)
 {
     const char *info = ech__onednn_kernel_name(pd);
     const bool reference = strstr(info, "ref") != NULL;
@@ -243,28 +243,14 @@ void ech__onednn_offer(const_dnnl_primitive_desc_t pd, ech__create_kernel *creat
     candidate->only_timed = strstr(info, "wino") != NULL;
 }
 
-ech__onednn_tensors ech__onednn_hint(ech__op op, const ech__onednn_tensors *tensors)
+void ech__onednn_offer(dnnl_primitive_desc_t pd, ech__create_kernel *create,
+                       const ech__kernel_desc *desc, int free_operand, const ech__layout *layout,
+                       ech__offer *offer)
 {
-    ech__onednn_tensors hint = *tensors;
-    const bool forward = op == ECH__OP_LINEAR || op == ECH__OP_CONV2D;
-    if (!forward && hint.src.data_type == dnnl_bf16) {
-        hint.wei.data_type = dnnl_bf16;
-        hint.wei.format_kind = dnnl_format_kind_any;
-    }
-    return hint;
-}
-
-ech__onednn_directions ech__onednn_directions_of(const ech__kernel_desc *desc)
-{
-    const bool conv = desc->op == ECH__OP_CONV2D || desc->op == ECH__OP_CONV2D_BWD_DATA ||
-                      desc->op == ECH__OP_CONV2D_BWD_WEIGHTS;
-    const ech__op forward = conv ? ECH__OP_CONV2D : ECH__OP_LINEAR;
-    const ech__op data = conv ? ECH__OP_CONV2D_BWD_DATA : ECH__OP_LINEAR_BWD_DATA;
-    const ech__op weights = conv ? ECH__OP_CONV2D_BWD_WEIGHTS : ECH__OP_LINEAR_BWD_WEIGHTS;
-    if (!ech__dtype_is_low(desc->operands[0].dtype))
-        return (ech__onednn_directions){{forward, data, weights}, 3};
-    return desc->op == weights ? (ech__onednn_directions){{weights}, 1}
-                               : (ech__onednn_directions){{forward, data}, 2};
+    if (!pd)
+        return;
+    add(pd, create, desc, free_operand, layout, offer);
+    dnnl_primitive_desc_destroy(pd);
 }
 
 /* ---- kernels ---- */
@@ -300,7 +286,7 @@ static void relu_piece(const primitive_kernel *k, const ech__vec *vec, int64_t f
  * returns the second operand when one is NaN) and so would hide that a training run diverged. */
 static void relu_all(const primitive_kernel *k)
 {
-    const ech__vec *vec = ((const ech__cpu *)ech__device_state(k->base.device))->loops->vec;
+    const ech__vec *vec = ech__cpu_of(k->base.device)->loops->vec;
     const int64_t pieces = (k->relu_count + PIECE - 1) / PIECE;
 #pragma omp parallel for schedule(static) num_threads(k->base.device->threads)
     for (int64_t p = 0; p < pieces; p++) {
@@ -343,9 +329,10 @@ static dnnl_status_t add_arg(primitive_kernel *kernel, dnnl_engine_t engine, int
     return status;
 }
 
-ech_status ech__onednn_create(ech__device *device, ech__onednn *onednn, dnnl_primitive_desc_t pd,
-                              const ech__onednn_args *args, void *scratch, ech__kernel **out)
+static ech_status create(ech__device *device, dnnl_primitive_desc_t pd,
+                         const ech__onednn_args *args, void *scratch, ech__kernel **out)
 {
+    const ech__onednn *onednn = ech__cpu_of(device)->onednn;
     const primitive_kernel empty = {.base = {.run = run_primitive, .destroy = destroy_primitive},
                                     .stream = onednn->stream};
     ECH_TRY(ech__kernel_make(device, &empty, sizeof empty, out));
@@ -371,52 +358,18 @@ ech_status ech__onednn_create(ech__device *device, ech__onednn *onednn, dnnl_pri
                : ech__kernel_made(failed(device->ctx, "preparing a primitive", status), out);
 }
 
+ech_status ech__onednn_create(ech__device *device, dnnl_primitive_desc_t pd,
+                              const ech__onednn_args *args, void *scratch, ech__kernel **out)
+{
+    const ech_status status = create(device, pd, args, scratch, out);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
 void ech__onednn_arg(ech__onednn_args *args, int arg, const dnnl_memory_desc_t *md, void *memory)
 {
     args->arg[args->count] = arg;
     args->md[args->count] = md;
     args->memory[args->count++] = memory;
-}
-
-static ech__onednn_args weighted_args(const ech__kernel_desc *desc, const ech__onednn_tensors *t,
-                                      const ech__binding *binding)
-{
-    void *const *at = binding->operands;
-    ech__onednn_args args = {0};
-    switch (desc->op) {
-    case ECH__OP_LINEAR:
-    case ECH__OP_CONV2D: /* x w (b) -> y */
-        ech__onednn_arg(&args, DNNL_ARG_SRC, &t->src, at[0]);
-        ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &t->wei, at[1]);
-        if (t->has_bias)
-            ech__onednn_arg(&args, DNNL_ARG_BIAS, &t->bia, at[2]);
-        ech__onednn_arg(&args, DNNL_ARG_DST, &t->dst, at[t->has_bias ? 3 : 2]);
-        args.relu = desc->attrs.relu;
-        break;
-    case ECH__OP_LINEAR_BWD_DATA:
-    case ECH__OP_CONV2D_BWD_DATA: /* dy w -> dx */
-        ech__onednn_arg(&args, DNNL_ARG_DIFF_DST, &t->dst, at[0]);
-        ech__onednn_arg(&args, DNNL_ARG_WEIGHTS, &t->wei, at[1]);
-        ech__onednn_arg(&args, DNNL_ARG_DIFF_SRC, &t->src, at[2]);
-        break;
-    default: /* x dy -> dw (db) */
-        ech__onednn_arg(&args, DNNL_ARG_SRC, &t->src, at[0]);
-        ech__onednn_arg(&args, DNNL_ARG_DIFF_DST, &t->dst, at[1]);
-        ech__onednn_arg(&args, DNNL_ARG_DIFF_WEIGHTS, &t->wei, at[2]);
-        if (t->has_bias)
-            ech__onednn_arg(&args, DNNL_ARG_DIFF_BIAS, &t->bia, at[3]);
-    }
-    return args;
-}
-
-ech_status ech__onednn_create_weighted(ech__device *device, const ech__kernel_desc *desc,
-                                       const ech__onednn_tensors *tensors, dnnl_primitive_desc_t pd,
-                                       const ech__binding *binding, ech__kernel **out)
-{
-    ech__onednn *onednn = ((const ech__cpu *)ech__device_state(device))->onednn;
-    const ech__onednn_args args = weighted_args(desc, tensors, binding);
-    const ech_status status = ech__onednn_create(device, onednn, pd, &args, binding->scratch, out);
-    if (pd)
-        dnnl_primitive_desc_destroy(pd);
-    return status;
 }

@@ -29,9 +29,9 @@ const char *ech__onednn_kernel_name(const_dnnl_primitive_desc_t pd);
  * those on its batch-reduce one ("brgemm") take them from the scratch that they are given. */
 bool ech__onednn_allocates(const char *kernel_name);
 
-/* A candidate from a primitive description, with this layout for its free operand. oneDNN's
- * reference code is none for bf16, where our own way through f32 is faster. */
-void ech__onednn_offer(const_dnnl_primitive_desc_t pd, ech__create_kernel *create,
+/* A candidate from a primitive description, with this layout for its free operand; none from NULL.
+ * Destroys pd. oneDNN's reference code is none for bf16, where our own way through f32 is faster. */
+void ech__onednn_offer(dnnl_primitive_desc_t pd, ech__create_kernel *create,
                        const ech__kernel_desc *desc, int free_operand, const ech__layout *layout,
                        ech__offer *offer);
 
@@ -45,19 +45,6 @@ typedef struct ech__onednn_tensors {
 /* Whether oneDNN can be asked about the operator: it addresses each of its tensors. */
 bool ech__onednn_can_ask(const ech__onednn_tensors *tensors);
 
-/* The tensors of the forward operator by which op is described. The weight has the type of the
- * data, where a gradient may be f32, and of bf16 no order that only the backward pass has. */
-ech__onednn_tensors ech__onednn_hint(ech__op op, const ech__onednn_tensors *tensors);
-
-/* Directions to ask oneDNN for layouts of a weight, from op on: of 16 bits, the gradient is
- * another tensor than the weight. */
-typedef struct ech__onednn_directions {
-    ech__op op[3];
-    int count;
-} ech__onednn_directions;
-
-ech__onednn_directions ech__onednn_directions_of(const ech__kernel_desc *desc);
-
 enum { ECH__ONEDNN_MAX_ARGS = 4 };
 
 /* What a primitive is executed on. */
@@ -70,10 +57,6 @@ typedef struct ech__onednn_args {
 } ech__onednn_args;
 
 void ech__onednn_arg(ech__onednn_args *args, int arg, const dnnl_memory_desc_t *md, void *memory);
-/* A kernel that executes the primitive on these arguments. pd may be NULL: then it fails. */
-ech_status ech__onednn_create(ech__device *device, ech__onednn *onednn, dnnl_primitive_desc_t pd,
+/* A kernel that executes the primitive on these arguments. Destroys pd; where it is NULL it fails. */
+ech_status ech__onednn_create(ech__device *device, dnnl_primitive_desc_t pd,
                               const ech__onednn_args *args, void *scratch, ech__kernel **out);
-/* The same with the arguments of forward, backward data or backward weights; destroys pd. */
-ech_status ech__onednn_create_weighted(ech__device *device, const ech__kernel_desc *desc,
-                                       const ech__onednn_tensors *tensors, dnnl_primitive_desc_t pd,
-                                       const ech__binding *binding, ech__kernel **out);

@@ -1,8 +1,6 @@
 /* A tensor brought into another layout, and between f32 and bf16, on oneDNN's reorder. */
 #include "device/cpu/onednn/onednn.h"
 
-static ech__create_kernel create_kernel;
-
 static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, const ech__kernel_desc *desc,
                                             dnnl_memory_desc_t md[2])
 {
@@ -19,29 +17,19 @@ static dnnl_primitive_desc_t primitive_desc(const ech__onednn *onednn, const ech
     return pd;
 }
 
-void ech__onednn_offer_reorder(ech__onednn *onednn, const ech__kernel_desc *desc, ech__offer *offer)
+static ech_status create_kernel(const ech__kernel_args *args, ech__kernel **out)
 {
     dnnl_memory_desc_t md[2];
-    dnnl_primitive_desc_t pd = primitive_desc(onednn, desc, md);
-    if (!pd)
-        return;
-    ech__onednn_offer(pd, create_kernel, desc, 1, &desc->operands[1].layout, offer);
-    dnnl_primitive_desc_destroy(pd);
+    dnnl_primitive_desc_t pd = primitive_desc(ech__cpu_of(args->device)->onednn, args->desc, md);
+    ech__onednn_args bound = {0};
+    ech__onednn_arg(&bound, DNNL_ARG_FROM, &md[0], args->binding->operands[0]);
+    ech__onednn_arg(&bound, DNNL_ARG_TO, &md[1], args->binding->operands[1]);
+    return ech__onednn_create(args->device, pd, &bound, args->binding->scratch, out);
 }
 
-static ech_status create_kernel(ech__device *device, const ech__kernel_desc *desc,
-                                const ech__candidate *candidate, const ech__binding *binding,
-                                ech__kernel **out)
+void ech__onednn_offer_reorder(const ech__kernel_desc *desc, ech__offer *offer)
 {
-    ech__onednn *onednn = ((const ech__cpu *)ech__device_state(device))->onednn;
-    (void)candidate;
     dnnl_memory_desc_t md[2];
-    dnnl_primitive_desc_t pd = primitive_desc(onednn, desc, md);
-    ech__onednn_args args = {0};
-    ech__onednn_arg(&args, DNNL_ARG_FROM, &md[0], binding->operands[0]);
-    ech__onednn_arg(&args, DNNL_ARG_TO, &md[1], binding->operands[1]);
-    const ech_status status = ech__onednn_create(device, onednn, pd, &args, binding->scratch, out);
-    if (pd)
-        dnnl_primitive_desc_destroy(pd);
-    return status;
+    ech__onednn_offer(primitive_desc(offer->cpu->onednn, desc, md), create_kernel, desc, 1,
+                      &desc->operands[1].layout, offer);
 }
