@@ -117,18 +117,16 @@ static ech_status cast_outputs(caster *c, size_t at)
 static ech_status begin(caster *c)
 {
     c->device = ech__arena_array(&c->graph->arena, c->nvalues, sizeof *c->device);
-    if (!c->device)
-        return ech__no_memory(c->graph->ctx, "the casts of a graph of %zu operators",
-                              c->graph->nnodes);
-    for (int p = 0; p < ECH__PHASE_COUNT; p++) {
+    bool ok = c->device != NULL;
+    for (int p = 0; ok && p < ECH__PHASE_COUNT; p++) {
         c->low[p] = ech__arena_array(&c->graph->arena, c->nvalues, sizeof *c->low[p]);
-        if (!c->low[p])
-            return ech__no_memory(c->graph->ctx, "the casts of a graph of %zu operators",
-                                  c->graph->nnodes);
-        for (size_t v = 0; v < c->nvalues; v++)
+        ok = c->low[p] != NULL;
+        for (size_t v = 0; ok && v < c->nvalues; v++)
             c->low[p][v] = -1;
     }
-    return ECH_OK;
+    return ok ? ECH_OK
+              : ech__no_memory(c->graph->ctx, "the casts of a graph of %zu operators",
+                               c->graph->nnodes);
 }
 
 ech_status ech__autocast(ech_graph *graph, ech_dtype dtype)

@@ -60,7 +60,7 @@ static int64_t bytes_of(const ech_graph *graph, const ech__node *node)
 {
     int64_t sum = 0;
     for (int i = 0; i < node->nin + node->nout; i++)
-        sum += value_bytes(graph, i < node->nin ? node->in[i] : node->out[i - node->nin]);
+        sum += value_bytes(graph, ech__node_operand(node, i));
     return sum;
 }
 
@@ -99,18 +99,6 @@ static const char *colour_of(ech__phase phase)
     return colours[phase] ? colours[phase] : "#d8ecd2";
 }
 
-/* The operator that makes a value, or -1. */
-static int maker_of(const ech_graph *graph, size_t before, ech_value v)
-{
-    for (size_t n = before; n-- > 0;) {
-        for (int i = 0; i < graph->nodes[n].nout; i++) {
-            if (graph->nodes[n].out[i] == v)
-                return (int)n;
-        }
-    }
-    return -1;
-}
-
 void ech__graph_dot(const ech_graph *graph, const char *name, FILE *file)
 {
     fprintf(file,
@@ -122,9 +110,9 @@ void ech__graph_dot(const ech_graph *graph, const char *name, FILE *file)
         fprintf(file, "  n%zu [label=\"%s\\n%s\", fillcolor=\"%s\"];\n", n, describe(node).s,
                 node->name ? node->name : "", colour_of(node->phase));
         for (int i = 0; i < node->nin; i++) {
-            const int maker = maker_of(graph, n, node->in[i]);
-            if (maker >= 0)
-                fprintf(file, "  n%d -> n%zu [label=\"%s\"];\n", maker, n,
+            const ech__node *maker = ech__graph_maker(graph, node->in[i]);
+            if (maker && maker < node)
+                fprintf(file, "  n%zu -> n%zu [label=\"%s\"];\n", (size_t)(maker - graph->nodes), n,
                         graph->values[node->in[i]].name);
         }
     }

@@ -184,16 +184,18 @@ static void describe(const ech__kernel_desc *desc, int threads, char *out, size_
         snprintf(out + used, bytes - used, " t%d", threads);
 }
 
+/* only_known: nothing depends on the time, and it is 0 where the store has none. */
 static ech_status time_candidate(chooser *ch, const ech__kernel_desc *desc,
-                                 const ech__candidate *candidate, double best, double *seconds)
+                                 const ech__candidate *candidate, bool only_known, double best,
+                                 double *seconds)
 {
     ech__device *device = ch->plan->device;
     char work[512];
     describe(desc, device->threads, work, sizeof work);
     const char *machine = device->ops->fingerprint(device);
-    if (ech__tuning_find(ch->tuning, machine, work, candidate->name, seconds))
-        return ECH_OK;
     *seconds = 0;
+    if (ech__tuning_find(ch->tuning, machine, work, candidate->name, seconds) || only_known)
+        return ECH_OK;
     ch->unknown |= ech__tuning_frozen(ch->tuning);
     if (ch->unknown)
         return ECH_OK;
@@ -202,16 +204,6 @@ static ech_status time_candidate(chooser *ch, const ech__kernel_desc *desc,
     *seconds = t.seconds > CLOCK_STEP ? t.seconds : CLOCK_STEP;
     ech__tuning_put(ch->tuning, machine, work, candidate->name, *seconds);
     return ECH_OK;
-}
-
-/* The time of the only candidate, where it is known: nothing depends on it. */
-static void look_up_time(const chooser *ch, const ech__kernel_desc *desc,
-                         const ech__candidate *candidate, double *seconds)
-{
-    ech__device *device = ch->plan->device;
-    char work[512];
-    describe(desc, device->threads, work, sizeof work);
-    ech__tuning_find(ch->tuning, device->ops->fingerprint(device), work, candidate->name, seconds);
 }
 
 /* ---- choosing ---- */
@@ -300,14 +292,12 @@ static ech_status best_kernel(chooser *ch, const ech__kernel_desc *desc, bool mu
     *best = all[0];
     if (!timed)
         return ECH_OK;
-    if (usable == 1 && !must_time) {
-        look_up_time(ch, desc, &all[0], seconds);
-        return ECH_OK;
-    }
+    if (usable == 1 && !must_time)
+        return time_candidate(ch, desc, &all[0], true, 0, seconds);
     *seconds = INFINITY;
     for (int i = 0; i < usable; i++) {
         double time;
-        ECH_TRY(time_candidate(ch, desc, &all[i], *seconds, &time));
+        ECH_TRY(time_candidate(ch, desc, &all[i], false, *seconds, &time));
         if (time < *seconds) {
             *seconds = time;
             *best = all[i];

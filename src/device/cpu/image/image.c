@@ -30,6 +30,11 @@ struct image_kernel {
     void *scratch;
 };
 
+/* count numbers of an operand from number `at` on, as f32. */
+#define IN(i, at, count) ech__port_in(&k->ports, i, at, count)
+#define OUT(i, at) ech__port_out(&k->ports, i, at)
+#define DONE(i, at, count) ech__port_done(&k->ports, i, at, count)
+
 /* Channels of a block that are not padding. */
 static int valid_of(const image_kernel *k, int64_t block)
 {
@@ -231,11 +236,10 @@ static void bn_apply(const image_kernel *k)
         v[2 * B] = beta[c];
     }
     FOR_PIECES(k, pixels, {
-        const float *other = residual ? ech__port_in(&k->ports, 5, at, count * B) : NULL;
-        k->loops->normalise(count, vectors_of(k, block, 3),
-                            ech__port_in(&k->ports, 0, at, count * B), other, k->attrs.relu,
-                            ech__port_out(&k->ports, k->nin, at));
-        ech__port_done(&k->ports, k->nin, at, count * B);
+        const float *other = residual ? IN(5, at, count * B) : NULL;
+        k->loops->normalise(count, vectors_of(k, block, 3), IN(0, at, count * B), other,
+                            k->attrs.relu, OUT(k->nin, at));
+        DONE(k->nin, at, count * B);
     });
 }
 
@@ -286,11 +290,10 @@ static void bn_bwd_data(const image_kernel *k)
         v[3 * B] = (float)((double)gamma[c] * inverse);
     }
     FOR_PIECES(k, pixels, {
-        const float *y = mask ? ech__port_in(&k->ports, 7, at, count * B) : NULL;
-        k->loops->normalise_bwd(
-            count, vectors_of(k, block, 4), ech__port_in(&k->ports, 0, at, count * B),
-            ech__port_in(&k->ports, 1, at, count * B), y, ech__port_out(&k->ports, k->nin, at));
-        ech__port_done(&k->ports, k->nin, at, count * B);
+        const float *y = mask ? IN(7, at, count * B) : NULL;
+        k->loops->normalise_bwd(count, vectors_of(k, block, 4), IN(0, at, count * B),
+                                IN(1, at, count * B), y, OUT(k->nin, at));
+        DONE(k->nin, at, count * B);
     });
 }
 
@@ -311,10 +314,9 @@ static void maxpool2d(const image_kernel *k)
     uint8_t *place = k->at[2];
     const int64_t xs = x_plane(k), ys = y_plane(k);
     FOR_PLANES(k, {
-        k->loops->maxpool(&k->windows, valid_of(k, block),
-                          ech__port_in(&k->ports, 0, plane * xs, xs),
-                          ech__port_out(&k->ports, 1, plane * ys), place + plane * ys);
-        ech__port_done(&k->ports, 1, plane * ys, ys);
+        k->loops->maxpool(&k->windows, valid_of(k, block), IN(0, plane * xs, xs),
+                          OUT(1, plane * ys), place + plane * ys);
+        DONE(1, plane * ys, ys);
     });
 }
 
@@ -324,9 +326,9 @@ static void maxpool2d_bwd(const image_kernel *k)
     const int64_t xs = x_plane(k), ys = y_plane(k);
     FOR_PLANES(k, {
         (void)block;
-        k->loops->maxpool_bwd(&k->windows, ech__port_in(&k->ports, 0, plane * ys, ys),
-                              place + plane * ys, ech__port_out(&k->ports, 2, plane * xs));
-        ech__port_done(&k->ports, 2, plane * xs, xs);
+        k->loops->maxpool_bwd(&k->windows, IN(0, plane * ys, ys), place + plane * ys,
+                              OUT(2, plane * xs));
+        DONE(2, plane * xs, xs);
     });
 }
 
@@ -335,9 +337,8 @@ static void avgpool2d(const image_kernel *k)
     const int64_t xs = x_plane(k), ys = y_plane(k);
     FOR_PLANES(k, {
         (void)block;
-        k->loops->avgpool(&k->windows, ech__port_in(&k->ports, 0, plane * xs, xs),
-                          ech__port_out(&k->ports, 1, plane * ys));
-        ech__port_done(&k->ports, 1, plane * ys, ys);
+        k->loops->avgpool(&k->windows, IN(0, plane * xs, xs), OUT(1, plane * ys));
+        DONE(1, plane * ys, ys);
     });
 }
 
@@ -346,9 +347,8 @@ static void avgpool2d_bwd(const image_kernel *k)
     const int64_t xs = x_plane(k), ys = y_plane(k);
     FOR_PLANES(k, {
         (void)block;
-        k->loops->avgpool_bwd(&k->windows, ech__port_in(&k->ports, 0, plane * ys, ys),
-                              ech__port_out(&k->ports, 1, plane * xs));
-        ech__port_done(&k->ports, 1, plane * xs, xs);
+        k->loops->avgpool_bwd(&k->windows, IN(0, plane * ys, ys), OUT(1, plane * xs));
+        DONE(1, plane * xs, xs);
     });
 }
 
@@ -371,9 +371,8 @@ static void flatten(const image_kernel *k)
     const int64_t xs = x_plane(k), pixels = pixels_of(k);
     FOR_PLANES(k, {
         const int64_t to = row_offset(k, plane, block);
-        k->loops->flatten(pixels, valid_of(k, block), ech__port_in(&k->ports, 0, plane * xs, xs),
-                          ech__port_out(&k->ports, 1, to));
-        ech__port_done(&k->ports, 1, to, valid_of(k, block) * pixels);
+        k->loops->flatten(pixels, valid_of(k, block), IN(0, plane * xs, xs), OUT(1, to));
+        DONE(1, to, valid_of(k, block) * pixels);
     });
 }
 
@@ -382,10 +381,9 @@ static void unflatten(const image_kernel *k)
     const int64_t xs = x_plane(k), pixels = pixels_of(k);
     FOR_PLANES(k, {
         const int64_t from = row_offset(k, plane, block);
-        k->loops->unflatten(pixels, valid_of(k, block),
-                            ech__port_in(&k->ports, 0, from, valid_of(k, block) * pixels),
-                            ech__port_out(&k->ports, 1, plane * xs));
-        ech__port_done(&k->ports, 1, plane * xs, xs);
+        k->loops->unflatten(pixels, valid_of(k, block), IN(0, from, valid_of(k, block) * pixels),
+                            OUT(1, plane * xs));
+        DONE(1, plane * xs, xs);
     });
 }
 

@@ -33,12 +33,6 @@ static void hold_to_level(void)
 #endif
 }
 
-static dnnl_cpu_isa_t effective_isa(void)
-{
-    pthread_once(&held, hold_to_level);
-    return dnnl_get_effective_cpu_isa();
-}
-
 /* ---- opening ---- */
 
 ech_status ech__onednn_open(ech_ctx *ctx, ech__onednn **out)
@@ -75,74 +69,57 @@ void ech__onednn_close(ech_ctx *ctx, ech__onednn *onednn)
     ech__delete(ctx, onednn, sizeof *onednn);
 }
 
-static const char *isa_name(dnnl_cpu_isa_t isa)
+static const struct isa {
+    dnnl_cpu_isa_t isa;
+    const char *name;
+    bool vnni;
+} isas[] = {
+    {dnnl_cpu_isa_sse41, "sse4.1", false},
+    {dnnl_cpu_isa_avx, "avx", false},
+    {dnnl_cpu_isa_avx2, "avx2", false},
+    {dnnl_cpu_isa_avx2_vnni, "avx2+vnni", true},
+    {dnnl_cpu_isa_avx512_core, "avx512", false},
+    {dnnl_cpu_isa_avx512_core_vnni, "avx512+vnni", true},
+    {dnnl_cpu_isa_avx512_core_bf16, "avx512+bf16", true},
+    {dnnl_cpu_isa_avx512_core_amx, "amx", true},
+};
+
+static struct isa effective_isa(void)
 {
-    switch (isa) {
-    case dnnl_cpu_isa_sse41:
-        return "sse4.1";
-    case dnnl_cpu_isa_avx:
-        return "avx";
-    case dnnl_cpu_isa_avx2:
-        return "avx2";
-    case dnnl_cpu_isa_avx2_vnni:
-        return "avx2+vnni";
-    case dnnl_cpu_isa_avx512_core:
-        return "avx512";
-    case dnnl_cpu_isa_avx512_core_vnni:
-        return "avx512+vnni";
-    case dnnl_cpu_isa_avx512_core_bf16:
-        return "avx512+bf16";
-    case dnnl_cpu_isa_avx512_core_amx:
-        return "amx";
-    default:
-        return "other";
+    pthread_once(&held, hold_to_level);
+    const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
+        if (isas[i].isa == isa)
+            return isas[i];
     }
+    return (struct isa){isa, "other", false};
 }
 
 bool ech__onednn_has_vnni(void)
 {
-    switch (effective_isa()) {
-    case dnnl_cpu_isa_avx2_vnni:
-    case dnnl_cpu_isa_avx512_core_vnni:
-    case dnnl_cpu_isa_avx512_core_bf16:
-    case dnnl_cpu_isa_avx512_core_amx:
-        return true;
-    default:
-        return false;
-    }
+    return effective_isa().vnni;
 }
 
 void ech__onednn_version(char *out, size_t bytes)
 {
     const dnnl_version_t *v = dnnl_version();
-    snprintf(out, bytes, "oneDNN %d.%d.%d %s", v->major, v->minor, v->patch,
-             isa_name(effective_isa()));
+    snprintf(out, bytes, "oneDNN %d.%d.%d %s", v->major, v->minor, v->patch, effective_isa().name);
 }
 
 /* ---- layouts and memory descriptions ---- */
 
-static dnnl_data_type_t type_of(ech_dtype dtype)
-{
-    switch (dtype) {
-    case ECH_F32:
-        return dnnl_f32;
-    case ECH_BF16:
-        return dnnl_bf16;
-    case ECH_S32:
-        return dnnl_s32;
-    case ECH_S8:
-        return dnnl_s8;
-    default:
-        assert(dtype == ECH_U8);
-        return dnnl_u8;
-    }
-}
+static const dnnl_data_type_t types[ECH_S64 + 1] = {[ECH_F32] = dnnl_f32,
+                                                    [ECH_BF16] = dnnl_bf16,
+                                                    [ECH_S32] = dnnl_s32,
+                                                    [ECH_S8] = dnnl_s8,
+                                                    [ECH_U8] = dnnl_u8};
 
 void ech__onednn_md(const ech__layout *layout, ech_dtype dtype, dnnl_memory_desc_t *md)
 {
     memset(md, 0, sizeof *md);
     md->ndims = layout->shape.ndims;
-    md->data_type = type_of(dtype);
+    md->data_type = types[dtype];
+    assert(md->data_type != dnnl_data_type_undef);
     md->format_kind = dnnl_blocked;
     for (int k = 0; k < md->ndims; k++) {
         md->dims[k] = layout->shape.dims[k];
@@ -220,36 +197,28 @@ bool ech__onednn_allocates(const char *kernel_name)
     return strstr(kernel_name, "gemm") && !strstr(kernel_name, "brgemm");
 }
 
-static void add(const_dnnl_primitive_desc_t pd, ech__create_kernel *create,
-                const ech__kernel_desc *desc, int free_operand, const ech__layout *layout,
-                ech__offer *offer)
-{
-    const char *info = ech__onednn_kernel_name(pd);
-    const bool reference = strstr(info, "ref") != NULL;
-    const bool bf16 = desc->operands[0].dtype == ECH_BF16 || desc->operands[1].dtype == ECH_BF16;
-    if (bf16 && (reference || strstr(info, ":any"))) /* number by number, as slow as that */
-        return;
-    char name[40];
-    snprintf(name, sizeof name, "onednn:%s", info);
-    ech__candidate *candidate = ech__offer_add(offer, desc, name, create);
-    if (!candidate)
-        return;
-    const dnnl_memory_desc_t *scratch =
-        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    candidate->layouts[free_operand] = *layout;
-    candidate->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
-    candidate->is_fallback = reference;
-    candidate->stands_in = ech__onednn_allocates(info);
-    candidate->only_timed = strstr(info, "wino") != NULL;
-}
-
 void ech__onednn_offer(dnnl_primitive_desc_t pd, ech__create_kernel *create,
                        const ech__kernel_desc *desc, int free_operand, const ech__layout *layout,
                        ech__offer *offer)
 {
     if (!pd)
         return;
-    add(pd, create, desc, free_operand, layout, offer);
+    const char *info = ech__onednn_kernel_name(pd);
+    const bool reference = strstr(info, "ref") != NULL;
+    const bool bf16 = desc->operands[0].dtype == ECH_BF16 || desc->operands[1].dtype == ECH_BF16;
+    const bool slow = bf16 && (reference || strstr(info, ":any")); /* number by number */
+    char name[40];
+    snprintf(name, sizeof name, "onednn:%s", info);
+    ech__candidate *candidate = slow ? NULL : ech__offer_add(offer, desc, name, create);
+    if (candidate) {
+        const dnnl_memory_desc_t *scratch =
+            dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+        candidate->layouts[free_operand] = *layout;
+        candidate->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
+        candidate->is_fallback = reference;
+        candidate->stands_in = ech__onednn_allocates(info);
+        candidate->only_timed = strstr(info, "wino") != NULL;
+    }
     dnnl_primitive_desc_destroy(pd);
 }
 
