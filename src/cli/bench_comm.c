@@ -94,10 +94,9 @@ static bool wanted(const args *a, int op, int world)
     return asked == op || (asked == ALL_OPS && (world > 1 || op != ECH__BENCH_SENDRECV));
 }
 
-static ech_status check(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+static ech_status check(ech_ctx *ctx, const ech__option_result *given)
 {
     const args *a = given->args;
-    (void)command;
     const ech__bench_config *c = &a->config;
     if (c->min_bytes > c->max_bytes)
         return ech__fail(ctx, ECH_E_INVALID, "--min %lld is larger than --max %lld",
@@ -277,12 +276,12 @@ static int launch(ech_ctx *ctx, const ech__command *command, const args *a, char
     return ech__cli_launch(ctx, command, ranks, 0, argv, false);
 }
 
-static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+static int run(ech_ctx *ctx, const ech__option_result *given)
 {
     const args *a = given->args;
     if (a->ranks == 1 || ech__cli_is_rank() || ech__mpi_wanted())
-        return run_rank(ctx, command, a);
-    return launch(ctx, command, a, given->argv);
+        return run_rank(ctx, given->command, a);
+    return launch(ctx, given->command, a, given->argv);
 }
 
 const ech__command ech__cli_bench_comm = {

@@ -12,12 +12,23 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+enum { MOST_WORDS = 128 };
+
+typedef struct arm_words {
+    char name[96];
+    char *argv[MOST_WORDS + 4];
+} arm_words;
+
 typedef struct args {
+    ech__compare_options
+        compare; /* half_width in percent and block_s in ms until they are checked */
     const char *budget;
-    double threshold, half_width, block_ms, timeout_s;
-    bool apart, json;
+    bool json;
     ech__option_words pool;
     ech__option_rest arms;
+    /* What follows from them. */
+    arm_words words[ECH__COMPARE_ARMS];
+    ech__arm_spec specs[ECH__COMPARE_ARMS];
 } args;
 
 static const ech__option options[] = {
@@ -25,21 +36,21 @@ static const ech__option options[] = {
             "Total time, such as 60s, 5min or 1h. The comparison ends earlier when all arms are "
             "decided.",
             .arg = "TIME", .initial = "60s", .group = "Comparison"),
-    ECH_ROW(REAL, args, threshold, "threshold",
+    ECH_ROW(REAL, args, compare.threshold, "threshold",
             "Decide whether an arm is more than X times as fast as the first arm.", .arg = "X",
             .initial = "1", .min = 1e-6, .max = 1e6),
-    ECH_ROW(REAL, args, half_width, "half-width",
+    ECH_ROW(REAL, args, compare.half_width, "half-width",
             "Continue, within the budget, until the half-width of every interval is at most this "
             "percentage of its ratio.",
             .arg = "PERCENT", .initial = "5", .min = 0.1, .max = 100),
-    ECH_ROW(REAL, args, block_ms, "block-ms",
+    ECH_ROW(REAL, args, compare.block_s, "block-ms",
             "How long an arm runs in a round. It runs at least 2 steps; the first one is "
             "dropped.",
             .arg = "MS", .initial = "150", .min = 1, .max = 60000),
-    ECH_ROW(REAL, args, timeout_s, "arm-timeout",
+    ECH_ROW(REAL, args, compare.limit_s, "arm-timeout",
             "End the comparison if an arm does not respond for this long.", .arg = "SECONDS",
             .initial = "120", .min = 0.1, .max = 86400),
-    ECH_ROW(FLAG, args, apart, "apart",
+    ECH_ROW(FLAG, args, compare.apart, "apart",
             "Restart each arm for every block. This is the default if the arms do not fit into "
             "memory together."),
     ECH_ROW(FLAG, args, json, "json", "Print one JSON object.", .group = "Output"),
@@ -72,19 +83,6 @@ static const ech__option_example examples[] = {
 
 static const char own_program[] = "/proc/self/exe";
 
-enum { MOST_WORDS = 128 };
-
-typedef struct arm_words {
-    char name[96];
-    char *argv[MOST_WORDS + 4];
-} arm_words;
-
-typedef struct all_arms {
-    arm_words words[ECH__COMPARE_ARMS];
-    ech__arm_spec specs[ECH__COMPARE_ARMS];
-    int count;
-} all_arms;
-
 static bool is_command(char *const *words, int count)
 {
     static const char *const alone[] = {"train", "run", "quantize"};
@@ -103,14 +101,14 @@ static bool parse_number(const char *text, double *out)
     return end > text && !*end && *out >= 1e-6 && *out <= 1e6;
 }
 
-static ech_status add_arm(ech_ctx *ctx, all_arms *all, char **words, int count)
+static ech_status add_arm(ech_ctx *ctx, args *a, char **words, int count)
 {
-    const int number = all->count + 1;
+    const int index = a->compare.count, number = index + 1;
     const char *name = NULL, *program = NULL, *threshold = NULL;
     double limit = 0;
     bool is_peer = false;
     int used = 0;
-    if (all->count == ECH__COMPARE_ARMS - 1)
+    if (index == ECH__COMPARE_ARMS - 1)
         return ech__fail(ctx, ECH_E_INVALID, "more than %d arms", ECH__COMPARE_ARMS - 1);
     for (; used < count && !is_peer; used++) {
         const char **value = !strcmp(words[used], "--name")        ? &name
@@ -148,7 +146,7 @@ static ech_status add_arm(ech_ctx *ctx, all_arms *all, char **words, int count)
                          "arm %d: '%.40s' cannot be compared; use train, bench step, bench comm, "
                          "quantize, run, or --peer PROGRAM",
                          number, words[0]);
-    arm_words *arm = &all->words[all->count];
+    arm_words *arm = &a->words[index];
     int n = 0;
     if (!is_peer)
         arm->argv[n++] = program ? (char *)program : (char *)own_program;
@@ -163,24 +161,27 @@ static ech_status add_arm(ech_ctx *ctx, all_arms *all, char **words, int count)
         snprintf(arm->name, sizeof arm->name, "%s", name);
     else
         snprintf(arm->name, sizeof arm->name, "arm %d", number);
-    all->specs[all->count++] = (ech__arm_spec){
+    a->specs[index] = (ech__arm_spec){
         .name = arm->name, .argv = arm->argv, .is_peer = is_peer, .threshold = limit};
+    a->compare.count++;
     return ECH_OK;
 }
 
-static ech_status parse_arms(ech_ctx *ctx, const ech__option_rest *rest, all_arms *all)
+static ech_status parse_arms(ech_ctx *ctx, args *a)
 {
+    const ech__option_rest *rest = &a->arms;
     for (int i = 0; i < rest->count;) {
         int end = i;
         while (end < rest->count && strcmp(rest->word[end], "--") != 0)
             end++;
-        ECH_TRY(add_arm(ctx, all, rest->word + i, end - i));
+        ECH_TRY(add_arm(ctx, a, rest->word + i, end - i));
         i = end + 1;
     }
-    return all->count >= 2 ? ECH_OK
-                           : ech__fail(ctx, ECH_E_INVALID,
-                                       "%d arm%s: a comparison needs at least 2, each after --",
-                                       all->count, all->count == 1 ? "" : "s");
+    const int count = a->compare.count;
+    return count >= 2 ? ECH_OK
+                      : ech__fail(ctx, ECH_E_INVALID,
+                                  "%d arm%s: a comparison needs at least 2, each after --", count,
+                                  count == 1 ? "" : "s");
 }
 
 static ech_status parse_time(ech_ctx *ctx, const char *text, double *seconds)
@@ -456,26 +457,39 @@ static ech_status print_result(ech_ctx *ctx, const args *a, const ech__compare *
     return ech__cli_json(ctx, ech__compare_json(c));
 }
 
-static int compare(ech_ctx *ctx, const ech__command *command, const args *a, const all_arms *all)
+static void defaults(void *user)
 {
+    ((args *)user)->compare = ech__compare_defaults();
+}
+
+static ech_status check(ech_ctx *ctx, const ech__option_result *given)
+{
+    args *a = given->args;
+    ech__compare_options *o = &a->compare;
+    if (a->pool.count)
+        return ECH_OK;
+    ECH_TRY(parse_arms(ctx, a));
+    o->arms = a->specs;
+    o->half_width /= 100;
+    o->block_s /= 1e3;
+    return parse_time(ctx, a->budget, &o->budget_s);
+}
+
+static int run(ech_ctx *ctx, const ech__option_result *given)
+{
+    const ech__command *command = given->command;
+    args *a = given->args;
     shown s = {.terminal = isatty(STDERR_FILENO) == 1};
-    ech__compare_options o = ech__compare_defaults();
+    ech__compare_options *o = &a->compare;
     ech__compare *c;
-    o.arms = all->specs;
-    o.count = all->count;
-    o.threshold = a->threshold;
-    o.half_width = a->half_width / 100;
-    o.block_s = a->block_ms / 1e3;
-    o.limit_s = a->timeout_s;
-    o.apart = a->apart;
-    o.on_progress = on_progress;
-    o.on_warning = on_warning;
-    o.user = &s;
-    if (parse_time(ctx, a->budget, &o.budget_s) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    if (a->pool.count)
+        return judge_pool(ctx, a);
     ECH_TRY(catch_signals(ctx));
-    o.stop_fd = stop_fd;
-    ECH_TRY(ech__compare_create(ctx, &o, &c));
+    o->on_progress = on_progress;
+    o->on_warning = on_warning;
+    o->user = &s;
+    o->stop_fd = stop_fd;
+    ECH_TRY(ech__compare_create(ctx, o, &c));
     const ech_status status = ech__compare_run(c);
     wipe(&s);
     int code = status < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : ECH__EXIT_GOOD;
@@ -490,17 +504,6 @@ static int compare(ech_ctx *ctx, const ech__command *command, const args *a, con
     }
     ech__compare_destroy(c);
     return caught ? 128 + caught : code;
-}
-
-static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
-{
-    const args *a = given->args;
-    static all_arms all;
-    if (a->pool.count)
-        return judge_pool(ctx, a);
-    if (parse_arms(ctx, &a->arms, &all) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    return compare(ctx, command, a, &all);
 }
 
 const ech__command ech__cli_compare = {
@@ -521,4 +524,6 @@ const ech__command ech__cli_compare = {
     ECH_OPTION_ROWS(options),
     ECH_OPTION_EXAMPLES(examples),
     ECH__CLI_RUN(args, run),
+    .defaults = defaults,
+    .check = check,
 };

@@ -97,12 +97,11 @@ static ech_status show(ech_ctx *ctx, const args *a, watcher *w, ech_graph *graph
     return a->dot ? ech__file_write(ctx, a->dot, w->dot, w->dot_bytes) : ECH_OK;
 }
 
-static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+static int run(ech_ctx *ctx, const ech__option_result *given)
 {
     const args *a = given->args;
     ech_graph *graph;
     watcher w = {.args = a};
-    (void)command;
     ech_status status = ech_graph_create(ctx, &graph);
     if (status == ECH_OK) {
         status = show(ctx, a, &w, graph);

@@ -167,10 +167,9 @@ static void print_strategies(void)
 
 /* ---- the command ---- */
 
-static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+static int run(ech_ctx *ctx, const ech__option_result *given)
 {
     const args *a = given->args;
-    (void)command;
     if (a->strategies) {
         print_strategies();
         return ECH__EXIT_GOOD;

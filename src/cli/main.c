@@ -127,10 +127,10 @@ static int run(ech_ctx *ctx, const ech__command *command, char **argv, void *arg
     if (status == ECH_OK)
         status = hold_isa(ctx, command, args);
     if (status == ECH_OK && command->check)
-        status = command->check(ctx, command, &given);
+        status = command->check(ctx, &given);
     if (status < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
-    const int code = command->run(ctx, command, &given);
+    const int code = command->run(ctx, &given);
     return code < 0 ? ech__cli_fail(ctx, command, ECH__EXIT_FAILED) : code;
 }
 

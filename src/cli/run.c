@@ -48,11 +48,10 @@ static const ech__option_example examples[] = {
 };
 
 /* And sets the clock, which the library reads where the program makes a trainer. */
-static ech_status check(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+static ech_status check(ech_ctx *ctx, const ech__option_result *given)
 {
     const args *a = given->args;
     ech__link link;
-    (void)command;
     if (!*a->program.word[0])
         return ech__fail(ctx, ECH_E_INVALID, "the program's name is empty");
     if (a->link && a->clock == ECH__CLOCK_REAL)
@@ -80,15 +79,15 @@ static void say_whose_times(const ech__command *command, const args *a)
                   "ranks with dedicated cores");
 }
 
-static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+static int run(ech_ctx *ctx, const ech__option_result *given)
 {
     const args *a = given->args;
-    say_whose_times(command, a);
+    say_whose_times(given->command, a);
     ech__launch_options launch = ech__launch_defaults();
     launch.ranks = (int)a->ranks;
     launch.max_restarts = (int)a->max_restarts;
     launch.argv = a->program.word;
-    return ech__cli_launch_program(ctx, command, &launch, false);
+    return ech__cli_launch_program(ctx, given->command, &launch, false);
 }
 
 const ech__command ech__cli_run = {

@@ -143,6 +143,21 @@ ech_status ech__arm_launch(ech__arm *arm)
 
 /* ---- what it says ---- */
 
+static bool ends_soon(const ech__arm *arm)
+{
+    struct pollfd over = {.fd = arm->process, .events = POLLIN};
+    return poll(&over, 1, (int)(GRACE_S * 1e3)) > 0;
+}
+
+/* Only printable ASCII of what it said. */
+static void clean(char *text)
+{
+    for (char *c = text; *c; c++) {
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    }
+}
+
 /* It is over: why. */
 static ech_status died(ech__arm *arm)
 {
@@ -227,8 +242,7 @@ static ech_status read_line(ech__arm *arm, const char *what, char **line)
         ECH_TRY(wait_for(arm, arm->out, what));
         const ssize_t got = read(arm->out, arm->said + arm->last, sizeof arm->said - arm->last);
         if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN)) {
-            struct pollfd over = {.fd = arm->process, .events = POLLIN};
-            if (poll(&over, 1, (int)(GRACE_S * 1e3)) > 0)
+            if (ends_soon(arm))
                 return died(arm);
             return ech__fail(arm->ctx, ECH_E_IO, "%s closed its output where %s was expected",
                              arm->spec.name, what);
@@ -241,10 +255,7 @@ static ech_status rubbish(const ech__arm *arm, const char *line, const char *wha
 {
     char shown[48];
     snprintf(shown, sizeof shown, "%s", line);
-    for (char *c = shown; *c; c++) {
-        if (*c < ' ' || *c > '~')
-            *c = '?';
-    }
+    clean(shown);
     return ech__fail(arm->ctx, ECH_E_IO, "%s sent '%s%s' where %s was expected", arm->spec.name,
                      shown, strlen(line) >= sizeof shown ? "..." : "", what);
 }
@@ -259,10 +270,7 @@ ech_status ech__arm_await(ech__arm *arm)
     if (strncmp(line, "ready", 5) != 0 || (line[5] && line[5] != ' '))
         return rubbish(arm, line, what);
     snprintf(arm->what, sizeof arm->what, "%s", line[5] ? line + 6 : "");
-    for (char *c = arm->what; *c; c++) {
-        if (*c < ' ' || *c > '~')
-            *c = '?';
-    }
+    clean(arm->what);
     ech__tree_stop(&arm->tree);
     return ECH_OK;
 }
@@ -277,11 +285,9 @@ static ech_status say(ech__arm *arm, const char *line)
     sigaction(SIGPIPE, &old, NULL);
     if (got == (ssize_t)strlen(line))
         return ECH_OK;
-    struct pollfd over = {.fd = arm->process, .events = POLLIN};
-    return poll(&over, 1, (int)(GRACE_S * 1e3)) > 0
-               ? died(arm)
-               : ech__fail(arm->ctx, ECH_E_IO, "%s does not read its input any more",
-                           arm->spec.name);
+    return ends_soon(arm) ? died(arm)
+                          : ech__fail(arm->ctx, ECH_E_IO, "%s does not read its input any more",
+                                      arm->spec.name);
 }
 
 ech_status ech__arm_block(ech__arm *arm, double ms, ech__block *out)
@@ -328,10 +334,9 @@ void ech__arm_ask(ech__arm *arm)
 void ech__arm_end(ech__arm *arm)
 {
     if (arm->tree.root > 0) {
-        struct pollfd over = {.fd = arm->process, .events = POLLIN};
         ech__arm_ask(arm);
         /* Others in the tree may outlive the process that started them: they are remembered before it is gone. */
-        if (poll(&over, 1, (int)(GRACE_S * 1e3)) <= 0)
+        if (!ends_soon(arm))
             ech__tree_kill(&arm->tree);
         ech__process_wait(arm->tree.root);
         arm->tree.root = 0;

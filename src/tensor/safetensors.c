@@ -40,21 +40,6 @@ struct ech__safetensors {
     size_t metadata_count;
 };
 
-/* A name from a file, made fit for an error message. */
-typedef struct shown {
-    char s[100];
-} shown;
-
-static shown show(const char *name)
-{
-    shown text;
-    size_t i = 0;
-    for (; name[i] && i + 1 < sizeof text.s; i++)
-        text.s[i] = (unsigned char)name[i] < 0x20 || name[i] == 0x7f ? '?' : name[i];
-    text.s[i] = '\0';
-    return text;
-}
-
 /* ---- reading: one entry of the header ---- */
 
 static char *copy_text(ech__safetensors *file, const char *text)
@@ -75,8 +60,8 @@ static ech_status read_type(ech__safetensors *file, const ech_json *entry, ech__
         }
     }
     return ech__fail(file->ctx, ECH_E_UNSUPPORTED,
-                     "type %s is not supported; F32, F64, BF16, F16, I8, U8, I32 and I64 are",
-                     show(type).s);
+                     "type %.99s is not supported; F32, F64, BF16, F16, I8, U8, I32 and I64 are",
+                     type);
 }
 
 static ech_status read_shape(ech__safetensors *file, const ech_json *entry, ech__safetensor *tensor)
@@ -142,7 +127,7 @@ static ech_status read_tensor(ech__safetensors *file, ech__json_iter entry, ech_
              (status = read_shape(file, entry.value, tensor)) == ECH_OK)
         status = read_offsets(file, entry.value, tensor);
     if (status < 0)
-        return ech__fail_in(file->ctx, status, "%s: tensor %s", file->path, show(entry.key).s);
+        return ech__fail_in(file->ctx, status, "%s: tensor %.99s", file->path, entry.key);
     tensor->name = copy_text(file, entry.key);
     return tensor->name ? ECH_OK : ech__no_memory(file->ctx, "the header of %s", file->path);
 }
@@ -159,8 +144,8 @@ static ech_status read_metadata(ech__safetensors *file, const ech_json *map)
         ech__safetensors_pair *pair = &file->metadata[file->metadata_count++];
         const char *value;
         if (!ech__json_string(it.value, &value))
-            return ech__fail(file->ctx, ECH_E_FORMAT, "%s: %s: the value of %s must be a string",
-                             file->path, metadata_key, show(it.key).s);
+            return ech__fail(file->ctx, ECH_E_FORMAT, "%s: %s: the value of %.99s must be a string",
+                             file->path, metadata_key, it.key);
         pair->key = copy_text(file, it.key);
         pair->value = copy_text(file, value);
         if (!pair->key || !pair->value)
@@ -197,14 +182,15 @@ static ech_status check_cover(ech__safetensors *file)
         const ech__safetensor *t = &file->tensors[i];
         if (t->offset < end)
             return ech__fail(file->ctx, ECH_E_FORMAT,
-                             "%s: tensor %s: begins at %" PRId64
-                             " and overlaps tensor %s, which ends at "
+                             "%s: tensor %.99s: begins at %" PRId64
+                             " and overlaps tensor %.99s, which ends at "
                              "%" PRId64,
-                             file->path, show(t->name).s, t->offset, show(t[-1].name).s, end);
+                             file->path, t->name, t->offset, t[-1].name, end);
         if (t->offset > end)
             return ech__fail(file->ctx, ECH_E_FORMAT,
-                             "%s: tensor %s: begins at %" PRId64 " and leaves a gap after %" PRId64,
-                             file->path, show(t->name).s, t->offset, end);
+                             "%s: tensor %.99s: begins at %" PRId64
+                             " and leaves a gap after %" PRId64,
+                             file->path, t->name, t->offset, end);
         end += t->bytes;
     }
     if (end != data_bytes)
@@ -404,8 +390,9 @@ ech_status ech__safetensors_read(const ech__safetensors *file, const ech__safete
 {
     if (offset < 0 || offset > tensor->bytes || bytes > (uint64_t)(tensor->bytes - offset))
         return ech__fail(file->ctx, ECH_E_INVALID,
-                         "%s: tensor %s: %zu bytes at %" PRId64 " were asked for, it has %" PRId64,
-                         file->path, show(tensor->name).s, bytes, offset, tensor->bytes);
+                         "%s: tensor %.99s: %zu bytes at %" PRId64
+                         " were asked for, it has %" PRId64,
+                         file->path, tensor->name, bytes, offset, tensor->bytes);
     return read_bytes(
         file,
         (ech__file_range){.offset = tensor->offset + offset, .buffer = buffer, .bytes = bytes});
@@ -427,18 +414,18 @@ static ech_status add_tensor(ech_ctx *ctx, ech_json **json, const ech__safetenso
     int64_t elems, bytes;
     const int64_t begin = *end;
     if (!strcmp(tensor->name, metadata_key) || ech__json_find(*json, tensor->name))
-        return ech__fail(ctx, ECH_E_INVALID, "tensor %s: the name is taken", show(tensor->name).s);
+        return ech__fail(ctx, ECH_E_INVALID, "tensor %.99s: the name is taken", tensor->name);
     if (!ech__shape_elems(&tensor->shape, &elems) ||
         !ech__mul(elems, ech__dtype_bytes(tensor->dtype), &bytes) || !ech__add(begin, bytes, end))
-        return ech__fail(ctx, ECH_E_INVALID, "tensor %s: shape %s cannot be written",
-                         show(tensor->name).s, ech__shape_format(&tensor->shape).s);
+        return ech__fail(ctx, ECH_E_INVALID, "tensor %.99s: shape %s cannot be written",
+                         tensor->name, ech__shape_format(&tensor->shape).s);
     ech__json_set(json, tensor->name,
                   ECH__JSON(ech__string("dtype", type_names[tensor->dtype]),
                             ech__ints("shape", tensor->shape.dims, (size_t)tensor->shape.ndims),
                             ech__ints("data_offsets", (const int64_t[]){begin, *end}, 2)));
     if (!*json)
-        return ech__fail(ctx, ECH_E_INVALID, "tensor %s: no memory, or the name is not UTF-8",
-                         show(tensor->name).s);
+        return ech__fail(ctx, ECH_E_INVALID, "tensor %.99s: no memory, or the name is not UTF-8",
+                         tensor->name);
     return ECH_OK;
 }
 

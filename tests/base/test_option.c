@@ -167,8 +167,8 @@ static void initial_values_apply(void **state)
     assert_int_equal(p->a.hue, GREEN);
     assert_int_equal(p->a.ranks, 0);
     assert_string_equal(p->a.dir, "data");
-    assert_false(ech__option_given(&commands[0], &p->r, "batch-size"));
-    assert_true(ech__option_given(&commands[0], &p->r, "DATA"));
+    assert_false(ech__option_given(&p->r, "batch-size"));
+    assert_true(ech__option_given(&p->r, "DATA"));
     assert_false(p->r.help);
 }
 
@@ -187,9 +187,9 @@ static void every_spelling_is_taken(void **state)
     assert_int_equal(p->a.memory, 1536LL << 20);
     assert_int_equal(p->a.any, -7);
     assert_string_equal(p->a.out, "--x");
-    assert_true(ech__option_given(&commands[0], &p->r, "batch-size"));
-    assert_true(ech__option_given(&commands[0], &p->r, "trace"));
-    assert_false(ech__option_given(&commands[0], &p->r, "share"));
+    assert_true(ech__option_given(&p->r, "batch-size"));
+    assert_true(ech__option_given(&p->r, "trace"));
+    assert_false(ech__option_given(&p->r, "share"));
     assert_int_equal(parse(p, "data -n4"), ECH_OK);
     assert_int_equal(p->a.ranks, 4);
     assert_int_equal(parse(p, "data -n=5 --out -"), ECH_OK);

@@ -78,7 +78,7 @@ static void test_record_and_terms(void **state)
                      "off",          "--fit", "--no-shuffle", "--loss-scale", "off",
                      "--save",       "here",  "--devices",    "all",          NULL};
     assert_int_equal(ech__option_parse(ctx, &command, words, &config, &result), ECH_OK);
-    assert_true(config.memory && ech__option_given(&command, &result, "memory"));
+    assert_true(config.memory && ech__option_given(&result, "memory"));
     assert_int_equal(config.devices, -1);
     assert_true(config.train.amp.loss_scale < 0);
     ech_json *record = ech__json_object(), *resume = ech__json_object(),

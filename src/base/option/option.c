@@ -473,7 +473,7 @@ ech_status ech__option_parse(ech_ctx *ctx, const ech__command *command, char **a
 {
     parser p = {.ctx = ctx, .command = command, .args = args, .out = out, .next = argv};
     assert(command->count <= ECH_OPTION_MAX_ROWS);
-    *out = (ech__option_result){.argv = argv, .args = args};
+    *out = (ech__option_result){.command = command, .argv = argv, .args = args};
     for (size_t i = 0; i < command->count; i++) {
         const ech__option *row = &command->options[i];
         if (row->initial && store(&p, row, row->initial) < 0)
@@ -482,11 +482,10 @@ ech_status ech__option_parse(ech_ctx *ctx, const ech__command *command, char **a
     return parse_words(&p);
 }
 
-bool ech__option_given(const ech__command *command, const ech__option_result *result,
-                       const char *name)
+bool ech__option_given(const ech__option_result *result, const char *name)
 {
-    for (size_t i = 0; i < command->count; i++) {
-        if (!strcmp(command->options[i].name, name))
+    for (size_t i = 0; i < result->command->count; i++) {
+        if (!strcmp(result->command->options[i].name, name))
             return result->given[i / 64] >> i % 64 & 1;
     }
     assert(false && "no such option in the table");

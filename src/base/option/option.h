@@ -17,7 +17,7 @@
  *     ech__option_result r;
  *     if (ech__option_parse(ctx, &train, argv, &a, &r) < 0) ...    one error message in ctx
  *     if (r.help) ech__option_help(stdout, &program, &train, 80);
- *     if (ech__option_given(&train, &r, "batch-size")) ...
+ *     if (ech__option_given(&r, "batch-size")) ...
  *
  * Taken: --name VALUE, --name=VALUE, --flag, -n VALUE, -nVALUE, -h and --help; '_' in a name is '-'; "--" ends
  * the options. Parsing writes to the caller's struct and nothing else: it never prints and never exits.
@@ -139,8 +139,8 @@ struct ech__command {
      * which returns its exit code, or a status below 0 where the program is to print the error message. */
     size_t args_bytes;
     void (*defaults)(void *args);
-    ech_status (*check)(ech_ctx *ctx, const ech__command *command, const ech__option_result *given);
-    int (*run)(ech_ctx *ctx, const ech__command *command, const ech__option_result *given);
+    ech_status (*check)(ech_ctx *ctx, const ech__option_result *given);
+    int (*run)(ech_ctx *ctx, const ech__option_result *given);
 };
 
 /* Members of a command: its rows, its examples. */
@@ -164,6 +164,7 @@ typedef struct ech__program {
 /* ---- parsing ---- */
 
 struct ech__option_result {
+    const ech__command *command;
     char **argv; /* that was parsed */
     void *args;  /* the caller's struct */
     bool help;   /* -h or --help was met; the rest was not looked at */
@@ -174,8 +175,7 @@ struct ech__option_result {
 ech_status ech__option_parse(ech_ctx *ctx, const ech__command *command, char **argv, void *args,
                              ech__option_result *out);
 /* Whether the command line named this row of the table. The name must be there. */
-bool ech__option_given(const ech__command *command, const ech__option_result *result,
-                       const char *name);
+bool ech__option_given(const ech__option_result *result, const char *name);
 
 /* Whether it is an option without a value. */
 bool ech__option_is_flag(const ech__option *row);

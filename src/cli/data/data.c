@@ -57,11 +57,10 @@ static ech_status print_json(ech_ctx *ctx, const args *a, const ech__fetch_resul
     return ech__cli_json(ctx, json);
 }
 
-static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+static int run(ech_ctx *ctx, const ech__option_result *given)
 {
     const args *a = given->args;
     ech__fetch_result r;
-    (void)command;
     ECH_TRY(ech__fetch_cifar10(ctx, &a->fetch, &r));
     if (a->json)
         return print_json(ctx, a, &r);

@@ -235,13 +235,14 @@ static int perform(ech_ctx *ctx, const ech__command *command, const args *a, ech
     return code;
 }
 
-static int run_studies(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+static int run_studies(ech_ctx *ctx, const ech__option_result *given)
 {
+    const ech__command *command = given->command;
     args *a = given->args;
     ech__lab_options options;
     ech__lab_shown shown = {0};
     ech__lab *lab;
-    if (!ech__option_given(command, given, "serve"))
+    if (!ech__option_given(given, "serve"))
         a->serve = -1;
     if (options_of(ctx, a, &options) < 0)
         return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
@@ -257,13 +258,13 @@ static int run_studies(ech_ctx *ctx, const ech__command *command, const ech__opt
     return code;
 }
 
-static int run_lab(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+static int run_lab(ech_ctx *ctx, const ech__option_result *given)
 {
     if (*given->argv)
-        return run_studies(ctx, command, given);
+        return run_studies(ctx, given);
     /* Hours of work should be asked for by name. */
     ech__fail(ctx, ECH_E_INVALID, "needs list, run STUDY or all, or options of lab all");
-    return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+    return ech__cli_fail(ctx, given->command, ECH__EXIT_USAGE);
 }
 
 const ech__command ech__cli_lab = {

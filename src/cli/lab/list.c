@@ -59,13 +59,13 @@ static ech_status print(ech_ctx *ctx, const args *a, const ech__study_card *cons
     return ECH_OK;
 }
 
-static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+static int run(ech_ctx *ctx, const ech__option_result *given)
 {
     const args *a = given->args;
     const ech__study_card *cards[ECH__LAB_MAX_STUDIES];
     size_t count = 0;
     if (choose(ctx, a, cards, &count) < 0)
-        return ech__cli_fail(ctx, command, ECH__EXIT_USAGE);
+        return ech__cli_fail(ctx, given->command, ECH__EXIT_USAGE);
     return print(ctx, a, cards, count);
 }
 

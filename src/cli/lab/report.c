@@ -149,10 +149,9 @@ static ech_status print_json(ech_ctx *ctx, const ech__report_request *a, const e
     return ech__cli_json(ctx, json);
 }
 
-static ech_status check(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+static ech_status check(ech_ctx *ctx, const ech__option_result *given)
 {
     const ech__report_request *a = &((const args *)given->args)->request;
-    (void)command;
     const char *const paths[] = {a->dir, a->out ? a->out : a->dir};
     for (int i = 0; i < 2; i++) {
         if (!*paths[i] || strlen(paths[i]) >= ECH_DIR_MAX_PATH)
@@ -163,11 +162,11 @@ static ech_status check(ech_ctx *ctx, const ech__command *command, const ech__op
     return ECH_OK;
 }
 
-static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+static int run(ech_ctx *ctx, const ech__option_result *given)
 {
     const args *a = given->args;
     ech__report_files files;
-    ECH_TRY(ech__cli_report_write(ctx, command, &a->request, &files));
+    ECH_TRY(ech__cli_report_write(ctx, given->command, &a->request, &files));
     if (a->json)
         ECH_TRY(print_json(ctx, &a->request, &files));
     else

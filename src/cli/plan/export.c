@@ -23,12 +23,11 @@ static const ech__option_example examples[] = {
      "On another machine: predict with them."},
 };
 
-static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+static int run(ech_ctx *ctx, const ech__option_result *given)
 {
     const args *a = given->args;
     char store[4096];
     ech__costs *costs;
-    (void)command;
     ECH_TRY(ech__plan_costs_file(ctx, a->costs_file, store, sizeof store));
     ECH_TRY(ech__costs_open(ctx, store, NULL, &costs));
     const ech_status status = ech__costs_export(costs, a->file);

@@ -58,10 +58,9 @@ static ech_status parse_counts(ech_ctx *ctx, const char *name, const char *text,
     return ech__option_read_numbers(ctx, &option, text, out->value, &out->count);
 }
 
-static ech_status check(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+static ech_status check(ech_ctx *ctx, const ech__option_result *given)
 {
     args *a = given->args;
-    (void)command;
     if (a->predict)
         ECH_TRY(parse_counts(ctx, "predict", a->predict, ECH__TABLE_MAX_DEVICES, &a->devices));
     if (a->batch)
@@ -354,12 +353,11 @@ static ech_status print_json(ech_ctx *ctx, const ech__fit *fit, const args *a)
     return ech__cli_json(ctx, json);
 }
 
-static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+static int run(ech_ctx *ctx, const ech__option_result *given)
 {
     args *a = given->args;
     ech__table table;
     ech__fit fit;
-    (void)command;
     const ech__fit_options o = {.noise = a->noise / 100, .confidence = a->confidence / 100};
     ECH_TRY(ech__table_load(ctx, a->table, &table));
     ECH_TRY(ech__fit_table(ctx, a->table, &table, &o, &fit));

@@ -100,9 +100,10 @@ static const double MOST_SECONDS = 60; /* of a measurement; what takes longer is
 
 /* The batches per device that are asked about; where they are many, the least, the largest and some between. One
  * that is clearly smaller shows what does not depend on the batch. */
-static size_t wanted_batches(const args *a, const ech__load *load, const counts *devices,
-                             int64_t *out)
+static size_t wanted_batches(const args *a, int64_t *out)
 {
+    const ech__load *load = &a->load;
+    const counts *devices = &a->counts;
     const ech__run_config config = ech__plan_config(a);
     size_t count = 0;
     out[count++] = ech__load_of(load, 1);
@@ -209,7 +210,7 @@ static int measure_all(work *w)
     int64_t *batches = malloc(CAPACITY * sizeof *batches);
     if (!batches)
         return ech__no_memory(m->ctx, "%d batches", CAPACITY);
-    const size_t count = wanted_batches(m->args, m->load, m->devices, batches);
+    const size_t count = wanted_batches(m->args, batches);
     if (m->args->measure)
         ech__costs_forget(w->costs, m->key);
     int code = measure_machine(w);

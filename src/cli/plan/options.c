@@ -81,20 +81,6 @@ static const ech__option_example examples[] = {
      "The batch and number of devices with the highest throughput at 90 % efficiency."},
 };
 
-const ech__command ech__cli_plan = {
-    .name = "plan",
-    .brief = "predict time, bytes and memory on other numbers of devices",
-    .about =
-        "Measures once what each operator of a training step costs on one device of this machine "
-        "and stores it. Then it simulates the step on N devices, with the gradient exchange. "
-        "Nothing is run on N devices: their figures are predicted and marked so. Speedup and "
-        "efficiency compare samples per second with one device.",
-    ECH_OPTION_ROWS(options),
-    ECH_OPTION_EXAMPLES(examples),
-    ECH__CLI_RUN(args, ech__plan_run),
-    .defaults = ech__training_defaults,
-};
-
 /* ---- arguments ---- */
 
 static int compare(const void *a, const void *b)
@@ -115,13 +101,9 @@ size_t ech__plan_distinct(int64_t *numbers, size_t count)
     return kept;
 }
 
-ech_status ech__plan_devices(ech_ctx *ctx, const char *text, counts *out)
+bool ech__plan_is_rank(const args *a)
 {
-    static const ech__option_numbers option = {"devices", ECH__PLAN_MOST_DEVICES,
-                                               ECH__PLAN_MOST_ROWS};
-    ECH_TRY(ech__option_read_numbers(ctx, &option, text, out->n, &out->count));
-    out->count = ech__plan_distinct(out->n, out->count);
-    return ECH_OK;
+    return a->measure_batch || a->measure_link || a->measure_copies;
 }
 
 ech_status ech__plan_costs_file(ech_ctx *ctx, const char *given, char *out, size_t bytes)
@@ -142,18 +124,17 @@ ech__run_config ech__plan_config(const args *a)
 }
 
 /* Of layers on several devices. */
-static ech_status check_layers(ech_ctx *ctx, const args *a, const ech__load *load,
-                               const counts *devices)
+static ech_status check_layers(ech_ctx *ctx, const args *a)
 {
     const ech__run_config config = ech__plan_config(a), *t = &config;
     const int micros = t->train.pipeline.micro_batches;
-    if (micros && load->global % micros)
+    if (micros && a->load.global % micros)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--micro-batches %d must divide the batch of %lld samples", micros,
-                         (long long)load->global);
-    for (size_t i = 0; i < devices->count; i++) {
-        if (devices->n[i] > 1)
-            ECH_TRY(ech__pricing_check_layers(ctx, &config, devices->n[i]));
+                         (long long)a->load.global);
+    for (size_t i = 0; i < a->counts.count; i++) {
+        if (a->counts.n[i] > 1)
+            ECH_TRY(ech__pricing_check_layers(ctx, &config, a->counts.n[i]));
     }
     return ECH_OK;
 }
@@ -172,8 +153,8 @@ static ech_status check_plot(ech_ctx *ctx, const char *path)
     return status < 0 ? ech__fail_in(ctx, status, "--plot") : ECH_OK;
 }
 
-ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
-                           const counts *devices)
+/* Refuses what does not go together. */
+static ech_status check(ech_ctx *ctx, const args *a)
 {
     const ech__run_config *t = &a->run;
     ECH_TRY(ech__training_check(ctx, t));
@@ -199,35 +180,96 @@ ech_status ech__plan_check(ech_ctx *ctx, const args *a, const ech__load *load,
                                       ech__training_asked(t, t->parallel) |
                                           (a->advise ? ECH__FEATURE_BIT(ADVISE) : 0)));
     const bool layers = ech__strategy_row_of(t->parallel)->cuts_model;
-    for (size_t i = 0; i < devices->count; i++) {
-        const int64_t n = devices->n[i], most = ech__strategy_row_of(t->parallel)->most;
+    for (size_t i = 0; i < a->counts.count; i++) {
+        const int64_t n = a->counts.n[i], most = ech__strategy_row_of(t->parallel)->most;
         if (n > most)
             return ech__fail(ctx, ECH_E_INVALID,
                              "--devices %lld: --parallel %s supports at most %lld", (long long)n,
                              ech__strategy_name(t->parallel), (long long)most);
-        if (ech__load_of(load, n) < n && !layers)
+        if (ech__load_of(&a->load, n) < n && !layers)
             return ech__fail(ctx, ECH_E_INVALID,
                              "--global-batch %lld for %lld devices: each needs at least one sample",
                              (long long)t->global_batch, (long long)n);
     }
-    return layers ? check_layers(ctx, a, load, devices) : ECH_OK;
+    return layers ? check_layers(ctx, a) : ECH_OK;
 }
 
-ech_status ech__plan_links(ech_ctx *ctx, const args *a, const counts *devices,
-                           const ech__device_spec *device, ech__cluster *out)
+static ech_status find_links(ech_ctx *ctx, args *a)
 {
     const ech__run_config *t = &a->run;
+    ech__cluster *out = &a->cluster;
     *out = ech__cluster_defaults();
     if (t->cluster)
         ECH_TRY(ech__cluster_load(ctx, t->cluster, out));
     else if (t->link)
         ECH_TRY(ech__cluster_of_link(ctx, t->link, ech__training_node_size(t), out));
-    else if (device) /* as one link of every device, with the nodes of --link */
+    else if (a->device_spec) /* as one link of every device, with the nodes of --link */
         *out = (ech__cluster){.devices_per_node = ech__training_node_size(t),
-                              .inside = device->link,
-                              .between = device->link,
+                              .inside = a->device.link,
+                              .between = a->device.link,
                               .source = ECH__LINK_DEVICE};
-    for (size_t i = 0; t->cluster && i < devices->count; i++)
-        ECH_TRY(ech__cluster_check(ctx, out, devices->n[i]));
+    for (size_t i = 0; t->cluster && i < a->counts.count; i++)
+        ECH_TRY(ech__cluster_check(ctx, out, a->counts.n[i]));
     return ECH_OK;
 }
+
+static ech_status check_memory(ech_ctx *ctx, const args *a)
+{
+    const ech__run_config *t = &a->run;
+    if (t->train.batch || t->global_batch || a->advise || a->plot || a->measure)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--memory lists the batches and measures nothing: --batch-size, "
+                         "--global-batch, --advise, --plot and --measure do not apply");
+    if (!ech__strategy_row_of(t->parallel)->has_ranks)
+        return ech__fail(ctx, ECH_E_INVALID,
+                         "--memory lists the batches and measures nothing: for other strategies "
+                         "use echelon train --parallel dp|mp|pipeline --memory");
+    return ECH_OK;
+}
+
+/* Of a micro-step: the price is of as many as the step has. Of layers on several devices the batch is that of all. */
+static ech__load load_of(const ech__run_config *c)
+{
+    const int64_t batch = c->train.batch ? c->train.batch : 64;
+    if (ech__strategy_row_of(c->parallel)->cuts_model)
+        return (ech__load){.global = c->global_batch ? c->global_batch : batch};
+    return (ech__load){.batch = c->global_batch ? 0 : batch,
+                       .global = c->global_batch / c->train.accum};
+}
+
+static ech_status settle(ech_ctx *ctx, const ech__option_result *given)
+{
+    static const ech__option_numbers option = {"devices", 1000000, ECH__PLAN_MOST_ROWS};
+    args *a = given->args;
+    counts *c = &a->counts;
+    if (a->device_spec) {
+        if (ech__device_spec_load(ctx, a->device_spec, &a->device) < 0)
+            return ech__fail_in(ctx, ECH_E_INVALID, "--device-spec");
+        if (!a->run.train.device_memory)
+            a->run.train.device_memory = (int64_t)a->device.memory;
+    }
+    if (ech__plan_is_rank(a))
+        return ECH_OK;
+    if (a->memory)
+        return check_memory(ctx, a);
+    ECH_TRY(ech__option_read_numbers(ctx, &option, a->devices, c->n, &c->count));
+    c->count = ech__plan_distinct(c->n, c->count);
+    a->load = load_of(&a->run);
+    ECH_TRY(check(ctx, a));
+    return find_links(ctx, a);
+}
+
+const ech__command ech__cli_plan = {
+    .name = "plan",
+    .brief = "predict time, bytes and memory on other numbers of devices",
+    .about =
+        "Measures once what each operator of a training step costs on one device of this machine "
+        "and stores it. Then it simulates the step on N devices, with the gradient exchange. "
+        "Nothing is run on N devices: their figures are predicted and marked so. Speedup and "
+        "efficiency compare samples per second with one device.",
+    ECH_OPTION_ROWS(options),
+    ECH_OPTION_EXAMPLES(examples),
+    ECH__CLI_RUN(args, ech__plan_run),
+    .check = settle,
+    .defaults = ech__training_defaults,
+};

@@ -8,6 +8,13 @@
 
 /* ---- options.c ---- */
 
+enum { ECH__PLAN_MOST_ROWS = 8192 };
+
+typedef struct ech__plan_counts {
+    int64_t n[ECH__PLAN_MOST_ROWS];
+    size_t count;
+} ech__plan_counts;
+
 typedef struct ech__plan_args {
     ech__run_config run; /* that is priced; first: the rows of options store there */
     const char *devices;
@@ -18,38 +25,24 @@ typedef struct ech__plan_args {
     bool advise;
     double efficiency;
     const char *memory, *plot;
+    /* What follows from them. */
+    ech__plan_counts counts; /* of devices, in rising order and each once */
+    ech__load load;
+    ech__device_spec device; /* of device_spec */
+    ech__cluster cluster;    /* of --link or --cluster, or of the device's link */
 } ech__plan_args;
 
-enum { ECH__PLAN_MOST_ROWS = 8192, ECH__PLAN_MOST_DEVICES = 1000000 };
-
-typedef struct ech__plan_counts {
-    int64_t n[ECH__PLAN_MOST_ROWS];
-    size_t count;
-} ech__plan_counts;
-
 /* The command. */
-int ech__plan_run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given);
+int ech__plan_run(ech_ctx *ctx, const ech__option_result *given);
 
-/* Numbers and ranges, "1,2,8-16", in rising order and each once. */
-ech_status ech__plan_devices(ech_ctx *ctx, const char *text, ech__plan_counts *out);
-
+/* Whether this is a rank that measures for the command that has started it. */
+bool ech__plan_is_rank(const ech__plan_args *args);
 /* Sorts numbers and leaves each once; returns how many are left. */
 size_t ech__plan_distinct(int64_t *numbers, size_t count);
-
 /* The run that is priced, without a batch and a limit of memory. */
 ech__run_config ech__plan_config(const ech__plan_args *args);
-
 /* The file of costs: --costs-file (NULL: not given), or the usual one. Empty: they are not kept. */
 ech_status ech__plan_costs_file(ech_ctx *ctx, const char *given, char *out, size_t bytes);
-
-/* Refuses what does not go together. */
-ech_status ech__plan_check(ech_ctx *ctx, const ech__plan_args *args, const ech__load *load,
-                           const ech__plan_counts *devices);
-
-/* The cluster of --link or --cluster, or of a device's link; this machine's memory has none. */
-ech_status ech__plan_links(ech_ctx *ctx, const ech__plan_args *args,
-                           const ech__plan_counts *devices, const ech__device_spec *device,
-                           ech__cluster *out);
 
 /* ---- measure.c ---- */
 
@@ -59,10 +52,7 @@ typedef struct ech__plan_measuring {
     const ech__command *command;
     char **argv;
     const ech__plan_args *args;
-    const ech__load *load;
-    const ech__plan_counts *devices;
-    const char *key;                /* of the costs */
-    const ech__device_spec *device; /* in place of costs; NULL: none is described */
+    const char *key; /* of the costs */
     bool given_links;
     int beside; /* copies to measure side by side; 1: none */
 } ech__plan_measuring;
@@ -79,7 +69,6 @@ typedef struct ech__plan_result {
     const ech__plan_args *args;
     const ech__run_config *config; /* that is priced, without a batch */
     ech__pricing *pricing;
-    ech__load load;
     bool given_links;               /* else: this machine's memory */
     const char *costs;              /* file that the costs are kept in */
     const char *machine;            /* that the costs were measured on */

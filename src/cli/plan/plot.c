@@ -22,7 +22,7 @@ static ech_status price_point(const ech__plan_result *r, int64_t devices, ech__p
 {
     const double one = r->rows[0].price.samples_per_s / r->rows[0].speedup;
     ech__price price;
-    ECH_TRY(ech__pricing_at(r->pricing, devices, ech__load_of(&r->load, devices), &price));
+    ECH_TRY(ech__pricing_at(r->pricing, devices, ech__load_of(&r->args->load, devices), &price));
     *out = point_at(&price, one);
     return ECH_OK;
 }
@@ -45,11 +45,12 @@ static ech_status find_points(const ech__plan_result *r, ech__plot_point *points
 static void print_title(const ech__plan_result *r, char *out, size_t bytes)
 {
     char model[64];
-    const bool global = r->load.global > 0;
+    const bool global = r->args->load.global > 0;
     snprintf(out, bytes, "%s, %s: %lld samples a step%s",
              ech__plan_model(r->config, model, sizeof model),
              ech__strategy_name(r->config->parallel),
-             (long long)(global ? r->load.global : r->load.batch), global ? "" : " on each device");
+             (long long)(global ? r->args->load.global : r->args->load.batch),
+             global ? "" : " on each device");
 }
 
 ech_status ech__plan_plot(ech_ctx *ctx, const ech__plan_result *r, const char *path)

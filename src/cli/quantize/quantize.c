@@ -109,7 +109,7 @@ static ech_status report(ech_ctx *ctx, const args *a, const ech__quantization *s
     return study->config.out ? ech__quantize_record(study) : ECH_OK;
 }
 
-static int run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+static int run(ech_ctx *ctx, const ech__option_result *given)
 {
     args *a = given->args;
     ech__quantization_config *c = &a->config;
@@ -126,7 +126,7 @@ static int run(ech_ctx *ctx, const ech__command *command, const ech__option_resu
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\r\033[K");
     if (status < 0)
-        return ech__cli_fail(ctx, command,
+        return ech__cli_fail(ctx, given->command,
                              status == ECH_E_INVALID ? ECH__EXIT_USAGE : ECH__EXIT_FAILED);
     const ech_status reported = report(ctx, a, &study);
     ech__quantization_fini(&study);

@@ -11,10 +11,9 @@ typedef struct ech__train_args {
 } ech__train_args;
 
 /* The commands. */
-int ech__train_run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given);
-int ech__bench_step_run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given);
+int ech__train_run(ech_ctx *ctx, const ech__option_result *given);
+int ech__bench_step_run(ech_ctx *ctx, const ech__option_result *given);
 
 /* Checks options that were parsed, and adds what follows from them. The links of the virtual clock are those of
  * --cluster or --link, or of this machine as measured. */
-ech_status ech__train_settle(ech_ctx *ctx, const ech__command *command,
-                             const ech__option_result *given);
+ech_status ech__train_settle(ech_ctx *ctx, const ech__option_result *given);

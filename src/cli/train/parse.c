@@ -68,10 +68,9 @@ static ech__spread_by spread_by(const ech__run_config *c)
                             .in_ranks = p->ranks};
 }
 
-static ech_status check_strategy(ech_ctx *ctx, const ech__command *command,
-                                 const ech__option_result *r, const args *a)
+static ech_status check_strategy(ech_ctx *ctx, const ech__option_result *r)
 {
-    const ech__run_config *c = &a->run;
+    const ech__run_config *c = &((const args *)r->args)->run;
     const ech__spread_by by = spread_by(c);
     unsigned asked = ech__training_asked(c, by.strategy);
     if (c->backend)
@@ -84,7 +83,7 @@ static ech_status check_strategy(ech_ctx *ctx, const ech__command *command,
         asked |= ECH__FEATURE_BIT(VIRTUAL);
     if (c->save || c->resume)
         asked |= ECH__FEATURE_BIT(CHECKPOINTS);
-    if (ech__option_given(command, r, "pipeline-schedule"))
+    if (ech__option_given(r, "pipeline-schedule"))
         asked |= ECH__FEATURE_BIT(SCHEDULE);
     return ech__strategy_check_flags(ctx, by, asked);
 }
@@ -150,11 +149,10 @@ static ech_status find_straggler(ech_ctx *ctx, ech__run_config *c)
 
 /* ---- options that do not go together ---- */
 
-static ech_status check_loss_scale(ech_ctx *ctx, const ech__command *command,
-                                   const ech__option_result *r, ech__run_config *c)
+static ech_status check_loss_scale(ech_ctx *ctx, const ech__option_result *r, ech__run_config *c)
 {
     double *scale = &c->train.amp.loss_scale;
-    if (*scale == 0 && ech__option_given(command, r, "loss-scale"))
+    if (*scale == 0 && ech__option_given(r, "loss-scale"))
         *scale = -1; /* 0 in the options is the default */
     if (*scale > 0 && *scale < ECH__SCALER_LEAST)
         return ech__fail(ctx, ECH_E_INVALID,
@@ -163,11 +161,10 @@ static ech_status check_loss_scale(ech_ctx *ctx, const ech__command *command,
     return ECH_OK;
 }
 
-static ech_status check_precision(ech_ctx *ctx, const ech__command *command,
-                                  const ech__option_result *r, ech__run_config *c)
+static ech_status check_precision(ech_ctx *ctx, const ech__option_result *r, ech__run_config *c)
 {
     const ech_train_options *o = &c->train;
-    ECH_TRY(check_loss_scale(ctx, command, r, c));
+    ECH_TRY(check_loss_scale(ctx, r, c));
     const bool bf16 = o->ddp.grad_dtype == ECH_BF16;
     if (bf16 && o->ddp.reproducible)
         return ech__fail(ctx, ECH_E_INVALID,
@@ -183,19 +180,18 @@ static ech_status check_precision(ech_ctx *ctx, const ech__command *command,
 }
 
 /* Options that bench step does not have. */
-static ech_status check_train(ech_ctx *ctx, const ech__command *command,
-                              const ech__option_result *r, const args *a)
+static ech_status check_train(ech_ctx *ctx, const ech__option_result *r)
 {
-    const ech__run_config *c = &a->run;
+    const ech__run_config *c = &((const args *)r->args)->run;
     const ech_train_options *o = &c->train;
-    if (o->ddp.reproducible && ech__option_given(command, r, "threads") && o->threads != 1)
+    if (o->ddp.reproducible && ech__option_given(r, "threads") && o->threads != 1)
         return ech__fail(ctx, ECH_E_INVALID, "--threads %d: --reproducible requires 1", o->threads);
     if (o->ddp.reproducible && o->ddp.slots & (o->ddp.slots - 1))
         return ech__fail(ctx, ECH_E_INVALID, "--slots %d: must be a power of two", o->ddp.slots);
     if (o->ddp.reproducible && o->ddp.sync_bn)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--sync-bn: --reproducible has the batch statistics of a slot");
-    if (!o->ddp.reproducible && ech__option_given(command, r, "slots"))
+    if (!o->ddp.reproducible && ech__option_given(r, "slots"))
         return ech__fail(ctx, ECH_E_INVALID, "--slots requires --reproducible");
     if (o->optimizer.nesterov &&
         (!ech__optimizer_of(o->optimizer.kind)->has_momentum || o->optimizer.momentum == 0))
@@ -216,19 +212,18 @@ static ech_status check_train(ech_ctx *ctx, const ech__command *command,
     if (c->lr_warmup_from >= 0 && !(c->lr_warmup_epochs > 0))
         return ech__fail(ctx, ECH_E_INVALID,
                          "--lr-warmup-from requires --lr-warmup-epochs: how long to warm up");
-    if (ech__option_given(command, r, "lr-gamma") && c->schedule.kind != ECH__SCHEDULE_STEP)
+    if (ech__option_given(r, "lr-gamma") && c->schedule.kind != ECH__SCHEDULE_STEP)
         return ech__fail(ctx, ECH_E_INVALID, "--lr-gamma requires --lr-schedule step");
     return ECH_OK;
 }
 
-static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
-                                     const ech__option_result *r, const args *a)
+static ech_status check_combinations(ech_ctx *ctx, const ech__option_result *r)
 {
-    const ech__run_config *c = &a->run;
+    const ech__run_config *c = &((const args *)r->args)->run;
     if (c->trace && !c->run_dir)
         return ech__fail(ctx, ECH_E_INVALID,
                          "--trace requires --run-dir: the trace is written there");
-    if (c->epochs && ech__option_given(command, r, "steps"))
+    if (c->epochs && ech__option_given(r, "steps"))
         return ech__fail(ctx, ECH_E_INVALID,
                          "--steps and --epochs are both given; give one of them");
     if (c->data_dir && (!c->data || strcmp(c->data, "cifar10")))
@@ -238,17 +233,17 @@ static ech_status check_combinations(ech_ctx *ctx, const ech__command *command,
             ctx, ECH_E_INVALID,
             "--warmup %lld with --steps %lld: at least one step must be left to be timed",
             (long long)c->warmup, (long long)c->steps);
-    ECH_TRY(check_strategy(ctx, command, r, a));
-    return strcmp(command->name, "train") ? ECH_OK : check_train(ctx, command, r, a);
+    ECH_TRY(check_strategy(ctx, r));
+    return strcmp(r->command->name, "train") ? ECH_OK : check_train(ctx, r);
 }
 
 /* What follows from options that go together. */
-static void settle(const ech__command *command, const ech__option_result *r, ech__run_config *c)
+static void settle(const ech__option_result *r, ech__run_config *c)
 {
     ech_train_options *o = &c->train;
     if (o->ddp.reproducible) {
         o->threads = 1;
-        if (!ech__option_given(command, r, "tune"))
+        if (!ech__option_given(r, "tune"))
             o->tune = false;
     }
     if (!ech__strategy_row_of(c->parallel)->one_process)
@@ -261,13 +256,12 @@ static void settle(const ech__command *command, const ech__option_result *r, ech
     o->batch = 0;
 }
 
-ech_status ech__train_settle(ech_ctx *ctx, const ech__command *command,
-                             const ech__option_result *given)
+ech_status ech__train_settle(ech_ctx *ctx, const ech__option_result *given)
 {
     args *a = given->args;
     ech__run_config *c = &a->run;
     c->command = ech__cli_command_line();
-    if (!ech__option_given(command, given, "warmup"))
+    if (!ech__option_given(given, "warmup"))
         c->warmup = c->steps > 5 ? 5 : c->steps - 1;
     if (c->devices < 0) /* all */
         c->devices = ech__device_cores();
@@ -276,8 +270,8 @@ ech_status ech__train_settle(ech_ctx *ctx, const ech__command *command,
     ECH_TRY(find_groups(ctx, a));
     ECH_TRY(find_straggler(ctx, c));
     ECH_TRY(check_links(ctx, c));
-    ECH_TRY(check_precision(ctx, command, given, c));
-    ECH_TRY(check_combinations(ctx, command, given, a));
-    settle(command, given, c);
+    ECH_TRY(check_precision(ctx, given, c));
+    ECH_TRY(check_combinations(ctx, given));
+    settle(given, c);
     return find_links(ctx, c);
 }

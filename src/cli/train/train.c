@@ -128,7 +128,7 @@ static int run_it(ech_ctx *ctx, const ech__command *command, const ech__train_ar
     return train_as_rank(ctx, command, a, show); /* alone */
 }
 
-int ech__train_run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+int ech__train_run(ech_ctx *ctx, const ech__option_result *given)
 {
     const ech__train_args *a = given->args;
     if (a->run.memory) {
@@ -136,12 +136,12 @@ int ech__train_run(ech_ctx *ctx, const ech__command *command, const ech__option_
                          a->run.train.pipeline.ranks || !a->ranks;
         return ech__cli_memory(ctx, &a->run, one ? 1 : a->ranks);
     }
-    return run_it(ctx, command, a, given->argv, ech__show_run);
+    return run_it(ctx, given->command, a, given->argv, ech__show_run);
 }
 
-int ech__bench_step_run(ech_ctx *ctx, const ech__command *command, const ech__option_result *given)
+int ech__bench_step_run(ech_ctx *ctx, const ech__option_result *given)
 {
     ech__train_args *a = given->args;
     a->run.keep_going = true; /* times are what counts */
-    return run_it(ctx, command, a, given->argv, ech__show_kernels);
+    return run_it(ctx, given->command, a, given->argv, ech__show_kernels);
 }
