@@ -39,13 +39,17 @@ static const ech__command *const tables[] = {
 #undef TABLE
 };
 
+#define ONE_MORE(name) +1
+enum { COMMAND_COUNT = 0 ECH__COMMAND_LIST(ONE_MORE) };
+#undef ONE_MORE
+
 static const ech__program program = {.name = "echelon",
                                      .version = ECH_VERSION,
                                      .brief =
                                          "parallel deep learning in C: train, measure, predict",
                                      .about = about,
                                      .commands = tables,
-                                     .count = sizeof tables / sizeof *tables,
+                                     .count = COMMAND_COUNT,
                                      .sections = sections,
                                      .section_count = sizeof sections / sizeof *sections};
 

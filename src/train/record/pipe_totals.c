@@ -58,7 +58,7 @@ static ech_status init(ech__run *run)
         t->column = ech__arena_array(&run->arena, steps, sizeof(double));
         t->moves = ech__arena_array(&run->arena, (size_t)t->nmoves, sizeof *t->moves);
         t->layer_s =
-            ech__arena_array(&run->arena, (size_t)(t->nlayers + t->nmoves), sizeof(double));
+            ech__arena_array(&run->arena, (size_t)t->nlayers + (size_t)t->nmoves, sizeof(double));
         if (t->samples && t->column && t->moves && t->layer_s)
             status = find_moves(run, t);
     }

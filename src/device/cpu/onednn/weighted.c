@@ -203,8 +203,9 @@ static ech_status create_kernel(const ech__kernel_args *args, ech__kernel **out)
     const ech__kernel_desc *desc = args->desc;
     const layer l = describe(desc, &args->candidate->layouts[ech__weight_operand(desc->op)]);
     /* oneDNN's Winograd kernels have it in their names: "jit_wino_4x3:avx512_core". */
+    const char *name = args->candidate->name;
     const dnnl_alg_kind_t algorithm =
-        strstr(args->candidate->name, "wino") ? dnnl_convolution_winograd : dnnl_convolution_direct;
+        name && strstr(name, "wino") ? dnnl_convolution_winograd : dnnl_convolution_direct;
     const ech__onednn_args bound = args_of(desc, &l.t, args->binding);
     return ech__onednn_create(
         args->device, primitive_desc(ech__cpu_of(args->device)->onednn, desc->op, algorithm, &l),
